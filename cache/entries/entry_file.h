@@ -12,7 +12,7 @@ namespace kernwright {
 /// What every cache file holds: a payload under a key, and after them a body that a lookup does not
 /// read. A file is immutable once it is published.
 struct EntryFile {
-  std::string kind;  ///< "record", "artifact" or "override"
+  std::string kind;  ///< "record", "trials", "override" or "artifact"
   std::string key;   ///< canonical key text
   std::string payload;
   std::string body = {};

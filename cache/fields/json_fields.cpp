@@ -116,6 +116,17 @@ void FieldReader::read(std::string_view name, std::vector<int>& out) {
   }
 }
 
+void FieldReader::read(std::string_view name, std::vector<std::int64_t>& out) {
+  const Json* array = find(name, Json::value_t::array);
+  for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
+    const Json& value = (*array)[i];
+    if (!fits_64_bits(value)) {
+      return fail(concat(name, '[', i, ']'), "a 64-bit integer expected, not " + described(value));
+    }
+    out.push_back(value.get<std::int64_t>());
+  }
+}
+
 void FieldReader::read(std::string_view name, std::vector<std::string>& out) {
   const Json* array = find(name, Json::value_t::array);
   for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {

@@ -35,6 +35,7 @@ class FieldReader {
   void read(std::string_view name, std::uint64_t& out);
   void read(std::string_view name, std::vector<double>& out);
   void read(std::string_view name, std::vector<int>& out);
+  void read(std::string_view name, std::vector<std::int64_t>& out);
   void read(std::string_view name, std::vector<std::string>& out);
   void read(std::string_view name, Resources& out);
   void read(std::string_view name, Configuration& out);

@@ -63,6 +63,14 @@ bool is_old(const fs::path& file, std::chrono::duration<double> age) {
   return !error && fs::file_time_type::clock::now() - changed > age;
 }
 
+/// Whether a file has the trials of a record that is not there: its writer was killed before it
+/// published the record, or another process removed that.
+bool is_left_over(const fs::path& file) {
+  if (file != trials_file(file)) return false;
+  std::error_code error;
+  return !fs::exists(record_file(file), error) && !error;
+}
+
 }  // namespace
 
 bool always_before(const RecordRun& a, const RecordRun& b, std::string_view now) {
@@ -84,7 +92,9 @@ Result<Removed> compact(const RecordStore& records, std::string_view now) {
       const bool superseded = std::any_of(runs.begin(), runs.end(), [&](const RecordRun& other) {
         return always_before(other, run, now);
       });
-      if (superseded) remover.remove(run.file);
+      if (!superseded) continue;
+      remover.remove(run.file);
+      remover.remove(trials_file(run.file));
     }
   }
   return remover.result();
@@ -126,7 +136,9 @@ Result<Removed> prune(const TieredCache& cache, const PruneLimits& limits) {
     total -= candidate.bytes;
   }
   for (const fs::path& file : all.files) {
-    if (file.extension() == ".tmp" && is_old(file, hours(1))) remover.remove(file);
+    if ((file.extension() == ".tmp" || is_left_over(file)) && is_old(file, hours(1))) {
+      remover.remove(file);
+    }
   }
   return remover.result();
 }

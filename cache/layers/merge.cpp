@@ -90,6 +90,13 @@ Result<MergeReport> merge(const TieredCache& into, const fs::path& from) {
       continue;
     }
     keep_best(theirs, *listed.record.value);
+    const Lookup<TrialTable> trials = read_trials(listed.path, listed.record.value->key, from);
+    if (trials) {
+      const auto taken = take_over(trials_file(listed.path), from, into.root());
+      if (!taken) return taken.error();
+    } else if (trials.reason != MissReason::absent) {
+      report.defects.push_back(trials.detail);
+    }
     KW_TRY(count(take_over(listed.path, from, into.root()), report.records));
   }
   for (const RecordStore::ListedOverride& listed : records.list_overrides()) {

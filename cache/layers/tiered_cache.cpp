@@ -270,9 +270,10 @@ Result<void> TieredCache::put_artifact(std::string_view digest_hex,
   return artifacts().put(digest_hex, kernel);
 }
 
-Result<fs::path> TieredCache::put_record(const TuningRecord& record) const {
+Result<fs::path> TieredCache::put_record(const TuningRecord& record,
+                                         const TrialTable* trials) const {
   mark(root());
-  return records().put(record);
+  return records().put(record, trials);
 }
 
 Result<fs::path> TieredCache::replace_record(const std::string& file,

@@ -66,7 +66,8 @@ class TieredCache {
 
   Lookup<CompiledKernel> artifact(std::string_view digest_hex) const;
   Result<void> put_artifact(std::string_view digest_hex, const CompiledKernel& kernel) const;
-  Result<std::filesystem::path> put_record(const TuningRecord& record) const;
+  Result<std::filesystem::path> put_record(const TuningRecord& record,
+                                           const TrialTable* trials = nullptr) const;
   /// See `RecordStore::replace`. A record of a further layer stays there, and is found after the
   /// one that is put before it.
   Result<std::filesystem::path> replace_record(const std::string& file,

@@ -27,6 +27,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFolder = "v1/records";
 constexpr std::string_view kRecord = "record";
 constexpr std::string_view kRecordSuffix = ".kwr";
+constexpr std::string_view kTrials = "trials";
+constexpr std::string_view kTrialsSuffix = ".kwt";
 constexpr std::string_view kOverride = "override";
 constexpr std::string_view kOverrideSuffix = ".kwo";
 constexpr std::size_t kSlugLength = 100;
@@ -224,7 +226,7 @@ RecordStore::Found RecordStore::get(const RecordPlace& place) const {
   return found;
 }
 
-Result<fs::path> RecordStore::put(const TuningRecord& record) const {
+Result<fs::path> RecordStore::put(const TuningRecord& record, const TrialTable* trials) const {
   std::string json = to_json(record);
   // A number that is not finite is written as null. Parsing the text again names the field.
   if (json.find("null") != std::string::npos) {
@@ -235,6 +237,10 @@ Result<fs::path> RecordStore::put(const TuningRecord& record) const {
   }
   const RecordPlace place(record.key);
   fs::path path = folder(place) / run_name(kRecordSuffix);
+  if (trials != nullptr) {
+    KW_TRY(publish_entry(trials_file(path), {std::string(kTrials), place.text, to_json(*trials)},
+                         root_));
+  }
   KW_TRY(publish_entry(
       path, {std::string(kRecord), place.text, encode_head(head_of(record)), std::move(json)},
       root_));
@@ -352,6 +358,31 @@ Lookup<TuningRecord> read_record(const std::string& file, const fs::path& root) 
     }
   }
   return Lookup<TuningRecord>::hit(*std::move(record));
+}
+
+fs::path trials_file(const fs::path& record_file) {
+  fs::path file = record_file;
+  return file.replace_extension(kTrialsSuffix);
+}
+
+fs::path record_file(const fs::path& trials_file) {
+  fs::path file = trials_file;
+  return file.replace_extension(kRecordSuffix);
+}
+
+Lookup<TrialTable> read_trials(const fs::path& record_file, const RecordKey& key,
+                               const fs::path& root) {
+  const std::string file = trials_file(record_file).native();
+  const Lookup<EntryFile> entry = read_entry(file, kTrials, root);
+  if (!entry) return same_miss<TrialTable>(entry);
+  if (entry.value->key != key.text()) {
+    return Lookup<TrialTable>::miss(
+        MissReason::key_mismatch,
+        concat(file, ": holds the trials of ", entry.value->key, ", not of ", key.text()));
+  }
+  Result<TrialTable> table = parse_trial_table(entry.value->payload);
+  if (!table) return corrupt<TrialTable>(file, table.error().message);
+  return Lookup<TrialTable>::hit(*std::move(table));
 }
 
 }  // namespace kernwright

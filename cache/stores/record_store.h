@@ -11,6 +11,7 @@
 #include "cache/records/override.h"
 #include "cache/records/record.h"
 #include "cache/records/record_head.h"
+#include "cache/records/trial_table.h"
 #include "support/remembered_listing.h"
 #include <kernwright/result.h>
 
@@ -26,7 +27,8 @@ struct RecordPlace {
   std::string folder;  ///< "v1/records/<target>/<sku>/<operation>/<key>"
 };
 
-/// Keeps tuning records, and what people decided about candidates. There is one directory per key
+/// Keeps tuning records with the trials of their searches, and what people decided about
+/// candidates. There is one directory per key
 /// and one immutable file per run and per decision; nothing is merged in place. Thread-safe, and
 /// safe against other processes on the same directory.
 class RecordStore {
@@ -43,9 +45,11 @@ class RecordStore {
   };
   Found get(const RecordPlace& place) const;
 
-  /// Publishes one more run under its key. Errors: `io`; `invalid_argument` for a record that would
-  /// not read back, which names the field.
-  Result<std::filesystem::path> put(const TuningRecord& record) const;
+  /// Publishes one more run under its key, and before it, beside it, the trials that it comes from,
+  /// where they are given. Errors: `io`; `invalid_argument` for a record that would not read back,
+  /// which names the field.
+  Result<std::filesystem::path> put(const TuningRecord& record,
+                                    const TrialTable* trials = nullptr) const;
 
   /// Publishes the record under its key, and then removes `file`, the run that it was read from,
   /// where that is one of this store. Readers find the one or the other. Errors: those of `put`.
@@ -108,5 +112,16 @@ class RecordStore {
 /// The whole record of a file, which belongs to the cache at `root` where that is given. Reasons:
 /// those of `read_entry`; `corrupt` where head and evidence differ.
 Lookup<TuningRecord> read_record(const std::string& file, const std::filesystem::path& root = {});
+
+/// The file beside a record's that has the trials of its search. There is none where the record was
+/// predicted, or is older than such files.
+std::filesystem::path trials_file(const std::filesystem::path& record_file);
+/// The other way round.
+std::filesystem::path record_file(const std::filesystem::path& trials_file);
+
+/// The trials beside the file of a record, whose key is `key`. Reasons: those of `read_entry`;
+/// `key_mismatch`.
+Lookup<TrialTable> read_trials(const std::filesystem::path& record_file, const RecordKey& key,
+                               const std::filesystem::path& root = {});
 
 }  // namespace kernwright

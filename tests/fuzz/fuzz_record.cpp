@@ -14,6 +14,7 @@
 #include "cache/records/override.h"
 #include "cache/records/record.h"
 #include "cache/records/record_head.h"
+#include "cache/records/trial_table.h"
 #include "cache/stores/artifact_store.h"
 
 using namespace kernwright;
@@ -48,6 +49,14 @@ void check_override(std::string_view text) {
   require(again && to_json(*again) == written);
 }
 
+void check_trials(std::string_view text) {
+  const Result<TrialTable> read = parse_trial_table(text);
+  if (!read) return;
+  const std::string written = to_json(*read);
+  const Result<TrialTable> again = parse_trial_table(written);
+  require(again && to_json(*again) == written);
+}
+
 void check_artifact(std::string_view payload) {
   const Result<CompiledKernel> kernel = decode_artifact(payload);
   if (!kernel) return;
@@ -60,13 +69,14 @@ void check_artifact(std::string_view payload) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
-  for (const char* kind : {"record", "override", "artifact"}) {
+  for (const char* kind : {"record", "trials", "override", "artifact"}) {
     if (const Lookup<EntryFile> entry = decode_entry(input, kind)) {
       require(encode_entry(*entry.value) == input);
       check_record(entry.value->payload);
       check_record(entry.value->body);
       check_head(entry.value->payload);
       check_override(entry.value->payload);
+      check_trials(entry.value->payload);
       check_artifact(entry.value->payload);
     }
     const std::string key(input.substr(0, size / 2));
@@ -80,6 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_record(input);
   check_head(input);
   check_override(input);
+  check_trials(input);
   check_artifact(input);
   return 0;
 }

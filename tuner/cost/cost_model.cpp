@@ -250,8 +250,8 @@ class Prediction {
   bool persistent_ = false;  ///< blocks take several tiles
 };
 
-/// The rate of the tensor cores for the narrowest input; where it is wider than 16 bits, that of
-/// fp32, or of tf32 where the problem allows it. Whether a kernel can use them is its own affair.
+}  // namespace
+
 double arithmetic_tflops(const BoundProblem& problem, const DeviceProfile& profile) {
   std::int64_t narrowest = 8;
   for (const TensorShape& shape : problem.shapes()) {
@@ -263,8 +263,6 @@ double arithmetic_tflops(const BoundProblem& problem, const DeviceProfile& profi
   return tf32 && tf32 == problem.scope().find("tf32_allow") ? profile.dense_16bit_tflops / 2
                                                             : profile.fp32_tflops;
 }
-
-}  // namespace
 
 double roofline_us(const BoundProblem& problem, const DeviceProfile& profile) {
   const Operation& operation = problem.operation();

@@ -5,6 +5,11 @@
 
 namespace kernwright {
 
+/// The arithmetic rate that a problem may hope for: that of the tensor cores for the narrowest
+/// input; where it is wider than 16 bits, that of fp32, or of tf32 where the problem allows it.
+/// Whether a kernel can use them is its own affair.
+double arithmetic_tflops(const BoundProblem& problem, const DeviceProfile& profile);
+
 /// The floor for a problem on a device, in microseconds: the largest of flops over the arithmetic
 /// rate, bytes over the memory rate and special functions over theirs.
 double roofline_us(const BoundProblem& problem, const DeviceProfile& profile);

@@ -44,7 +44,7 @@ class Search {
         budget_(options.budget.seconds),
         stop_rule_(options.budget.seconds, input.roofline_us),
         survivors_(input.runner),
-        book_(input.strategy, input.runner, input.log, options.failed),
+        book_(input.strategy, input.runner, clock_, input.log, options.failed),
         starts_(input, options, book_),
         screening_(input.runner, clock_.seconds, budget_.settle_seconds()),
         visits_(input, options.random_seed, clock_, predicted_, incumbent_, screening_, book_,

@@ -28,6 +28,7 @@ Result<void> TrialBook::still_there(const Trial& trial) const {
 
 void TrialBook::skip(std::size_t candidate, Trial trial) {
   ++skipped_;
+  trial.at_seconds = clock_.elapsed();
   strategy_.report(candidate, trial);
   log(trial);
   trials_.push_back(std::move(trial));
@@ -35,6 +36,7 @@ void TrialBook::skip(std::size_t candidate, Trial trial) {
 
 Result<void> TrialBook::add(std::size_t candidate, Trial trial,
                             std::span<const double> samples_us) {
+  trial.at_seconds = clock_.elapsed();
   log(trial);
   const bool ok = trial.outcome == Outcome::ok;
   ++(ok ? measured_ : failed_);

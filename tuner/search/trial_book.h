@@ -9,6 +9,7 @@
 
 #include "model/result/trial.h"
 #include "tuner/runner.h"
+#include "tuner/search/search_clock.h"
 #include "tuner/search/trial_log.h"
 #include "tuner/strategies/regret.h"
 #include "tuner/strategies/search_strategy.h"
@@ -17,14 +18,14 @@
 namespace kernwright {
 
 /// The trials of a search in the order in which they ended, and what is counted of them. Each is
-/// logged, the strategy learns from it, and the caller hears of those that do not end well. What
-/// cannot be logged costs the log an entry, and the search a note.
+/// dated and logged, the strategy learns from it, and the caller hears of those that do not end
+/// well. What cannot be logged costs the log an entry, and the search a note.
 class TrialBook {
  public:
   /// All of them outlive the book. `failed` may be empty.
-  TrialBook(SearchStrategy& strategy, const Runner& runner, TrialLog& log,
+  TrialBook(SearchStrategy& strategy, const Runner& runner, const SearchClock& clock, TrialLog& log,
             const std::function<void(const Trial&)>& failed)
-      : strategy_(strategy), runner_(runner), log_(log), failed_to_(failed) {}
+      : strategy_(strategy), runner_(runner), clock_(clock), log_(log), failed_to_(failed) {}
 
   /// A candidate that is not tried, since it is known to fail.
   void skip(std::size_t candidate, Trial trial);
@@ -54,6 +55,7 @@ class TrialBook {
 
   SearchStrategy& strategy_;
   const Runner& runner_;
+  const SearchClock& clock_;
   TrialLog& log_;
   const std::function<void(const Trial&)>& failed_to_;
   std::vector<Trial> trials_;

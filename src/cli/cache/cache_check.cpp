@@ -147,6 +147,10 @@ Status verify_cache(const CacheFlags& flags) {
       continue;
     }
     ++records;
+    const Lookup<TrialTable> trials = read_trials(path, listed.record.value->key, cache.root());
+    if (!trials && trials.reason != MissReason::absent) {
+      defects.note(trials_file(path), concat(to_string(trials.reason), ": ", trials.detail));
+    }
     const RecordHead head = head_of(*listed.record.value);
     if (Lookup<CompiledKernel> bits = cache.artifact(head.winner.artifact); !bits) {
       defects.note(path, concat("its winner's artifact ", head.winner.artifact, ": ",

@@ -30,6 +30,7 @@ struct Trial {
   Resources resources;
   double predicted_us = 0;  ///< 0: no prediction
   double compile_seconds = 0;
+  double at_seconds = 0;  ///< when it was first tried, since the search's budget began to run
 };
 
 }  // namespace kernwright

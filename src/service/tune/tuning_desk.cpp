@@ -131,7 +131,11 @@ void TuningDesk::store(TuningResult& result) const {
   if (std::string failure = builder_.take_failure(); !failure.empty()) {
     result.notes.push_back(concat("artifact not stored: ", failure));
   }
-  if (auto put = site_.cache.put_record(result.record); !put) {
+  const TimeShares& shares = result.shares;
+  const TrialTable trials =
+      trial_table(result.trials, shares.wall_seconds - shares.finals_seconds, shares.wall_seconds);
+  const bool measured = result.record.grade == RecordGrade::measured;
+  if (auto put = site_.cache.put_record(result.record, measured ? &trials : nullptr); !put) {
     result.unstored = put.error().message;
   } else if (!site_.cache.artifact(result.record.winner.artifact)) {
     result.unstored = "the winner's artifact could not be written";

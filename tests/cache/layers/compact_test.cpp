@@ -49,6 +49,19 @@ TEST_F(CompactTest, ANewerRunOfTheSameTrustReplacesTheOlder) {
   EXPECT_EQ(compacted(), 0);
 }
 
+TEST_F(CompactTest, TheTrialsOfARunGoWithIt) {
+  const TrialTable trials{.finals_seconds = 1, .wall_seconds = 2, .rows = {{.us = 5}}};
+  TuningRecord record = sample_record(1);
+  record.created = "2026-11-20T10:00:00Z";
+  const Result<fs::path> older = cache_.put_record(record, &trials);
+  record.created = "2026-11-21T10:00:00Z";
+  const Result<fs::path> newer = cache_.put_record(record, &trials);
+  ASSERT_TRUE(older && newer);
+  EXPECT_EQ(compacted(), 2) << "the record and its trials";
+  EXPECT_FALSE(fs::exists(trials_file(*older)));
+  EXPECT_TRUE(fs::exists(trials_file(*newer)));
+}
+
 TEST_F(CompactTest, WhatSomeEnvironmentWouldBeServedStays) {
   put(Trust::a, "2026-11-20T10:00:00Z");
   put(Trust::b, "2026-11-21T10:00:00Z");
@@ -196,6 +209,22 @@ TEST_F(PruneTest, WhatKilledWritersLeftGoesAfterAnHour) {
   ASSERT_TRUE(prune(cache_, {}));
   EXPECT_FALSE(fs::exists(folder / ".old.tmp"));
   EXPECT_TRUE(fs::exists(folder / ".young.tmp"));
+}
+
+TEST_F(PruneTest, TrialsWithoutTheirRecordGoAfterAnHour) {
+  const TrialTable trials{.finals_seconds = 1, .wall_seconds = 2, .rows = {{.us = 5}}};
+  const Result<fs::path> whole = cache_.put_record(sample_record(1), &trials);
+  const Result<fs::path> young = cache_.put_record(sample_record(2), &trials);
+  const Result<fs::path> old = cache_.put_record(sample_record(3), &trials);
+  ASSERT_TRUE(whole && young && old);
+  fs::remove(*young);
+  fs::remove(*old);
+  const auto past = fs::file_time_type::clock::now() - std::chrono::hours(2);
+  for (const fs::path& file : {*whole, *old}) fs::last_write_time(trials_file(file), past);
+  ASSERT_TRUE(prune(cache_, {}));
+  EXPECT_TRUE(fs::exists(trials_file(*whole)));
+  EXPECT_TRUE(fs::exists(trials_file(*young)));
+  EXPECT_FALSE(fs::exists(trials_file(*old)));
 }
 
 TEST_F(PruneTest, AnEmptyCacheHasNothingToPrune) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
+#include "support/files.h"
 #include "support/hash.h"
 #include "tests/cache/samples.h"
 #include "tests/support/faulty_files.h"
@@ -54,6 +55,21 @@ TEST_F(MergeTest, TakesOverWhatIsNotThereAndNothingTwice) {
   const MergeReport second = merged();
   EXPECT_EQ(second.records + second.artifacts + second.overrides, 0);
   EXPECT_EQ(into_.records().get(sample_key(1)).runs.size(), 2U);
+}
+
+TEST_F(MergeTest, TheTrialsOfARecordComeAlong) {
+  const TrialTable trials{.finals_seconds = 1, .wall_seconds = 2, .rows = {{.us = 5}}};
+  const Result<fs::path> kept = from_.put_record(record(1, 4, 100), &trials);
+  const Result<fs::path> torn = from_.put_record(record(2, 4, 100), &trials);
+  ASSERT_TRUE(kept && torn);
+  ASSERT_TRUE(publish_file(trials_file(*torn), "torn"));
+  const MergeReport report = merged();
+  EXPECT_EQ(report.records, 2);
+  ASSERT_EQ(report.defects.size(), 1U);
+  EXPECT_NE(report.defects[0].find(".kwt"), std::string::npos);
+  const fs::path there = into_.root() / kept->lexically_relative(from_.root());
+  EXPECT_TRUE(read_trials(there, sample_key(1), into_.root()));
+  EXPECT_FALSE(fs::exists(trials_file(into_.root() / torn->lexically_relative(from_.root()))));
 }
 
 TEST_F(MergeTest, ReportsWinnersThatDifferByMoreThanTheNoise) {

@@ -44,6 +44,26 @@ TEST_F(RecordStoreTest, LiesWhereTheReadmeSays) {
   EXPECT_EQ(path->extension(), ".kwr");
 }
 
+TEST_F(RecordStoreTest, TheTrialsOfARunLieBesideIt) {
+  TrialTable trials{.finals_seconds = 2, .wall_seconds = 3, .rows = {{.us = 7.5, .samples = 2}}};
+  const Result<fs::path> with = store_.put(sample_record(1), &trials);
+  const Result<fs::path> without = store_.put(sample_record(2));
+  ASSERT_TRUE(with && without);
+  const Lookup<TrialTable> read = read_trials(*with, sample_key(1), dir_.path());
+  ASSERT_TRUE(read) << read.detail;
+  EXPECT_EQ(*read.value, trials);
+  EXPECT_EQ(trials_file(*with).extension(), ".kwt");
+  EXPECT_EQ(read_trials(*without, sample_key(2), dir_.path()).reason, MissReason::absent);
+  EXPECT_EQ(read_trials(*with, sample_key(2)).reason, MissReason::key_mismatch);
+  const RecordStore::Found found = store_.get(sample_key(1));
+  EXPECT_EQ(found.runs.size(), 1U) << "a lookup passes them over";
+  EXPECT_THAT(found.defects, ::testing::IsEmpty());
+  EXPECT_EQ(store_.list().size(), 2U);
+  ASSERT_TRUE(publish_file(trials_file(*with), "torn"));
+  EXPECT_EQ(read_trials(*with, sample_key(1)).reason, MissReason::corrupt);
+  EXPECT_EQ(store_.get(sample_key(1)).runs.size(), 1U) << "and are not needed for it";
+}
+
 TEST_F(RecordStoreTest, EveryRunIsKeptNewestFirst) {
   TuningRecord record = sample_record(1);
   for (const char* created :
