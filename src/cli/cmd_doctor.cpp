@@ -134,6 +134,7 @@ class Doctor : public Command {
                     {{"root", root.string()},
                      {"records", cache.records().list().size()},
                      {"artifacts", cache.artifacts().list().size()}}},
+                   {"counters", counters_text(counter_access())},
                    {"cores", std::thread::hardware_concurrency()},
                    {"audit", devices.empty() ? audit_json(audit_of(nullptr, root, pool))
                                              : devices.front()["audit"]}};

@@ -161,9 +161,10 @@ class Profile : public Command {
     const Page page = verbose_.page();
     const TuningRecord& record = profiled.record;
     page.print(page.abridged(record.key.problem), 2);
+    const Result<ReportRow> row = judge(record, service);
     page.print("winner", concat(format_us(winner_us(record)),
-                                record.grade == RecordGrade::measured ? "" : " predicted", ", ",
-                                roofline_text(record, service)));
+                                record.grade == RecordGrade::measured ? "" : " predicted",
+                                row ? concat(", ", bound_text(*row)) : std::string()));
     page.print("", record.winner.choice.id());
     print_counters(page, record, service);
     for (const std::string& note : profiled.notes) page.print("note", note);

@@ -20,7 +20,7 @@ struct Judged {
   std::string name;  ///< "winner cold"
 };
 
-std::vector<Judged> judge(const TuningRecord& record, const ServiceCore& service) {
+std::vector<Judged> judge_counters(const TuningRecord& record, const ServiceCore& service) {
   const Result<Problem> problem = Problem::parse(record.key.problem);
   if (!problem) return {};
   const Result<BoundProblem> bound = service.bind(*problem);
@@ -176,7 +176,7 @@ Json kernel_json(const CountedKernel& kernel) {
 
 void print_counters(const Page& page, const TuningRecord& record, const ServiceCore& service) {
   std::map<CounterSource, std::vector<Judged>> by_source;
-  for (Judged& row : judge(record, service)) {
+  for (Judged& row : judge_counters(record, service)) {
     by_source[row.set->source].push_back(std::move(row));
   }
   for (const auto& [source, rows] : by_source) print_source(page, rows);
@@ -184,7 +184,7 @@ void print_counters(const Page& page, const TuningRecord& record, const ServiceC
 
 Json counters_json(const TuningRecord& record, const ServiceCore& service) {
   Json sets = Json::array();
-  for (const Judged& row : judge(record, service)) {
+  for (const Judged& row : judge_counters(record, service)) {
     const CounterSet& set = *row.set;
     Json kernels = Json::array();
     for (const CountedKernel& kernel : set.kernels) kernels.push_back(kernel_json(kernel));

@@ -93,7 +93,7 @@ void SearchWatch::begin(const Problem& problem, bool measures, TuningOptions& op
   start_ = std::chrono::steady_clock::now();
   seen_.reset();
   options.progress = [this](const TuningProgress& progress) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard seen(mutex_);
     seen_ = progress;
   };
 }

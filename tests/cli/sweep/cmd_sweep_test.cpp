@@ -231,7 +231,8 @@ TEST_F(WorklistToolkitTest, MeasuredRecordsAreSummedUpBesideTheirDefaults) {
     for (int round = 0; i == 1 && round < 40; round += 2) {
       record.baseline->measurement.samples_us[static_cast<std::size_t>(round)] = 1.0;
     }
-    record.rounds = {std::vector<double>(40, 1.0)};
+    record.rounds = {};
+    record.rounds.sm_probe_us = std::vector<double>(40, 1.0);
     record.trust = Trust::b;
     const auto put = RecordStore(cache()).put(record);
     ASSERT_TRUE(put) << put.error().message;
