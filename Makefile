@@ -12,7 +12,7 @@ SETUP := src/cmake/setup.sh
 TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
 WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
-.PHONY: build tune test golden dist wheel wheel-test fuzz-python data-wheel bench format lint fuzz sanitize clean
+.PHONY: build tune test golden docs dist wheel wheel-test fuzz-python data-wheel bench format lint fuzz sanitize clean
 
 build:
 	@$(SETUP)
@@ -33,12 +33,24 @@ test:
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target tests
 	@$(WITH_TOOLKIT) python3 src/cmake/run_tests.py --preset $(PRESET) --jobs $(JOBS)
 
-# Accepts what the commands print today; doctor's text needs a machine without a GPU.
+# Accepts what the commands print today, in tests/data/cli and in the documents; doctor's text needs a
+# machine without a GPU.
 golden:
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli_test
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli_test kernwright
 	@$(WITH_TOOLKIT) KERNWRIGHT_GOLDEN=$(CURDIR)/tests/data/cli \
 	  $(BUILD)/bin/kernwright_cli_test --gtest_brief=1 --gtest_filter='Golden*'
+	@$(WITH_TOOLKIT) python3 -B tests/build/snippets_test.py --update $(BUILD) .
+
+# The documents as a site, build/docs/index.html, with references made of the sources; a link that
+# leads nowhere is an error.
+docs:
+	@$(SETUP) --docs
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli
+	@KERNWRIGHT=$(CURDIR)/$(BUILD)/bin/kernwright PYTHONDONTWRITEBYTECODE=1 NO_MKDOCS_2_WARNING=1 \
+	  build/docs-tools/bin/mkdocs build --strict --quiet -f src/docs/mkdocs.yml
+	@echo build/docs/index.html
 
 dist: build
 	@cmake --build --preset $(PRESET) --target dist

@@ -23,6 +23,7 @@ install(DIRECTORY templates DESTINATION ${share})
 install(DIRECTORY src/examples/ DESTINATION ${share}/src/examples USE_SOURCE_PERMISSIONS
   PATTERN __pycache__ EXCLUDE)
 install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE DESTINATION ${share})
+install(DIRECTORY src/docs/pages DESTINATION ${share}/src/docs)
 install(DIRECTORY src/python/data DESTINATION ${share}/src/python PATTERN __pycache__ EXCLUDE)
 foreach(folder cache src/cli src/python tuner
   bench/results/cpu bench/results/h100 bench/results/h200 bench/results/simulation)

@@ -3,9 +3,10 @@
 # Toolkit is found, NVRTC, nvJitLink and the headers from NVIDIA's wheels into build/cuda; for --lint
 # clang-tidy's wheel into build/clang-tidy, as Debian's is three times slower.
 # Asks nothing; does nothing, quickly, when all is there.
-#   setup.sh [--lint] [--sanitize] [--wheel] [--promtool]
-# Also what make lint, make fuzz and make sanitize, or make wheel need, and Prometheus' promtool in
-# build/promtool, without the daemon that its package starts.
+#   setup.sh [--lint] [--sanitize] [--wheel] [--docs] [--promtool]
+# Also what make lint, make fuzz and make sanitize, make wheel, or make docs (an environment in
+# build/docs-tools) need, and Prometheus' promtool in build/promtool, without the daemon that its
+# package starts.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -13,6 +14,7 @@ packages=(cmake ninja-build g++ git llvm-19-dev libzstd-dev libedit-dev libcurl4
   zlib1g-dev libxml2-dev libarchive-dev libsodium-dev libtbb-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev
   python3)
 clang_tidy_wheel=
+docs_tools=
 promtool_folder=
 for option in "$@"; do
   case $option in
@@ -21,6 +23,10 @@ for option in "$@"; do
       clang_tidy_wheel=build/clang-tidy
       ;;
     --sanitize) packages+=(clang-19 libclang-rt-19-dev) ;;
+    --docs)
+      packages+=(python3-venv python3-pip ca-certificates)
+      docs_tools=build/docs-tools
+      ;;
     --promtool) promtool_folder=build/promtool ;;
     --wheel) packages+=(python3-dev python3-venv python3-pip ca-certificates) ;;
     *) echo "setup.sh: unknown option $option" >&2; exit 2 ;;
@@ -99,6 +105,13 @@ fi
 if clang_tidy_missing; then
   echo "setup.sh: clang-tidy 23 goes to $clang_tidy_wheel" >&2
   install_wheels "$clang_tidy_wheel" 'clang-tidy==23.1.*'
+fi
+docs_wheels=('mkdocs-material==9.8.2' 'mkdocstrings-python==2.0.11' 'libclang==18.1.1')
+if [[ -n $docs_tools ]] && [[ $(cat "$docs_tools/wheels" 2> /dev/null) != "${docs_wheels[*]}" ]]; then
+  echo "setup.sh: the tools of make docs go to $docs_tools" >&2
+  python3 -m venv --clear "$docs_tools"
+  "$docs_tools/bin/pip" install --quiet --disable-pip-version-check "${docs_wheels[@]}"
+  echo "${docs_wheels[*]}" > "$docs_tools/wheels"
 fi
 if [[ -n $promtool_folder && ! -x $promtool_folder/promtool ]]; then
   echo "setup.sh: promtool goes to $promtool_folder" >&2

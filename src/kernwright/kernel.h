@@ -26,6 +26,7 @@ class Arg {
   /// A CUdeviceptr, or an address held as std::uint64_t.
   Arg(unsigned long long address) : pointer_(reinterpret_cast<const void*>(address)) {}
   Arg(unsigned long address) : pointer_(reinterpret_cast<const void*>(address)) {}
+
   Arg(double scalar) : scalar_(scalar), is_scalar_(true) {}
   Arg(float scalar) : Arg(static_cast<double>(scalar)) {}
   Arg(int scalar) : Arg(static_cast<double>(scalar)) {}

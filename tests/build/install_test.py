@@ -107,7 +107,7 @@ def pkg_config(prefix):
 
 def check_share(share):
     for name in ("README.md", "ARCHITECTURE.md", "templates/README.md", "tuner/README.md",
-                 "src/cli/README.md", "src/examples/README.md", "templates/matmul/operation.json",
+                 "src/docs/pages/install.md", "src/cli/README.md", "src/examples/README.md", "templates/matmul/operation.json",
                  "src/examples/get_best_kernel.cpp"):
         if not (share / name).is_file():
             sys.exit(f"share/kernwright/{name} is not installed")
@@ -140,13 +140,13 @@ def check_links(share):
 
 
 def check_packages():
-    """README.md names what setup.sh installs for a build."""
+    """The page on installing names what setup.sh installs for a build."""
     setup = (source / "src" / "cmake" / "setup.sh").read_text()
-    readme = (source / "README.md").read_text().split()
-    named = {word.strip("`.,") for word in readme}
+    page = (source / "src/docs/pages/install.md").read_text().split()
+    named = {word.strip("`.,") for word in page}
     for package in re.search(r"packages=\(([^)]*)\)", setup).group(1).split():
         if package not in named:
-            sys.exit(f"README.md does not name the package {package}")
+            sys.exit(f"install.md does not name the package {package}")
 
 
 check_packages()

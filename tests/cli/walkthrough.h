@@ -14,22 +14,22 @@ namespace kernwright {
 /// Every README.md below templates/, by its path there; embedded when this program is built.
 std::span<const EmbeddedFile> embedded_readmes();
 
-/// What a reader of templates/README.md copies: files by their path as written, and the lines for a
-/// shell.
+/// The page that walks through a template of one's own, in the same way.
+std::span<const EmbeddedFile> embedded_pages();
+
+/// What a reader of that page copies: files by their path as written, and the lines for a shell.
 struct Walkthrough {
   std::vector<std::pair<std::string, std::string>> files;
   std::vector<std::string> commands;
 };
 
 /// Takes fenced blocks: one whose last line of text before it is a path in backquotes is that file,
-/// one of language sh holds commands.
+/// one of language console holds commands.
 inline Walkthrough read_walkthrough() {
-  std::string_view text;
-  for (const EmbeddedFile& file : embedded_readmes()) {
-    if (file.path == "README.md") text = file.content;
-  }
-  EXPECT_FALSE(text.empty());
+  EXPECT_EQ(embedded_pages().size(), 1U);
+  std::string_view text = embedded_pages()[0].content;
   constexpr std::string_view kFence = "```";
+  constexpr std::string_view kPrompt = "$ ";
   Walkthrough found;
   std::string before;
   std::string block;
@@ -42,7 +42,9 @@ inline Walkthrough read_walkthrough() {
     if (!line.starts_with(kFence)) {
       if (inside) {
         block += std::string(line) + "\n";
-        if (language == "sh") found.commands.emplace_back(line);
+        if (language == "console" && line.starts_with(kPrompt)) {
+          found.commands.emplace_back(line.substr(kPrompt.size()));
+        }
       } else if (!line.empty()) {
         before = line;
       }

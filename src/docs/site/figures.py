@@ -1,0 +1,151 @@
+"""The figures, counted from bench/results/*/*.json, so that they say what was measured."""
+
+import json
+import math
+import re
+import statistics
+from typing import Callable, NamedTuple, Tuple
+
+from documents import ROOT
+
+_RESULTS = ROOT / "bench" / "results"
+_WORKLISTS = ROOT / "bench" / "worklists"
+_SKUS = {"h200": "H200", "h100": "H100"}
+
+
+class Comparison(NamedTuple):
+    """Rows of a results file, and the fastest of the peers that ours are compared with."""
+    sku: str
+    file: str
+    kernels: str
+    peers: Tuple[str, ...]
+    peer_text: str
+    select: Callable[[str], bool] = lambda problem: True
+    waiting: bool = False  # ours without an early start, as the peer's are launched
+
+
+def _dtype(*names):
+    return lambda problem: re.search(r"dtype=(\w+)", problem)[1] in names
+
+
+def _sizes(problem):
+    return re.search(r"m=\d+ n=\d+ k=\d+", problem)[0]
+
+
+def _listed(worklist, dtype):
+    """Whether a problem has a size of that worklist, and nothing but its dtype beside it."""
+    sizes = {_sizes(each) for each in json.loads((_WORKLISTS / worklist).read_text())["problems"]}
+    return lambda problem: (re.fullmatch(rf"matmul m=\d+ n=\d+ k=\d+ dtype={dtype}", problem) is not None
+                            and _sizes(problem) in sizes)
+
+
+def _bare(dtype):
+    return lambda problem: _dtype(dtype)(problem) and "gate=" not in problem
+
+
+_CUBLASLT = "the fastest of all algorithms of cuBLASLt"
+_FIRST = "cuBLASLt's first choice, which frameworks use"
+_ATTENTION = ("sdpa_cudnn", "sdpa_flash", "sdpa_efficient", "flex", "cudnn_frontend")
+_ATTENTION_TEXT = "the fastest of cuDNN, FlashAttention 2 and FlexAttention"
+_GROUPED = ("torch_grouped_mm", "torch_mm")
+_GROUPED_TEXT = "the faster of PyTorch's grouped product and products in turn"
+_COMPARISONS = [
+    Comparison("h200", "matmul_vs_cublaslt", "bf16 matrix products of models", ("cublaslt_best",), _CUBLASLT,
+               _listed("matmul_fp16_hopper.json", "bf16")),
+    Comparison("h200", "matmul_vs_cublaslt", "the same, without early starts", ("cublaslt_best",), _CUBLASLT,
+               _listed("matmul_fp16_hopper.json", "bf16"), waiting=True),
+    Comparison("h200", "matmul_vs_cublaslt", "the same", ("cublaslt_first",), _FIRST,
+               _listed("matmul_fp16_hopper.json", "bf16")),
+    Comparison("h200", "matmul_vs_cublaslt", "bf16 matrix products, those above among them", ("cublaslt_best",),
+               _CUBLASLT, _dtype("bf16")),
+    Comparison("h200", "matmul_vs_cublaslt", "fp16 matrix products", ("cublaslt_best",), _CUBLASLT, _dtype("fp16")),
+    Comparison("h200", "matmul_vs_cublaslt", "fp8 matrix products", ("cublaslt_best",), _CUBLASLT,
+               _dtype("fp8_e4m3")),
+    Comparison("h200", "matmul_vs_cublaslt", "fp32 matrix products by tf32", ("cublaslt_best",), _CUBLASLT,
+               _dtype("fp32")),
+    Comparison("h200", "rows_vs_pytorch", "kernels of rows and elements", ("torch_compile",), "torch.compile"),
+    Comparison("h200", "attention_vs_peers", "problems of attention of 16 bits", _ATTENTION, _ATTENTION_TEXT, _dtype("bf16", "fp16")),
+    Comparison("h200", "attention_random", "problems of attention of random sizes", _ATTENTION, _ATTENTION_TEXT),
+    Comparison("h100", "matmul_random", "bf16 matrix products of random sizes", ("cublaslt_best",), _CUBLASLT),
+    Comparison("h100", "matmul_random", "the same, without early starts", ("cublaslt_best",), _CUBLASLT,
+               waiting=True),
+    Comparison("h100", "matmul_block", "fp8 matrix products with scales of blocks", ("cublaslt_best",), _CUBLASLT),
+    Comparison("h100", "grouped_vs_torch", "grouped bf16 products, plain", _GROUPED, _GROUPED_TEXT, _bare("bf16")),
+    Comparison("h100", "grouped_vs_torch", "grouped fp8 products, plain", _GROUPED, _GROUPED_TEXT,
+               _bare("fp8_e4m3")),
+    Comparison("h100", "attention_vs_peers", "problems of attention of 16 bits", _ATTENTION, _ATTENTION_TEXT, _dtype("bf16", "fp16")),
+]
+
+
+def _results(sku, file):
+    return json.loads((_RESULTS / sku / f"{file}.json").read_text())
+
+
+def _speeds(comparison):
+    """The fastest peer's time over ours, of each problem."""
+    fastest = {}
+    for row in _results(comparison.sku, comparison.file)["rows"]:
+        if row.get("ratio") and row["peer"] in comparison.peers and comparison.select(row["problem"]):
+            key = row["problem"], row.get("class")
+            ours = row.get("without_early_start_us") if comparison.waiting else None
+            ratio = row["peer_us"] / ours if ours else row["ratio"]
+            fastest[key] = min(ratio, fastest.get(key, math.inf))
+    return sorted(fastest.values())
+
+
+def _table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+
+
+def row(comparison):
+    speeds = _speeds(comparison)
+    mean = statistics.geometric_mean(speeds)
+    of_above = comparison.kernels.startswith("the same")
+    return (comparison.kernels if of_above else f"{len(speeds)} {comparison.kernels}",
+            comparison.peer_text, f"{mean:.2f}", f"{statistics.median(speeds):.2f}", f"{speeds[0]:.2f}",
+            f"{speeds[-1]:.2f}")
+
+
+def _kernels(sku):
+    head = ["kernels", "compared with", "speed: geometric mean", "median", "lowest", "highest"]
+    return _table(head, [row(each) for each in _COMPARISONS if each.sku == sku])
+
+
+_PEERS = {"lean_graph": "a lean model in PyTorch, in a CUDA graph",
+          "lean_compiled": "a lean model in PyTorch, compiled, in a CUDA graph",
+          "hugging_face_compiled": "Hugging Face's model, compiled",
+          "eager_graph": "the same model unpatched, in a CUDA graph",
+          "reduce_overhead": "the same model unpatched, compiled by `reduce-overhead`"}
+
+
+def _models(sku):
+    """One line for each model, batch and peer: what was measured last."""
+    lines = {}
+    for file, text in (("model_decode", "as one chain"), ("model_vs_torch", "Hugging Face's, patched from Python")):
+        if not (_RESULTS / sku / f"{file}.json").exists():
+            continue
+        for each in _results(sku, file)["rows"]:
+            if each.get("ratio") and each["peer"] in _PEERS and not each["problem"].endswith("unfused"):
+                batch = each.get("batch", 1)
+                context = re.search(r"context=(\d+)", each["problem"])[1]
+                lines[each["model"], text, batch, context, each["peer"]] = (
+                    f"{each['model']}, {text}", batch, context, f"{each['ours_us']:.0f}", _PEERS[each["peer"]],
+                    f"{each.get('peer_us') or each['us']:.0f}", f"{each['ratio']:.2f}")
+    return _table(["model", "batch", "old positions", "our step, us", "compared with", "its step, us", "speed"],
+                  [lines[key] for key in sorted(lines)])
+
+
+def headline():
+    """What the README says of them."""
+    products, rows = (next(each for each in _COMPARISONS if each.kernels == kernels)
+                      for kernels in ("bf16 matrix products of models", "kernels of rows and elements"))
+    return (f"{row(products)[0]} on an H200 are {row(products)[2]} times as fast as {products.peer_text}, and "
+            f"{row(rows)[0]} {row(rows)[2]} times as fast as {rows.peer_text}")
+
+
+def reference():
+    parts = []
+    for sku, name in _SKUS.items():
+        parts += [f"## {name}: kernels\n", _kernels(sku), f"## {name}: decode steps of whole models\n", _models(sku)]
+    return "\n".join(parts)

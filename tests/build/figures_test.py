@@ -1,0 +1,19 @@
+#!/usr/bin/env python3
+"""README.md has the figures of bench/results, and the page of all figures can be counted from them."""
+
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "src/docs/site"))
+import figures  # noqa: E402
+
+if figures.headline() not in (ROOT / "README.md").read_text():
+    sys.exit(f"README.md does not say: {figures.headline()}")
+tables = figures.reference()
+for sku in ("H200", "H100"):
+    if f"## {sku}: kernels" not in tables or f"## {sku}: decode steps" not in tables:
+        sys.exit(f"the figures of the {sku} are not there")
+for line in tables.splitlines():
+    if line.startswith("| 0 ") or "nan" in line:
+        sys.exit(f"nothing was counted: {line}")
