@@ -101,6 +101,21 @@ class OperationsTest(unittest.TestCase):
             self.assertIn(f"| `{path.stem}` |", table)
 
 
+class FieldsTest(unittest.TestCase):
+    def test_every_field_that_is_read_is_described(self):
+        code = re.findall(r"(?ms)^```.*?^```$|`[^`]+`", (ROOT / "templates/README.md").read_text())
+        described = set(re.findall(r"\w+", " ".join(code)))
+        fields = set()
+        for path in ROOT.glob("src/model/catalog/*.cpp"):
+            text = path.read_text()
+            fields |= set(re.findall(r"\.(?:required|optional)\(\"(\w+)\"\)", text))
+            for keys in re.findall(r"expect_keys\(\{([^}]*)\}\)", text):
+                fields |= set(re.findall(r"\"(\w+)\"", keys))
+        fields |= set(re.findall(r"\{\"(\w+)\", &Demands::", (ROOT / "src/model/candidate/demands.cpp").read_text()))
+        self.assertGreater(len(fields), 60)
+        self.assertEqual(sorted(fields - described), [])
+
+
 class HeadersTest(unittest.TestCase):
     """Needs the tools of `make docs`."""
 

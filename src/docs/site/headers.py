@@ -58,7 +58,7 @@ def _source(cursor):
     for child in cursor.get_children():
         if child.kind == CursorKind.COMPOUND_STMT:  # of a function that is defined in the header
             text = text[:child.extent.start.offset - extent.start.offset]
-    text = re.sub(r" : \w+\([^;]*$", "", text) if cursor.kind == CursorKind.CONSTRUCTOR else text
+    text = re.sub(r"(?s)\s: \w+_\(.*", "", text)  # what initialises members
     text = text.replace("KERNWRIGHT_API ", "").rstrip()
     # Lines that follow stand as far to the left as the first does.
     indent = extent.start.column - 1
@@ -79,7 +79,9 @@ def _groups(cursors):
     groups = []
     for each in cursors:
         comment = _comment(each)
-        follows = groups and each.extent.start.line - groups[-1][0][-1].extent.end.line == 1
+        last = groups[-1][0][-1] if groups else None
+        follows = (last and each.extent.start.line - last.extent.end.line == 1
+                   and (each.kind in _TYPES) == (last.kind in _TYPES))
         if not comment and follows:
             groups[-1][0].append(each)
         else:
@@ -92,11 +94,12 @@ def _cell(text):
 
 
 def _fields(cursor):
+    fields = [each for each in _members(cursor) if each.kind in _FIELDS]
+    if fields and not any(_comment(each) for each in fields):
+        return ", ".join(f"`{_cell(_source(each)[:-1])}`" for each in fields) + "\n"
     rows = ["| field | what it is |" if cursor.kind != CursorKind.ENUM_DECL else "| value | what it is |",
             "| --- | --- |"]
-    for each in _members(cursor):
-        if each.kind in _FIELDS:
-            rows.append(f"| `{_cell(_source(each)[:-1])}` | {_cell(_comment(each))} |")
+    rows += [f"| `{_cell(_source(each)[:-1])}` | {_cell(_comment(each))} |" for each in fields]
     return "\n".join(rows) + "\n" if len(rows) > 2 else ""
 
 
@@ -109,7 +112,7 @@ def _kind(cursor):
 
 
 def _type(cursor, language):
-    parts = [f"### {_kind(cursor)} `{cursor.spelling}`\n", _comment(cursor) + "\n", _fields(cursor)]
+    parts = [f"### {_kind(cursor)} `{cursor.displayname}`\n", _comment(cursor) + "\n", _fields(cursor)]
     rest = [each for each in _members(cursor) if each.kind not in _FIELDS]
     for declarations, comment in _groups(rest):
         parts += [_code(declarations, language), comment + "\n"]
