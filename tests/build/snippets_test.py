@@ -46,6 +46,7 @@ VARYING = [
     (r"nvrtc \d+\.\d+", "nvrtc VERSION"),
     (r"kernwright \d+\.\d+\.\d+( \(\w+\))?", "kernwright VERSION"),
     (r"(?m)^  time +\d.*$", "  time      SECONDS"),
+    (r"(?m)^(kernwright_compile_seconds_total) .*$", r"\1 SECONDS"),
     (r"at most about .* left", "at most about SECONDS left"),
 ]
 

@@ -17,7 +17,7 @@ import headers  # noqa: E402
 import link_check  # noqa: E402
 import operations  # noqa: E402
 
-# What stands in a page as <!-- generated: NAME -->.
+# What takes the place of a line that ends in <!-- generated: NAME -->.
 _GENERATED = {
     "command line": command_line.reference,
     "c": lambda: headers.reference("c"),
@@ -69,7 +69,7 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, **_):
     path = pathlib.Path(page.file.abs_src_path).relative_to(documents.ROOT).as_posix()
     markdown = documents.with_links_of_site(markdown, path)
-    markdown = re.sub(r"<!-- generated: (.*?) -->", lambda found: _GENERATED[found[1]](), markdown)
+    markdown = re.sub(r"(?m)^.*<!-- generated: (.*?) -->$", lambda found: _GENERATED[found[1]](), markdown)
     return re.sub(r"(?s)<!--.*?-->\n?", "", markdown)  # what only the tests read
 
 
