@@ -35,6 +35,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 from typing import List, NamedTuple, Optional
 
 from toolkit import skip_without_compiler
@@ -241,8 +242,10 @@ class Reader:
                 return known.get(node.id)
             if isinstance(node, ast.Attribute):
                 owner = value(node.value)
-                if owner is None or (inspect.ismodule(owner) and node.attr == "torch"):
-                    return None  # kernwright.torch needs PyTorch, which is not here
+                if owner is None:
+                    return None
+                if inspect.ismodule(owner) and owner.__name__ == "kernwright" and node.attr == "torch":
+                    return self.torch_names()
                 if not hasattr(owner, node.attr):
                     raise Failure(f"{ast.unparse(node)}: {owner.__name__} has no {node.attr}")
                 return getattr(owner, node.attr)
@@ -266,6 +269,17 @@ class Reader:
                     inspect.signature(called).bind(*receiver, *node.args, **names)
                 except TypeError as error:
                     raise Failure(f"{ast.unparse(node)}: {error}") from None
+
+    def torch_names(self):
+        """What kernwright.torch has, read from its source: it needs PyTorch, which is not here."""
+        folder = self.package / "kernwright" / "torch"
+        module = types.ModuleType("kernwright.torch")
+        for node in ast.parse((folder / "__init__.py").read_text()).body:
+            for name in node.names if isinstance(node, ast.ImportFrom) else []:
+                setattr(module, name.asname or name.name, None)
+        for path in folder.iterdir():
+            setattr(module, path.stem, types.SimpleNamespace(__name__=path.stem))
+        return module
 
     def help(self, *words):
         return self.run(self.tool, *words, "--help").stdout

@@ -47,7 +47,7 @@ def _comment(cursor):
     else:
         text = re.sub(r"(?m)^\s*///<? ?", "", text)
     # A name of C stands in a comment of C as it is; Markdown would read some as emphasis.
-    return re.sub(r"(?<![\w`])((?:kw|KW)_\w+(?:\(\))?)", r"`\1`", text) if "`" not in text else text
+    return re.sub(r"(?<![\w`])((?:kw|KW)_\w+(?:\.\w+|\(\))?)", r"`\1`", text) if "`" not in text else text
 
 
 def _source(cursor):
