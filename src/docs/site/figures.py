@@ -136,6 +136,28 @@ def _models(sku):
                   [lines[key] for key in sorted(lines)])
 
 
+def _other():
+    answers = [each["answers"] for each in _results("h100", "first_answers")["rows"]]
+    slower = sorted(100 * (each[0]["us"] / each[-1]["us"] - 1) for each in answers)
+    parts = ["## H100: first answers, without tuning\n",
+             f"How much slower the cost model's first choice is than the winner of "
+             f"{answers[0][-1]['budget_seconds']:.0f} s of tuning, on random products that nobody had seen.\n",
+             _table(["products", "median", "most"],
+                    [(len(slower), f"{statistics.median(slower):.0f} %", f"{slower[-1]:.0f} %")])]
+    start = _results("h200", "cold_start")["rows"][0]
+    stages = (("start_ms", "start of the process"), ("open_ms", "opening the service"),
+              ("get_ms", "the first kernel, from the cache"), ("launch_ms", "its launch"),
+              ("ours_ms", "all of it, without CUDA's context"))
+    parts += ["## H200: from the start of a process to its first launch\n",
+              f"Of {start['runs']} processes on a tuned cache, which load no compiler.\n",
+              _table(["stage", "median, ms", "95 % of them, at most, ms"],
+                     [(text, f"{start[stage]['p50']:.2f}", f"{start[stage]['p95']:.2f}") for stage, text in stages])]
+    parts += ["## H100: what a call from Python costs the host\n",
+              _table(["call", "us"], [(f"`{each['call']}`", f"{each['host_us']:.1f}")
+                                      for each in _results("h100", "python_call")["rows"]])]
+    return parts
+
+
 def headline():
     """What the README says of them."""
     products, rows = (next(each for each in _COMPARISONS if each.kernels == kernels)
@@ -148,4 +170,4 @@ def reference():
     parts = []
     for sku, name in _SKUS.items():
         parts += [f"## {name}: kernels\n", _kernels(sku), f"## {name}: decode steps of whole models\n", _models(sku)]
-    return "\n".join(parts)
+    return "\n".join([*parts, *_other()])
