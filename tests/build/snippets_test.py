@@ -6,8 +6,8 @@
 The language of a block says what is done with it, in a folder that all blocks of a document share:
 
     sh        its commands run
-    console   the commands behind `$ ` run, and print what stands below them; with --update the document
-              gets what they print
+    console   the commands behind `$ ` run, and print what stands below them to their standard output;
+              with --update the document gets what they print
     cpp, c    it compiles, without a warning
     python    it runs, where the build has the Python package
     json      it parses
@@ -128,12 +128,12 @@ class Reader:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def run(self, *command, **options):
+    def run(self, *command, stderr=subprocess.STDOUT, **options):
         return subprocess.run([str(word) for word in command], cwd=self.place, env=self.environment, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **options)
+                              stdout=subprocess.PIPE, stderr=stderr, check=False, **options)
 
-    def shell(self, command):
-        return self.run("bash", "-euo", "pipefail", "-c", command)
+    def shell(self, command, **options):
+        return self.run("bash", "-euo", "pipefail", "-c", command, **options)
 
     def read(self, block):
         """Does what the block asks for; returns its text as it should be, or why it was skipped."""
@@ -205,9 +205,9 @@ class Reader:
             return "the build has no Python package"
         shown = ""
         for command, output in re.findall(r"(?m)^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", text):
-            ran = self.shell(command)
-            if ran.returncode != 0 and not output:
-                raise Failure(f"{command}\nexits with {ran.returncode}:\n{ran.stdout}")
+            ran = self.shell(command, stderr=subprocess.PIPE)  # which has progress, and so hangs on time
+            if ran.returncode != 0 and not ran.stdout:
+                raise Failure(f"{command}\nexits with {ran.returncode}:\n{ran.stderr}")
             printed = ran.stdout.replace(str(self.home), "~")
             shown += f"$ {command}\n" + (output if lasting(output) == lasting(printed) else printed)
         return None if shown == text else Shown(shown)
