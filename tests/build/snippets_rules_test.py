@@ -56,6 +56,13 @@ class SnippetsTest(unittest.TestCase):
         self.assertEqual(self.document,
                          "before\n\n```console\n$ echo one\none\n```\n\n```console\n$ echo x\nx\n```\n")
 
+    def test_indented_commands_are_read_too(self):
+        self.assert_right("It prints:\n\n    $ echo one\n    one\n\nAnd so on.\n")
+        right, said = self.read("It prints:\n\n    $ echo one\n    two\n\nAnd so on.\n", "--update")
+        self.assertTrue(right, said)
+        self.assertEqual(self.document, "It prints:\n\n    $ echo one\n    one\n\nAnd so on.\n")
+        self.assert_wrong("Tune:\n\n    kernwright tune vector_add n=4 dtype=bf16 --second 9\n", "no --second")
+
     def test_blocks_share_their_files(self):
         self.assert_right("`a/b.json`\n\n```json\n{}\n```\n\n```sh\ntest -f a/b.json\n```\n")
 

@@ -14,11 +14,15 @@ The language of a block says what is done with it, in a folder that all blocks o
     cuda      it is a file that a command uses
     text      nothing
 
+A block that is indented is of a console where it begins with `$ `, and has commands that are looked up
+and do not run where it begins with one of kernwright or make.
+
 A path in backquotes as the last line before a block makes a file of it. Comments before a block say what
 a reader does not need to see:
 
     <!-- parsed only: WHY -->       nothing runs; commands, options, problems and names are those there are
     <!-- given: FILE is PATH -->    a file of the source that the commands need
+    <!-- given: FILE TEXT -->       a file that they need, by its text from the next line on
     <!-- given: cpp CODE -->        what stands around a block, in place of a line `...`
 """
 
@@ -59,6 +63,11 @@ class Block(NamedTuple):
     file: Optional[str]     # the path that it is written to
     parsed_only: bool
     given: List[str]
+    indent: str = ""
+
+
+INDENT = "    "
+INDENTED = {"$ ": "console", "kernwright ": "sh", "make ": "sh"}
 
 
 class Failure(Exception):
@@ -85,6 +94,17 @@ def blocks_of(document):
                 file and file[1], any(each.startswith("parsed only: ") for each in comments),
                 [each[len("given: "):] for each in comments if each.startswith("given: ")]))
             at, comments, before = end + 1, [], ""
+            continue
+        begins = next((each for each in INDENTED if line.startswith(INDENT + each)), None)
+        if begins and not (at and lines[at - 1].strip()):
+            end = at
+            while end < len(lines) and lines[end].startswith(INDENT):
+                end += 1
+            found.append(Block(
+                at, INDENTED[begins], "".join(each[len(INDENT):] + "\n" for each in lines[at:end]), None,
+                begins != "$ " or any(each.startswith("parsed only: ") for each in comments),
+                [each[len("given: "):] for each in comments if each.startswith("given: ")], INDENT))
+            at, comments, before = end, [], ""
             continue
         if line.strip():
             comments, before = [], line.strip()
@@ -142,10 +162,13 @@ class Reader:
         around = "..."
         for given in block.given:
             file = re.fullmatch(r"([\w.-]+) is (\S+)", given)
+            name, _, content = given.partition("\n")
             if file:
                 shutil.copy(self.source / file[2], self.path(file[1]))
+            elif "." in name:
+                self.path(name).write_text(content + "\n")
             else:
-                around = given.partition("\n")[2] + "\n"
+                around = content + "\n"
         if block.file:
             self.path(block.file).write_text(block.text)
         text = block.text
@@ -362,7 +385,8 @@ def main():
                 elif result:
                     skipped[result] = skipped.get(result, 0) + 1
         for block, result in reversed(replaced):
-            lines[block.line:block.line + block.text.count("\n")] = [result]
+            lines[block.line:block.line + block.text.count("\n")] = [
+                block.indent + line for line in result.splitlines(keepends=True)]
         if replaced:
             path.write_text("".join(lines))
     for each in wrong:
