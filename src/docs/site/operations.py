@@ -114,5 +114,5 @@ def gpus():
         profile = json.loads(path.read_text())
         value = {field: each["value"] for field, each in profile.items() if isinstance(each, dict) and "value" in each}
         rows.append((_code(profile["id"]), profile["name"], f"sm_{value['sm_arch']}", value["sm_count"],
-                     f"{value['memory_bytes'] / 1e9:.0f} GB", f"{value['dram_gbps'] / 1e3:.1f} TB/s"))
+                     f"{value['memory_bytes'] / 2**30:.0f} GiB", f"{value['dram_gbps'] / 1e3:.1f} TB/s"))
     return _table(["SKU", "GPU", "architecture", "multiprocessors", "memory", "bandwidth"], rows)
