@@ -14,7 +14,7 @@ _PAGE_OF = {
     "CONTRIBUTING.md": "internals/contributing.md",
     "cache/README.md": "internals/cache.md",
     "tuner/README.md": "internals/tuner.md",
-    "src/cli/README.md": "internals/tool.md",
+    "src/cli/README.md": "guides/command_line.md",
     "src/examples/README.md": "guides/programs.md",
     "src/examples/launch_paths.md": "guides/launch_paths.md",
     "src/examples/deployment/README.md": "guides/deployment.md",

@@ -44,12 +44,13 @@ def _code(text):
 
 
 def _dim(dim):
-    if dim["bind"] == "exact":
-        answered = "never"
+    distance = dim.get("distance", 1)
+    if dim["bind"] == "exact" or distance == 1:
+        answered = "this size alone"
     else:
-        answered = f"by a tuned size at most {dim.get('distance', 1)} times as large or small"
+        answered = f"tuned sizes up to {distance} times as large or small"
         if "edges" in dim:
-            answered += ", between " + ", ".join(map(str, dim["edges"]))
+            answered += ", not across " + ", ".join(map(str, dim["edges"]))
     return answered, _code(dim["default"]) if "default" in dim else "must be given"
 
 
@@ -88,7 +89,7 @@ def _section(operation):
     return "\n".join([
         f"## {name}\n", operation["description"] + f". [Explained in full](../operations/{name}.md).\n",
         f"```text\n{_problem(operation)}\n```\n",
-        _table(["dim", "a size that was never tuned is answered", "default"],
+        _table(["dim", "may be answered by", "default"],
                [(_code(dim), *_dim(each)) for dim, each in operation["dims"].items()]),
         _table(["dtype or flag", "values", "default"], [(_code(a), b, c) for a, b, c in _words(operation)])
         if operation.get("dtypes") or operation.get("flags") else "",
