@@ -248,10 +248,14 @@ Result<fs::path> RecordStore::put(const TuningRecord& record, const TrialTable* 
 }
 
 Result<fs::path> RecordStore::replace(const fs::path& file, const TuningRecord& record) const {
-  KW_ASSIGN(fs::path path, put(record));
+  const Lookup<TrialTable> trials = read_trials(file, record.key);
+  KW_ASSIGN(fs::path path, put(record, trials ? &*trials.value : nullptr));
   // The new one is named after the old one, so it stands before it where that cannot be removed.
   std::error_code ignored;
-  if (file.parent_path() == path.parent_path()) fs::remove(file, ignored);
+  if (file.parent_path() == path.parent_path()) {
+    fs::remove(file, ignored);
+    fs::remove(trials_file(file), ignored);
+  }
   return path;
 }
 

@@ -51,8 +51,9 @@ class RecordStore {
   Result<std::filesystem::path> put(const TuningRecord& record,
                                     const TrialTable* trials = nullptr) const;
 
-  /// Publishes the record under its key, and then removes `file`, the run that it was read from,
-  /// where that is one of this store. Readers find the one or the other. Errors: those of `put`.
+  /// Publishes the record under its key with the trials beside `file`, the run that it was read
+  /// from, and then removes that, where it is one of this store. Readers find the one or the other.
+  /// Errors: those of `put`.
   Result<std::filesystem::path> replace(const std::filesystem::path& file,
                                         const TuningRecord& record) const;
 

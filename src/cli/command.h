@@ -100,6 +100,7 @@ std::unique_ptr<Command> make_worklist();
 std::unique_ptr<Command> make_prewarm();
 std::unique_ptr<Command> make_show();
 std::unique_ptr<Command> make_profile();
+std::unique_ptr<Command> make_report();
 std::unique_ptr<Command> make_cache();
 std::unique_ptr<Command> make_dispatch();
 std::unique_ptr<Command> make_operations();

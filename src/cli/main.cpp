@@ -16,8 +16,8 @@ namespace kernwright::cli {
 namespace {
 
 constexpr std::unique_ptr<Command> (*kCommands[])() = {
-    make_doctor, make_operations, make_tune,  make_show,  make_profile,  make_worklist,
-    make_sweep,  make_prewarm,    make_cache, make_check, make_dispatch,
+    make_doctor,   make_operations, make_tune,    make_show,  make_profile, make_report,
+    make_worklist, make_sweep,      make_prewarm, make_cache, make_check,   make_dispatch,
 };
 
 /// A process that the tool starts itself. It can be called by its name, but help does not list it.

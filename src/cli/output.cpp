@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/record_text.h"
+#include "service/report/sweep_report.h"
 #include "support/text.h"
 #include "tuner/finals/decision.h"
 #include "tuner/session/predict_record.h"
@@ -205,7 +206,7 @@ Json record_json(const TuningRecord& record) {
 
 void add_judgement(Json& record, const ReportRow& row) {
   record["us"] = row.us;
-  record["bound"] = to_string(row.bound);
+  record["bound"] = row.bound ? Json(to_string(*row.bound)) : Json();
   record["margin"] = row.margin;
   record["support"] = to_string(row.support);
   record["speedups"] = Json::array();

@@ -195,15 +195,10 @@ std::string share_of(double part, double whole) {
 
 }  // namespace
 
-double winner_us(const TuningRecord& record) {
-  const Measurement in_turn = final_times(record.winner, record.rounds).in_turn;
-  return in_turn.samples_us.empty() ? record.winner.predicted_us : in_turn.median_us();
-}
-
 Result<ReportRow> judge(const TuningRecord& record, const ServiceCore& service) {
   KW_ASSIGN(const Problem problem, Problem::parse(record.key.problem));
   KW_ASSIGN(const BoundProblem bound, service.bind(problem));
-  return report_row(record, bound, service.profile());
+  return report_row(record, &bound, service.profile());
 }
 
 std::string bound_text(const ReportRow& row) {

@@ -33,8 +33,4 @@ std::string bound_text(const ReportRow& row);
 /// Verdict and trust, "win A"; or "predicted".
 std::string certainty(const TuningRecord& record);
 
-/// The time of a record: the median of its winner in rounds with the other finalists, or the
-/// predicted time.
-double winner_us(const TuningRecord& record);
-
 }  // namespace kernwright::cli

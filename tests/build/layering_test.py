@@ -74,7 +74,7 @@ ROOMS = {
         "tune": ["answer"],
         "serve": ["tune", "answer"],
         "sweep": ["serve"],
-        "report": ["serve"],
+        "report": ["sweep", "serve"],
         "c": [],
     },
     "cli": {

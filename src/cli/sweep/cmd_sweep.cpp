@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <thread>
 
@@ -11,6 +12,7 @@
 #include "cli/record_text.h"
 #include "cli/sweep/sweep_run.h"
 #include "cli/sweep/sweeper.h"
+#include "service/report/report_file.h"
 #include "service/report/sweep_report.h"
 #include "service/sweep/sweep_plan.h"
 #include "service/sweep/sweep_problem.h"
@@ -203,7 +205,7 @@ class Sweep : public Command {
       if (!result.unstored.empty()) ++failed;
       const Result<BoundProblem> bound = service.bind(problems[i]);
       if (!bound) return report(bound.error());
-      rows.push_back(report_row(*result.record, *bound, service.profile()));
+      rows.push_back(report_row(*result.record, &*bound, service.profile()));
       Json object = record_json(*result.record);
       add_judgement(object, rows.back());
       if (result.tuned_again) object["tuned_again"] = true;
@@ -211,12 +213,14 @@ class Sweep : public Command {
       records.push_back(std::move(object));
     }
     const Status status = failed == 0 ? Status::ok : Status::failed;
+    const std::string written = write_page(service, problems);
     if (json) {
       print_json(Json{{"sku", service.profile().id},
                       {"grade", service.has_device() ? "measured" : "predicted"},
                       {"problems", problems.size()},
                       {"failed", failed},
-                      {"records", records}});
+                      {"records", records},
+                      {"report", written.empty() ? Json() : Json(written)}});
       return status;
     }
     if (rows.size() < problems.size()) page.print(failures);
@@ -224,6 +228,7 @@ class Sweep : public Command {
                  service.profile().id,
                  service.has_device() ? "" : ", by prediction: no GPU was used"));
     print_summary(page, rows);
+    if (!written.empty()) page.print("report", written);
     return status;
   }
 
@@ -259,6 +264,32 @@ class Sweep : public Command {
       page.print(label, concat(count, count == 1 ? " problem: " : " problems: ", action));
       label = "";
     }
+  }
+
+  /// Writes the records of the problems as a page beside the cache's, and gives its path; empty,
+  /// with a warning, where that cannot be done.
+  std::string write_page(const ServiceCore& service, const std::vector<Problem>& problems) const {
+    if (problems.empty()) return {};
+    const std::filesystem::path worklist = worklist_.path.getValue();
+    std::string name = concat(worklist.stem().string(), "-", service.profile().id);
+    if (shard_ != "1/1") name += concat("-", shard_.getValue());
+    std::replace(name.begin(), name.end(), '/', '-');
+    const ServiceOptions options = service_.options();
+    ReportRequest request;
+    request.inputs = {
+        .paths = {},
+        .problems = problems,
+        .cache = service.cache().root(),
+        .read_only_caches = {options.read_only_caches.begin(), options.read_only_caches.end()},
+        .sku = service.profile().id};
+    request.title = worklist.filename().string();
+    request.template_dirs = {options.template_dirs.begin(), options.template_dirs.end()};
+    request.epilogues = {options.epilogues.begin(), options.epilogues.end()};
+    request.output = service.cache().root() / "reports" / (name + ".html");
+    const Result<ReportFile> written = write_report(request);
+    if (written) return written->file.string();
+    report_warning(concat("no report: ", written.error().message));
+    return {};
   }
 
   ServiceFlags service_;

@@ -94,7 +94,7 @@ CounterReport counter_report(const CounterSet& set, const TuningRecord& record,
   }
   const bool of_winner = set.choice == record.winner.choice;
   if (of_winner && set.cache == record.key.policy.l2) {
-    report.disagreement = disagreement(report, report_row(record, problem, profile).bound);
+    report.disagreement = disagreement(report, *report_row(record, &problem, profile).bound);
   }
   return report;
 }

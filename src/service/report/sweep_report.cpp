@@ -16,8 +16,6 @@ namespace {
 
 /// What a kernel costs before it works, where the profile does not know: an H200's, rounded.
 constexpr double kUsualNodeUs = 0.5;
-/// A gain that would be worth another search.
-constexpr double kWorthwhile = 0.02;
 
 std::string percent(double share) { return concat(fixed(100 * share, 1), " %"); }
 
@@ -104,7 +102,7 @@ NextStep next_step(const TuningRecord& record) {
                             " candidates were tried")};
   }
   if (record.verdict == Verdict::unresolved) return {kLonger, "the finals ended too early"};
-  if (record.search.stop_reason == "budget" && record.search.regret_estimate > kWorthwhile) {
+  if (may_be_faster(record)) {
     return {kLonger, concat("what was not tried may be ", percent(record.search.regret_estimate),
                             " faster")};
   }
@@ -162,13 +160,21 @@ const Speedup* over_default(const ReportRow& row) {
   return found == row.speedups.end() ? nullptr : &*found;
 }
 
-ReportRow report_row(const TuningRecord& record, const BoundProblem& problem,
-                     const DeviceProfile& profile) {
+double winner_us(const TuningRecord& record) {
   const Measurement in_turn = final_times(record.winner, record.rounds).in_turn;
+  return in_turn.samples_us.empty() ? record.winner.predicted_us : in_turn.median_us();
+}
+
+bool may_be_faster(const TuningRecord& record) {
+  return record.search.stop_reason == "budget" && record.search.regret_estimate > kWorthwhile;
+}
+
+ReportRow report_row(const TuningRecord& record, const BoundProblem* problem,
+                     const DeviceProfile& profile) {
   ReportRow row;
-  row.us = in_turn.samples_us.empty() ? record.winner.predicted_us : in_turn.median_us();
+  row.us = winner_us(record);
   row.roofline_share = row.us > 0 ? record.roofline_us / row.us : 0;
-  row.bound = bound_of(record, problem, profile);
+  if (problem != nullptr) row.bound = bound_of(record, *problem, profile);
   row.margin = margin_of(record);
   row.support = support_of(record);
   row.speedups = speedups_of(record);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,9 +49,9 @@ struct NextStep {
 
 /// A record judged for a report.
 struct ReportRow {
-  double us = 0;              ///< measured, or else predicted
-  double roofline_share = 0;  ///< 1: at the roofline
-  Bound bound = Bound::memory;
+  double us = 0;               ///< measured, or else predicted
+  double roofline_share = 0;   ///< 1: at the roofline
+  std::optional<Bound> bound;  ///< nothing where the problem's operation is not known
   /// How much slower the runner-up is: 0.02 is 2 %; 0 where there is none, or it is not slower.
   double margin = 0;
   Support support = Support::caveated;
@@ -62,8 +63,17 @@ struct ReportRow {
 /// The one over the default configuration; null where there is none.
 const Speedup* over_default(const ReportRow& row);
 
-/// `problem` is the record's.
-ReportRow report_row(const TuningRecord& record, const BoundProblem& problem,
+/// `problem` is the record's, null where its operation is not known.
+ReportRow report_row(const TuningRecord& record, const BoundProblem* problem,
                      const DeviceProfile& profile);
+
+/// The time of a record: the median of its winner in rounds with the other finalists, or the
+/// predicted time.
+double winner_us(const TuningRecord& record);
+
+/// A gain that would be worth another search.
+inline constexpr double kWorthwhile = 0.02;
+/// Whether a search ended by its budget while what it did not try may be faster by `kWorthwhile`.
+bool may_be_faster(const TuningRecord& record);
 
 }  // namespace kernwright

@@ -64,6 +64,19 @@ TEST_F(RecordStoreTest, TheTrialsOfARunLieBesideIt) {
   EXPECT_EQ(store_.get(sample_key(1)).runs.size(), 1U) << "and are not needed for it";
 }
 
+TEST_F(RecordStoreTest, ARecordThatReplacesAnotherKeepsItsTrials) {
+  const TrialTable trials{.finals_seconds = 2, .wall_seconds = 3, .rows = {{.us = 7.5}}};
+  const Result<fs::path> before = store_.put(sample_record(1), &trials);
+  ASSERT_TRUE(before);
+  const Result<fs::path> after = store_.replace(*before, sample_record(1));
+  ASSERT_TRUE(after);
+  const Lookup<TrialTable> read = read_trials(*after, sample_key(1), dir_.path());
+  ASSERT_TRUE(read) << read.detail;
+  EXPECT_EQ(*read.value, trials);
+  EXPECT_FALSE(fs::exists(*before));
+  EXPECT_FALSE(fs::exists(trials_file(*before)));
+}
+
 TEST_F(RecordStoreTest, EveryRunIsKeptNewestFirst) {
   TuningRecord record = sample_record(1);
   for (const char* created :

@@ -13,11 +13,12 @@ class WorklistToolkitTest : public ToolkitProgramTest {
     return kernwright(std::move(options));
   }
 
-  /// Every file of the cache with the time of its last change.
+  /// Every file of the cache, but for reports, with the time of its last change.
   std::map<std::string, std::filesystem::file_time_type> files() const {
     std::map<std::string, std::filesystem::file_time_type> found;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(cache())) {
-      if (entry.is_regular_file()) found[entry.path().string()] = entry.last_write_time();
+      if (!entry.is_regular_file() || entry.path().extension() == ".html") continue;
+      found[entry.path().string()] = entry.last_write_time();
     }
     return found;
   }
@@ -50,6 +51,26 @@ TEST_F(WorklistToolkitTest, ASecondSweepFindsEverythingAndWritesNothing) {
   EXPECT_EQ(skipped, 2U) << second.out;
   EXPECT_EQ(run_list("sweep", {"--json"}).json()["records"], report["records"]);
   EXPECT_EQ(files(), before);
+}
+
+TEST_F(WorklistToolkitTest, ASweepEndsByNamingItsReport) {
+  const std::filesystem::path page = cache() / "reports/list-h200.html";
+  const Ran ran = run_list("sweep");
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("\n  report    " + page.string() + "\n"), std::string::npos) << ran.out;
+  const std::string text = content(page);
+  EXPECT_NE(text.find("vector_add n=65536 dtype=bf16"), std::string::npos);
+  const Ran part = run_list("sweep", {"--json", "--shard", "1/2"});
+  EXPECT_EQ(part.json()["report"], (cache() / "reports/list-h200-1-2.html").string()) << part.err;
+}
+
+TEST_F(WorklistToolkitTest, ASweepWhoseReportCannotBeWrittenIsDoneAllTheSame) {
+  std::filesystem::create_directories(cache());
+  std::ofstream(cache() / "reports") << "a file";
+  const Ran ran = run_list("sweep");
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(ran.err.find("warning: no report: "), std::string::npos) << ran.err;
+  EXPECT_EQ(ran.out.find("  report "), std::string::npos) << ran.out;
 }
 
 TEST_F(WorklistToolkitTest, AnInterruptedSweepGoesOnWhereItStopped) {

@@ -32,7 +32,10 @@ class SweepReportTest : public ::testing::Test {
   BoundProblem problem() const {
     return catalog_->bind(Problem::parse(record_.key.problem).value()).value();
   }
-  ReportRow row() const { return report_row(record_, problem(), profile_); }
+  ReportRow row() const {
+    const BoundProblem bound = problem();
+    return report_row(record_, &bound, profile_);
+  }
 
   std::shared_ptr<const Catalog> catalog_ = Catalog::load({}).value();
   DeviceProfile profile_ = find_profile("h200").value();

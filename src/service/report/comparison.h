@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string_view>
+
+#include "cache/records/record.h"
+#include "model/result/evidence.h"
+
+namespace kernwright {
+
+/// Sessions of tuning differ by more than their samples say: winners of fresh processes lay within
+/// 0.59 % of each other when they were measured again (bench/results/h200/finals.json).
+inline constexpr double kBetweenSessions = 0.006;
+/// Two sessions that differ by less than this say the same.
+inline constexpr double kSameTime = 0.02;
+
+/// How the winner of one record compares with that of another, of the same key.
+enum class Change { faster, slower, same, unclear };
+
+std::string_view to_string(Change change);
+
+struct Comparison {
+  Change change = Change::unclear;
+  /// Of the new winner against the old. Its interval is that of both medians, by the order
+  /// statistics of the rounds, and `kBetweenSessions` on both sides.
+  Slowdown slowdown;
+};
+
+/// `faster` and `slower`: the interval leaves no doubt, and the difference is at least
+/// `kEquivalence`. `same`: the interval lies within `kSameTime`. `unclear`: otherwise, and where
+/// one of the two was only predicted.
+Comparison compare_winners(const TuningRecord& old_record, const TuningRecord& new_record);
+
+}  // namespace kernwright

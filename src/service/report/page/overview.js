@@ -1,0 +1,235 @@
+// The head of the page, the comparison and the roofline.
+
+/// How many problems have each value, the values in a fixed order.
+function counts(order, of) {
+  return order.map((value) => [value, problems.filter((problem) => of(problem) === value).length])
+    .filter(([, count]) => count > 0);
+}
+
+/// A bar of shares with buttons that filter the decisions.
+function distribution(name, order, of, filter) {
+  const all = counts(order, of);
+  return html("div", {class: "distribution"},
+    html("h2", {}, name),
+    html("div", {class: "bar", "aria-hidden": "true"}, all.map(([value, count]) => {
+      const part = html("i", {class: tone[value] || "mute"});
+      part.style.flexGrow = count;
+      return part;
+    })),
+    html("ul", {}, all.map(([value, count]) => html("li", {},
+      html("button", {type: "button", class: "link", title: words[value], onclick: () => filter(value)},
+        html("i", {class: "dot " + (tone[value] || "mute")}), `${value} `, html("b", {}, count))))));
+}
+
+const unique = (values) => [...new Set(values.filter(Boolean))];
+/// One value, or how many there are.
+const oneOf = (values, many) => {
+  const all = unique(values);
+  return all.length === 0 ? null : all.length <= 2 ? all.join(", ") : `${all.length} ${many}`;
+};
+
+function head(filters) {
+  const measured = problems.filter((problem) => problem.default);
+  const gain = measured.length === 0 ? null
+    : Math.exp(measured.reduce((sum, problem) => sum + problem.default[0], 0) / measured.length);
+  const dates = problems.map((problem) => problem.created.slice(0, 10)).sort();
+  const span = dates.length === 0 ? null
+    : dates[0] === dates[dates.length - 1] ? dates[0] : `${dates[0]} to ${dates[dates.length - 1]}`;
+  const facts = [
+    oneOf(problems.map((p) => `${p.device || p.sku} (${p.sku}, ${p.target})`), "devices"),
+    oneOf(problems.map((p) => p.driver && `driver ${p.driver}`), "drivers"),
+    oneOf(problems.map((p) => p.compiler.split(" ").slice(0, 2).join(" ")), "compilers"),
+    oneOf(problems.map((p) => p.kernwright && `kernwright ${p.kernwright}`), "versions of kernwright"),
+    oneOf(problems.map((p) => p.policy), "policies"),
+    span,
+  ].filter(Boolean);
+  const single = problems.length === 1 && data.missing.length === 0;
+  return html("header", {},
+    html("p", {class: "brand"}, "kernwright ", html("span", {}, "tuning report")),
+    html("h1", {class: single ? "mono" : null}, single ? problems[0].problem : data.sources.join(", ")),
+    html("p", {class: "facts"}, facts.map((fact) => html("span", {}, fact))),
+    html("div", {class: "figures"},
+      html("div", {class: "tally"}, html("b", {}, problems.length), problems.length === 1 ? " problem" : " problems"),
+      gain === null ? null
+        : html("div", {class: "tally", title: `of ${plural(measured.length, "problem", "problems")} whose default did not win`},
+            html("b", {}, digits(gain, 3) + "×"),
+            measured.length === 1 ? " against the default" : " against the defaults, geometric mean"),
+      single ? null : [
+        distribution("Verdict", ["win", "tie", "unresolved", "predicted"], verdictOf, (value) => filters.set("verdict", value)),
+        distribution("Trust", ["A", "B", "C", "no trust"], trustOf, (value) => filters.set("trust", value)),
+        distribution("Support", ["supported", "measured", "default kept", "caveated"],
+          (problem) => supportWords[problem.support], (value) => filters.set("support", value)),
+      ]),
+    data.signs.length === 0 ? html("p", {class: "signs none"}, "No bad sign: every record was measured, its race was decided, and the environment was quiet.")
+      : html("ul", {class: "signs"}, data.signs.map((sign) => html("li", {}, sign.text,
+          sign.problems.length === 0 || single ? null
+            : html("button", {type: "button", class: "link", onclick: () => filters.only(sign.problems, sign.text)}, "show")))),
+    data.missing.length === 0 ? null : html("details", {class: "behind"},
+      html("summary", {}, `${plural(data.missing.length, "problem", "problems")} without a record`),
+      html("ul", {class: "mono"}, data.missing.map((one) => html("li", {}, one.problem)))),
+    data.defects.length === 0 ? null : html("details", {class: "behind"},
+      html("summary", {}, `${plural(data.defects.length, "file", "files")} that could not be read`),
+      html("ul", {class: "mono"}, data.defects.map((one) => html("li", {}, one)))));
+}
+
+/// What became faster and slower.
+function comparison(filters) {
+  if (!data.compare) return null;
+  const rows = [...data.compare.rows].sort((a, b) => a.slowdown[0] - b.slowdown[0]);
+  const order = ["faster", "slower", "same", "unclear"];
+  const size = (change) => rows.filter((row) => row.change === change).length;
+  const limit = Math.max(2, ...rows.map((row) => Math.min(40, Math.abs(percentOf(row.slowdown[0])) * 1.15)));
+  const glyph = (row) => {
+    const x = linear([-limit, limit], [0, 160]);
+    const clip = (log) => Math.min(159, Math.max(1, x(percentOf(log))));
+    const [estimate, low, high] = row.slowdown;
+    return svg("svg", {viewBox: "0 0 160 14", class: "glyph " + tone[row.change], width: 160, height: 14, "aria-hidden": "true"},
+      line(80, 0, 80, 14, "axis"), line(clip(low), 7, clip(high), 7, "whisker"),
+      svg("circle", {cx: clip(estimate), cy: 7, r: 3.5}));
+  };
+  const others = [
+    data.compare.only_before ? `${plural(data.compare.only_before, "problem is", "problems are")} only in ${data.compare.name}` : null,
+    data.compare.only_after ? `${plural(data.compare.only_after, "problem is", "problems are")} only here` : null,
+  ].filter(Boolean).join("; ");
+  return html("section", {id: "compare"},
+    html("h2", {}, `Against ${data.compare.name}`),
+    html("p", {class: "lead"}, order.filter(size).map((change) => [chip(change), ` ${size(change)} `]),
+      others ? html("span", {class: "soft"}, others) : null),
+    html("div", {class: "scroll", tabindex: "0"}, html("table", {class: "plain compare"},
+      html("thead", {}, html("tr", {}, ["Problem", "", "Change", "Interval", "", "Before", "Now", "Winner"].map((name, i) =>
+        html("th", {scope: "col", class: [2, 3, 5, 6].includes(i) ? "number" : null}, name)))),
+      html("tbody", {}, rows.map((row) => {
+        const problem = problems[row.index];
+        return html("tr", {},
+          html("th", {scope: "row"}, html("button", {type: "button", class: "link", onclick: () => filters.open(row.index)}, problemText(problem.problem))),
+          html("td", {}, chip(row.change)),
+          html("td", {class: "number"}, formatPercent(percentOf(row.slowdown[0]), true)),
+          html("td", {class: "number soft"}, `${formatPercent(percentOf(row.slowdown[1]), true)} to ${formatPercent(percentOf(row.slowdown[2]), true)}`),
+          html("td", {}, glyph(row)),
+          html("td", {class: "number"}, formatUs(row.before_us)),
+          html("td", {class: "number"}, formatUs(row.after_us)),
+          html("td", {class: "soft"}, [row.same_choice ? "the same" : "another",
+            row.driver !== undefined ? "other driver" : null, row.compiler !== undefined ? "other compiler" : null].filter(Boolean).join(", ")));
+      })))),
+    html("p", {class: "note"}, "Change of time, negative is faster. The interval is that of both medians, widened by what fresh sessions differ."));
+}
+
+const palette = 6;
+/// A class for each of the most frequent names; the others share the last.
+function colours(names) {
+  const count = new Map();
+  for (const name of names) count.set(name, (count.get(name) || 0) + 1);
+  const order = [...count].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).map(([name]) => name);
+  const map = new Map(order.map((name, i) => [name, "c" + Math.min(i, palette - 1)]));
+  map.legend = () => html("ul", {class: "legend"}, order.slice(0, palette).map((name, i) => html("li", {},
+    html("i", {class: "dot c" + i}), i === palette - 1 && order.length > palette ? "others" : name)));
+  return map;
+}
+
+const counterSum = (set, name) => {
+  let sum = 0;
+  for (const kernel of set.kernels) {
+    const value = kernel.values[name];
+    if (typeof value !== "number") return null;
+    sum += value;
+  }
+  return sum;
+};
+/// The bytes that the winner moved by its counters, if they were collected.
+function measuredBytes(problem) {
+  const winner = problem.finalists[0];
+  const id = winner.template + configurationText(winner.configuration);
+  const own = (problem.counters || []).filter((one) => one.template + configurationText(one.configuration) === id);
+  const set = own.find((one) => problem.policy.includes(`l2=${one.cache}`)) || own[0];
+  if (!set) return null;
+  const read = counterSum(set, "dram__bytes_read.sum");
+  const written = counterSum(set, "dram__bytes_write.sum");
+  return read === null || written === null || read + written <= 0 ? null : read + written;
+}
+
+function roofline(filters) {
+  const device = data.devices.find((one) => problems.some((problem) => problem.sku === one.sku && problem.work));
+  if (!device) return null;
+  let shown = device;
+  const holder = html("section", {id: "roofline"}, html("h2", {}, "Roofline"));
+  const build = () => {
+    const all = problems.filter((problem) => problem.sku === shown.sku && problem.work && problem.us > 0);
+    const drawn = all.filter((problem) => problem.work.flops > 0 && problem.work.bytes > 0);
+    const colour = colours(drawn.map((problem) => problem.operation));
+    const points = drawn.map((problem) => ({
+      problem, index: problems.indexOf(problem),
+      intensity: problem.work.flops / problem.work.bytes,
+      tflops: problem.work.flops / problem.us / 1e6,
+      measured: measuredBytes(problem),
+    }));
+    const rates = [...new Set(drawn.map((problem) => problem.work.tflops))].sort((a, b) => a - b);
+    const names = (rate) => {
+      const dense = shown.dense_16bit_tflops;
+      const near = (value) => Math.abs(rate - value) < 1e-3 * value;
+      return near(2 * dense) ? "tensor, 8 bits" : near(dense) ? "tensor, 16 bits" : near(dense / 2) ? "tensor, tf32" : near(shown.fp32_tflops) ? "fp32" : "";
+    };
+    const draw = (width) => {
+      const frame = new Frame(width, Math.min(420, Math.max(300, width * 0.42)), {left: 62, right: 16, top: 26, bottom: 40});
+      if (points.length === 0) return frame.root;
+      const reached = points.flatMap((point) => [point.intensity, ...(point.measured ? [point.problem.work.flops / point.measured] : [])]);
+      const ridge = Math.max(...rates) * 1e3 / shown.dram_gbps;
+      const x = logarithmic([Math.min(...reached, ridge / 10) / 2, Math.max(...reached, ridge) * 2.5], [frame.left, frame.right]);
+      const top = Math.max(...rates) * 1.6;
+      const low = Math.min(...points.map((point) => point.tflops)) / 1.6;
+      const y = logarithmic([low, top], [frame.bottom, frame.top]);
+      frame.xAxis(x, tickText, "flop per byte of memory").yAxis(y, tickText, "TFLOP/s");
+      const highest = Math.max(...rates);
+      // A slope, from where it enters the plot to the highest roof, with its name along it.
+      const roof = (gbps, kind, name) => {
+        const start = Math.max(x.invert(frame.left), low * 1e3 / gbps);
+        const [x1, y1] = [x(start), y(start * gbps / 1e3)];
+        const [x2, y2] = [x(highest * 1e3 / gbps), y(highest)];
+        const [tx, ty] = [x1 + 0.45 * (x2 - x1), y1 + 0.45 * (y2 - y1)];
+        const slope = (Math.atan2(y2 - y1, x2 - x1) * 180 / Math.PI).toFixed(2);
+        frame.add(line(x1, y1, x2, y2, "roof " + kind),
+          svg("text", {x: tx, y: ty, dy: -6, class: "tick", "text-anchor": "middle", transform: `rotate(${slope} ${tx} ${ty})`}, name));
+      };
+      roof(shown.dram_gbps, "dram", `DRAM, ${digits(shown.dram_gbps / 1000)} TB/s`);
+      if (shown.l2_gbps > shown.dram_gbps) roof(shown.l2_gbps, "l2", `L2, ${digits(shown.l2_gbps / 1000)} TB/s`);
+      for (const rate of rates) {
+        const begin = Math.max(frame.left, x(rate * 1e3 / Math.max(shown.l2_gbps, shown.dram_gbps)));
+        frame.add(line(begin, y(rate), frame.right, y(rate), "roof"),
+          label(frame.right - 4, y(rate) - 5, `${names(rate)}, ${digits(rate)} TFLOP/s`, "tick", "end"));
+      }
+      for (const point of points) {
+        point.x = x(point.intensity);
+        point.y = y(point.tflops);
+        const kind = colour.get(point.problem.operation);
+        if (point.measured) {
+          const second = x(point.problem.work.flops / point.measured);
+          frame.add(line(point.x, point.y, second, point.y, "link " + kind),
+            svg("circle", {cx: second, cy: point.y, r: 4, class: "hollow " + kind}));
+        }
+        frame.add(svg("circle", {cx: point.x, cy: point.y, r: 4, class: "point " + kind + (point.problem.grade === "predicted" ? " faint" : "")}));
+      }
+      return frame.root;
+    };
+    const without = all.length - drawn.length;
+    const caption = `Each point is a problem: what it computes per byte that it has to move, and how fast. ${
+      points.some((point) => point.measured) ? "Hollow marks: by the bytes that the counters saw. " : ""}${
+      without > 0 ? `${plural(without, "problem computes", "problems compute")} nothing that counts as flops and ${without === 1 ? "is" : "are"} not drawn.` : ""}`;
+    return figure({name: shown.name, caption, draw, table: {
+      head: ["Problem", "flop/byte", "TFLOP/s", "of its roof", "bound by", "flop/byte by counters"],
+      rows: () => points.map((point) => [point.problem.problem, digits(point.intensity), digits(point.tflops),
+        formatShare(point.problem.roofline), point.problem.bound || "–",
+        point.measured ? digits(point.problem.work.flops / point.measured) : "–"]),
+    }, controls: html("div", {class: "controls"},
+      data.devices.length > 1 ? select("Device", data.devices.map((one) => [one.sku, one.name]), shown.sku, (sku) => {
+        shown = data.devices.find((one) => one.sku === sku);
+        holder.lastChild.replaceWith(build());
+      }) : null, colour.legend()),
+    after: (element) => explorable(element, points, {
+      lines: (point) => [point.problem.problem, `${digits(point.tflops)} TFLOP/s at ${digits(point.intensity)} flop/byte`,
+        `${formatShare(point.problem.roofline)} of its roof${point.problem.bound ? `, bound by ${point.problem.bound}` : ""}`,
+        ...(point.measured ? [`the counters saw ${formatSi(point.measured, "B")}, ${digits(point.measured / point.problem.work.bytes)} times what it has to move`] : [])],
+      choose: (point) => filters.open(point.index),
+    })});
+  };
+  holder.append(build());
+  return holder;
+}

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/catalog/catalog.h"
+#include "service/report/report_sources.h"
+
+namespace kernwright {
+
+/// What a report is made of.
+struct ReportInput {
+  const ReportSources& sources;
+  const Catalog& catalog;
+  std::vector<std::string> names;         ///< of the sources, for people
+  const ReportSources* before = nullptr;  ///< that the sources are compared with, if any
+  std::string before_name = {};
+};
+
+/// A report holds the samples of each winner whole where it has at most so many problems. Of more
+/// it holds `kFewSamples` medians of successive samples, so that 500 problems stay below 5 MB.
+inline constexpr std::size_t kMostWholeProblems = 32;
+inline constexpr std::size_t kFewSamples = 48;
+
+/// All that the page of a report shows, as one JSON object on one line; src/cli/README.md names its
+/// fields. Times are rounded to five digits, intervals and predictions to four.
+std::string report_json(const ReportInput& input);
+
+}  // namespace kernwright

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "service/report/report_sources.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// What is asked of a report.
+struct ReportRequest {
+  ReportInputs inputs;
+  std::string title = {};  ///< empty: of the inputs' names
+  std::vector<std::filesystem::path> template_dirs = {};
+  std::vector<std::filesystem::path> epilogues = {};
+  std::filesystem::path compare = {};  ///< a cache or a record of before; empty: none
+  std::filesystem::path output;
+};
+
+/// What was written.
+struct ReportFile {
+  std::filesystem::path file;
+  std::size_t bytes = 0;
+  std::size_t records = 0;
+  std::size_t missing = 0;           ///< problems without a record
+  std::vector<std::string> defects;  ///< files that could not be read, which the page names too
+};
+
+/// Reads the records and writes the page. Errors: those of `read_report_sources` and of writing;
+/// `not_found` where there is neither a record nor a problem.
+Result<ReportFile> write_report(const ReportRequest& request);
+
+}  // namespace kernwright

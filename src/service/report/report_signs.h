@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "service/report/report_sources.h"
+
+namespace kernwright {
+
+/// One sentence about what speaks against some of the records of a report.
+struct ReportSign {
+  std::string text;
+  std::vector<std::size_t> records;  ///< their places in the sources; empty: of no record
+};
+
+/// The bad signs, the worst first. Empty where there are none.
+std::vector<ReportSign> report_signs(const ReportSources& sources);
+
+}  // namespace kernwright

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "cache/records/record.h"
+
+namespace kernwright {
+
+/// Which rule chose the winner among finalists that no time told apart, as the end of a sentence:
+/// "it needs fewer registers". Empty where nothing was tied with the winner.
+std::string tie_rule(const TuningRecord& record);
+
+}  // namespace kernwright
