@@ -33,14 +33,18 @@ test:
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target tests
 	@$(WITH_TOOLKIT) python3 src/cmake/run_tests.py --preset $(PRESET) --jobs $(JOBS)
 
-# Accepts what the commands print today, in tests/data/cli and in the documents; doctor's text needs a
-# machine without a GPU.
+# Accepts what the commands print today, in tests/data/cli and in the documents, and how reports look;
+# doctor's text needs a machine without a GPU, and reports need Chromium.
 golden:
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli_test kernwright
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli_test kernwright_cli \
+	  kernwright_report_samples
 	@$(WITH_TOOLKIT) KERNWRIGHT_GOLDEN=$(CURDIR)/tests/data/cli \
 	  $(BUILD)/bin/kernwright_cli_test --gtest_brief=1 --gtest_filter='Golden*'
 	@$(WITH_TOOLKIT) python3 -B tests/build/snippets_test.py --update $(BUILD) .
+	@$(WITH_TOOLKIT) KERNWRIGHT_GOLDEN=$(CURDIR)/tests/data/report \
+	  python3 tests/build/report_test.py $(BUILD)/bin/kernwright $(BUILD)/bin/kernwright_report_samples \
+	  ReportTest.test_pictures_of_fixed_data_are_as_they_were
 
 # The documents as a site, build/docs/index.html, with references made of the sources; a link that
 # leads nowhere is an error.

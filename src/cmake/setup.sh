@@ -3,10 +3,10 @@
 # Toolkit is found, NVRTC, nvJitLink and the headers from NVIDIA's wheels into build/cuda; for --lint
 # clang-tidy's wheel into build/clang-tidy, as Debian's is three times slower.
 # Asks nothing; does nothing, quickly, when all is there.
-#   setup.sh [--lint] [--sanitize] [--wheel] [--docs] [--promtool]
+#   setup.sh [--lint] [--sanitize] [--wheel] [--docs] [--promtool] [--browser]
 # Also what make lint, make fuzz and make sanitize, make wheel, or make docs (an environment in
-# build/docs-tools) need, and Prometheus' promtool in build/promtool, without the daemon that its
-# package starts.
+# build/docs-tools) need, Prometheus' promtool in build/promtool, without the daemon that its package
+# starts, and the browser that reports are looked at in.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -27,6 +27,7 @@ for option in "$@"; do
       packages+=(python3-venv python3-pip ca-certificates)
       docs_tools=build/docs-tools
       ;;
+    --browser) packages+=(chromium fonts-dejavu-core) ;;
     --promtool) promtool_folder=build/promtool ;;
     --wheel) packages+=(python3-dev python3-venv python3-pip ca-certificates) ;;
     *) echo "setup.sh: unknown option $option" >&2; exit 2 ;;

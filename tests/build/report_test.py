@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+"""Looks at a report in a headless Chromium: nothing is asked for, nothing is complained of, sorting and
+filtering work by mouse and by keyboard, and pictures of fixed data are those of tests/data/report.
+  report_test.py KERNWRIGHT REPORT_SAMPLES
+With $KERNWRIGHT_GOLDEN, a folder, the pictures are written there instead.
+
+Fonts differ from machine to machine, so pictures are compared without their text: an svg of fixed width
+is drawn alike wherever it is drawn. A few edges may still be smoothed otherwise, so a share of the
+pixels may differ, and each pixel by a little.
+"""
+
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from browser import Browser  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LANDSCAPES = ROOT / "bench/results/h200/landscapes"
+DATA = ROOT / "tests/data/report"
+PIXEL_TOLERANCE = 24  # of 255, in any channel
+SHARE_TOLERANCE = 0.01  # of the pixels that may differ by more
+BEGIN, END = '<script type="application/json" id="data">', "</script>"
+PIXELS = {2: 3, 6: 4}  # channels by PNG's type of colour
+
+
+def pixels(png):
+    """Width, height and the rows of a PNG of 8 bits a channel, as bytes of red, green and blue."""
+    at, compressed = 8, b""
+    while at < len(png):
+        length, kind = struct.unpack(">I4s", png[at:at + 8])
+        body = png[at + 8:at + 8 + length]
+        if kind == b"IHDR":
+            width, height, depth, colour = struct.unpack(">IIBB", body[:10])
+        elif kind == b"IDAT":
+            compressed += body
+        at += 12 + length
+    channels = PIXELS[colour]
+    assert depth == 8
+    raw, stride = zlib.decompress(compressed), width * channels
+    rows, before = [], bytearray(stride)
+    for y in range(height):
+        start = y * (stride + 1)
+        row = bytearray(raw[start + 1:start + 1 + stride])
+        unfilter(raw[start], row, before, channels)
+        rows.append(row if channels == 3 else bytearray(b for i, b in enumerate(row) if i % 4 != 3))
+        before = row
+    return width, height, rows
+
+
+def unfilter(kind, row, before, channels):
+    """Undoes the filter of a PNG's row, in place."""
+    for i in range(len(row) if kind else 0):
+        left = row[i - channels] if i >= channels else 0
+        up = before[i]
+        corner = before[i - channels] if i >= channels else 0
+        if kind == 1:
+            guess = left
+        elif kind == 2:
+            guess = up
+        elif kind == 3:
+            guess = (left + up) // 2
+        else:
+            near = left + up - corner
+            guess = min((abs(near - left), 0, left), (abs(near - up), 1, up), (abs(near - corner), 2, corner))[2]
+        row[i] = (row[i] + guess) & 255
+
+
+def difference(one, other):
+    """The share of the pixels that differ; 1 where the sizes do."""
+    (width, height, rows), (other_width, other_height, others) = pixels(one), pixels(other)
+    if (width, height) != (other_width, other_height):
+        return 1.0
+    differ = sum(
+        any(abs(a - b) > PIXEL_TOLERANCE for a, b in zip(row[i:i + 3], other_row[i:i + 3]))
+        for row, other_row in zip(rows, others) if row != other_row
+        for i in range(0, len(row), 3))
+    return differ / (width * height)
+
+
+class ReportTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scope = tempfile.TemporaryDirectory(prefix="kernwright-report-")
+        cls.folder = pathlib.Path(cls.scope.name)
+        cls.page = cls.report("many", 30)
+        cls.single = cls.report("single", 1)
+        cls.browser = Browser(Browser.found())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.__exit__()
+        cls.scope.cleanup()
+
+    @classmethod
+    def report(cls, name, count, *options):
+        cache = cls.folder / name
+        subprocess.run([SAMPLES, LANDSCAPES, cache, str(count)], check=True)
+        page = cls.folder / f"{name}.html"
+        subprocess.run([KERNWRIGHT, "report", cache, "-o", page, *options], check=True, stdout=subprocess.DEVNULL)
+        return page
+
+    def setUp(self):
+        self.browser.complaints.clear()
+        self.browser.requests.clear()
+        self.browser.view(1280)
+
+    def tearDown(self):
+        self.assertEqual(self.browser.complaints, [])
+
+    def shown(self):
+        """The numbers of the problems in the table, in its order."""
+        return self.browser.run("[...document.querySelectorAll('tr[data-index]')].map(row => Number(row.dataset.index))")
+
+    def test_nothing_but_the_file_is_asked_for(self):
+        self.browser.open(self.page)
+        self.browser.run("document.querySelectorAll('button.open').forEach(button => button.click())")
+        self.browser.frame()
+        self.assertEqual([url for url in self.browser.requests if not url.startswith("data:")],
+                         [self.page.as_uri()])
+
+    def test_its_policy_lets_no_other_script_run(self):
+        text = self.page.read_text()
+        odd = self.folder / "odd.html"
+        odd.write_text(text.replace("</body>", "<script>window.ran = true</script><img src='https://example.com/x'></body>"))
+        self.browser.open(odd)
+        self.assertIsNone(self.browser.run("window.ran"))
+        self.assertIn("Content Security Policy", " ".join(self.browser.complaints))
+        self.browser.complaints.clear()
+
+    def test_texts_of_strangers_are_text(self):
+        text = self.page.read_text()
+        data = json.loads(text[text.index(BEGIN) + len(BEGIN):text.index(END, text.index(BEGIN))])
+        evil = "<img src=x onerror=window.ran=1></script><script>window.ran=1</script>"
+        problem = data["problems"][0]
+        problem["problem"] = problem["next"] = problem["device"] = evil
+        problem["finalists"][0]["template"] = evil
+        problem["audit"].append([evil, "C", evil])
+        page = self.with_data("evil", data)
+        self.browser.open(page)
+        self.browser.run("document.querySelector('button.open').click()")
+        self.browser.frame()
+        self.assertIsNone(self.browser.run("window.ran"))
+        self.assertIn(evil, self.browser.run("document.querySelector('button.open').textContent"))
+
+    def with_data(self, name, data):
+        """The page with other data in it."""
+        text = self.page.read_text()
+        begin = text.index(BEGIN) + len(BEGIN)
+        page = self.folder / f"{name}.html"
+        page.write_text(text[:begin] + json.dumps(data).replace("<", "\\u003c") + text[text.index(END, begin):])
+        return page
+
+    def test_words_and_selects_filter(self):
+        self.browser.open(self.page)
+        self.assertEqual(len(self.shown()), 30)
+        self.browser.run("""{const search = document.querySelector('input[type=search]');
+            search.focus(); search.value = 'M=16 n=28672'; search.dispatchEvent(new Event('input', {bubbles: true}))}""")
+        texts = self.browser.run("[...document.querySelectorAll('button.open')].map(button => button.textContent)")
+        self.assertGreater(len(texts), 0)
+        for text in texts:
+            self.assertIn("m=16 n=28672", text)
+        self.browser.run("""{const select = document.querySelector('select[data-filter=operation]');
+            select.value = 'rmsnorm'; select.dispatchEvent(new Event('change', {bubbles: true}))}""")
+        self.assertEqual(self.shown(), [])
+        self.assertEqual(self.browser.run("document.querySelector('.count').textContent"), "0 of 30 problems")
+        self.browser.run("[...document.querySelectorAll('button')].find(button => button.textContent === 'Clear').click()")
+        self.assertEqual(len(self.shown()), 30)
+
+    def test_a_bad_sign_shows_its_records(self):
+        self.browser.open(self.page)
+        text = self.browser.run("document.querySelector('.signs li').textContent")
+        self.browser.run("document.querySelector('.signs button').click()")
+        self.assertTrue(text.startswith(f"{len(self.shown())} record"), text)
+        self.assertGreater(len(self.shown()), 0)
+
+    def test_heads_sort_and_say_so(self):
+        self.browser.open(self.page)
+        click = "document.querySelector('th.k-time button').click()"
+        times = "[...document.querySelectorAll('tr[data-index]')].map(row => JSON.parse(document.getElementById('data').textContent).problems[row.dataset.index].us)"
+        self.browser.run(click)
+        self.assertEqual(self.browser.run("document.querySelector('th.k-time').ariaSort"), "descending")
+        self.assertEqual(self.browser.run(times), sorted(self.browser.run(times), reverse=True))
+        self.browser.run(click)
+        self.assertEqual(self.browser.run("document.querySelector('th.k-time').ariaSort"), "ascending")
+        self.assertEqual(self.browser.run(times), sorted(self.browser.run(times)))
+
+    def test_a_row_opens_by_keyboard(self):
+        self.browser.open(self.page)
+        self.browser.run("document.querySelector('button.open').focus()")
+        self.browser.press("ArrowDown")
+        self.browser.press("Enter")
+        self.browser.frame()
+        opened = "document.querySelectorAll('tr.detail').length"
+        self.assertEqual(self.browser.run(opened), 1)
+        self.assertEqual(self.browser.run("document.querySelectorAll('tr[data-index]')[1].nextSibling.className"), "detail")
+        self.assertEqual(self.browser.run("document.activeElement.ariaExpanded"), "true")
+        names = self.browser.run("[...document.querySelectorAll('tr.detail h3')].map(head => head.textContent)")
+        self.assertEqual(names, ["Race", "Landscape", "History of the search", "What matters", "Samples and clock",
+                                 "Launch paths", "Evidence"])
+        self.browser.run("[...document.querySelectorAll('figure')].find(one => one.innerText.startsWith('Landscape')).querySelector('.picture').focus()")
+        self.browser.press("ArrowRight")
+        self.assertIn("trial 1 ", self.browser.run("document.getElementById('tip').textContent"))
+        self.browser.press("Enter")
+        self.assertEqual(self.browser.run("document.querySelectorAll('.pins li').length"), 1)
+        self.browser.press("Escape")
+        self.assertTrue(self.browser.run("document.getElementById('tip').hidden"))
+
+    def test_every_picture_has_its_table(self):
+        self.browser.open(self.single)
+        rows = self.browser.run("""[...document.querySelectorAll('figure')].map(figure => {
+            const fold = figure.querySelector('details.behind');
+            if (!fold) return [figure.querySelector('h3').textContent, 0];
+            fold.open = true; fold.dispatchEvent(new Event('toggle'));
+            return [figure.querySelector('h3').textContent, fold.querySelectorAll('tbody tr').length]})""")
+        self.assertGreater(len(rows), 5)
+        for name, count in rows:
+            self.assertGreater(count, 0, name)
+
+    def test_nothing_is_wider_than_the_window(self):
+        for width in (360, 700, 1000, 1280, 1900):
+            with self.subTest(width=width):
+                self.browser.view(width)
+                self.browser.open(self.page)
+                self.browser.run("document.querySelector('button.open').click()")
+                self.browser.frame()
+                self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), width)
+
+    def test_two_caches_are_compared(self):
+        page = self.report("again", 20, "--compare", self.folder / "many")
+        self.browser.open(page)
+        self.assertEqual(self.browser.run("document.querySelectorAll('#compare tbody tr').length"), 20)
+        lead = self.browser.run("document.querySelector('#compare .lead').textContent")
+        self.assertIn("10 problems are only in many", lead)
+        self.browser.run("document.querySelectorAll('#compare tbody button')[3].click()")
+        self.browser.frame()
+        self.assertEqual(self.browser.run("document.querySelectorAll('tr.detail').length"), 1)
+
+    def test_it_prints(self):
+        self.browser.open(self.single)
+        self.assertTrue(self.browser.printed().startswith(b"%PDF"))
+
+    def test_one_problem_takes_few_bytes(self):
+        self.assertLess(self.single.stat().st_size, 300_000)
+
+    def test_pictures_of_fixed_data_are_as_they_were(self):
+        data = json.loads((DATA / "data.json").read_text())
+        page = self.with_data("fixed", data)
+        golden = os.environ.get("KERNWRIGHT_GOLDEN")
+        for dark in (False, True):
+            self.browser.view(1000, dark=dark)
+            self.browser.open(page)
+            self.browser.run("document.querySelector('button.open').click()")
+            # The same width whatever the fonts do, and no text.
+            self.browser.run("document.querySelectorAll('.picture').forEach(place => { place.style.width = '600px'; })")
+            self.browser.frame()
+            self.browser.run("document.querySelectorAll('svg text').forEach(text => text.setAttribute('visibility', 'hidden'))")
+            names = self.browser.run("[...document.querySelectorAll('figure h3')].map(head => head.textContent)")
+            self.assertGreater(len(names), 5)
+            for i, name in enumerate(names):
+                file = "-".join(name.lower().split()) + ("-dark" if dark else "") + ".png"
+                with self.subTest(picture=file):
+                    box = self.browser.run(f"""(() => {{
+                        const box = document.querySelectorAll('figure .picture > svg')[{i}].getBoundingClientRect();
+                        return {{x: box.x + scrollX, y: box.y + scrollY, width: box.width, height: box.height}} }})()""")
+                    picture = self.browser.picture(box)
+                    if golden:
+                        (pathlib.Path(golden) / file).write_bytes(picture)
+                        continue
+                    self.assertTrue((DATA / file).exists(), "CONTRIBUTING.md says how to make it")
+                    share = difference(picture, (DATA / file).read_bytes())
+                    self.assertLessEqual(share, SHARE_TOLERANCE, "CONTRIBUTING.md says how to accept it")
+
+    def test_pictures_that_differ_are_told_apart(self):
+        files = sorted(DATA.glob("*.png"))
+        race, landscape = (DATA / name for name in ("race.png", "landscape.png"))
+        self.assertIn(race, files)
+        self.assertEqual(difference(race.read_bytes(), race.read_bytes()), 0)
+        self.assertEqual(difference(race.read_bytes(), landscape.read_bytes()), 1)
+        self.assertGreater(difference(race.read_bytes(), (DATA / "race-dark.png").read_bytes()), 0.5)
+
+
+if __name__ == "__main__":
+    if not Browser.found():
+        print("no Chromium here (setup.sh --browser installs it): reports are not looked at")
+        sys.exit(77)
+    KERNWRIGHT, SAMPLES = sys.argv[1:3]
+    sys.exit(unittest.main(argv=sys.argv[:1] + sys.argv[3:]))
