@@ -41,10 +41,11 @@ def dtype_text(dtype: Any) -> Optional[str]:
 
 
 def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
-          scalars: Tuple[float, ...], make: Callable[..., Plan], *details: Any) -> Any:
-    """The results of the operation `tag` on its inputs, some of which may be None. Results are made
-    where `outs` has None. The plan of a call is kept by tag and signature; a new one is what
-    `make` gives of the arrays as they were given and of `details`."""
+          scalars: Tuple[float, ...], make: Callable[..., Plan]) -> Any:
+    """The results of an operation on its inputs, some of which may be None. Results are made where
+    `outs` has None. `tag` is its name and whatever else a plan depends on. Plans are kept by tag and
+    signature of the arrays; a new one is what `make` gives of the arrays as they were given and of
+    what stands behind the name in the tag."""
     plans = active().plans
     results = _kernwright.run(plans, tag, inputs, outs, scalars)
     if results is not None:
@@ -52,7 +53,7 @@ def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
     if len(plans) >= _MOST_PLANS:
         plans.clear()
     with launching_like(inputs):
-        plans[tag, _kernwright.signature(*inputs, *outs)] = make(*inputs, *outs, *details)
+        plans[tag, _kernwright.signature(*inputs, *outs)] = make(*inputs, *outs, *tag[1:])
     return _kernwright.run(plans, tag, inputs, outs, scalars)
 
 
@@ -114,7 +115,7 @@ def _weight(array: Array, n_axis: int) -> _Weight:
 
 
 def _product(given_x: Any, given_weight: Any, given_bias: Any, given_residual: Any, out: Any,
-             n_axis: int, out_dtype: Optional[str], gate: bool, values: Dict[str, Any],
+             n_axis: int, out_dtype: Any, gate: bool, values: Dict[str, Any],
              views: Mapping[str, View] = {}) -> Plan:
     """A product of the rows of x with a matrix whose axis `n_axis` is n, and what is fused to
     it."""
@@ -132,7 +133,7 @@ def _product(given_x: Any, given_weight: Any, given_bias: Any, given_residual: A
         raise make_error(f"{x.name} has rows of {a.columns} elements, and {matrix.name} has "
                          f"k={weight.k}")
     shape = x.shape[:-1] + (n,)
-    dtype = out_dtype or (x.dtype if out is None else read("out", out).dtype)
+    dtype = dtype_text(out_dtype) or (x.dtype if out is None else read("out", out).dtype)
     given = _output("out", out, shape, dtype)
     if bias is not None:
         has_shape(bias, n)
@@ -157,6 +158,12 @@ def _product(given_x: Any, given_weight: Any, given_bias: Any, given_residual: A
     return Plan(kernel, (Output(shape, dtype),))
 
 
+def _linear_plan(x: Any, weight: Any, bias: Any, residual: Any, out: Any,
+                 activation: Optional[str], out_dtype: Any, epilogue: Optional[str]) -> Plan:
+    return _product(x, weight, bias, residual, out, 0, out_dtype, False,
+                    {"activation": activation, "epilogue": epilogue})
+
+
 def linear(x: Any, weight: Any, bias: Any = None, *, activation: Optional[str] = None,
            residual: Any = None, out: Any = None, out_dtype: Any = None,
            epilogue: Optional[str] = None) -> Any:
@@ -170,9 +177,13 @@ def linear(x: Any, weight: Any, bias: Any = None, *, activation: Optional[str] =
     out: [..., n], rows equally far apart; out_dtype: that of a new result, x's where left out
 
     Sums are kept in fp32 and rounded once. Source: the operation matmul."""
-    dtype = dtype_text(out_dtype)
-    return _call(("linear", activation, dtype, epilogue), (x, weight, bias, residual), (out,), (),
-                 _product, 0, dtype, False, {"activation": activation, "epilogue": epilogue})
+    return _call(("linear", activation, out_dtype, epilogue), (x, weight, bias, residual), (out,),
+                 (), _linear_plan)
+
+
+def _matmul_plan(a: Any, b: Any, bias: Any, residual: Any, out: Any, activation: Optional[str],
+                 out_dtype: Any) -> Plan:
+    return _product(a, b, bias, residual, out, 1, out_dtype, False, {"activation": activation})
 
 
 def matmul(a: Any, b: Any, *, bias: Any = None, activation: Optional[str] = None,
@@ -180,9 +191,12 @@ def matmul(a: Any, b: Any, *, bias: Any = None, activation: Optional[str] = None
     """activation(a @ b + bias) + residual, as torch.matmul of matrices.
 
     a: [..., k]; b: [k, n], or the transposed view of [n, k]; the rest as in `linear`."""
-    dtype = dtype_text(out_dtype)
-    return _call(("matmul", activation, dtype), (a, b, bias, residual), (out,), (),
-                 _product, 1, dtype, False, {"activation": activation})
+    return _call(("matmul", activation, out_dtype), (a, b, bias, residual), (out,), (),
+                 _matmul_plan)
+
+
+def _gated_linear_plan(x: Any, weight: Any, out: Any, activation: str, out_dtype: Any) -> Plan:
+    return _product(x, weight, None, None, out, 0, out_dtype, True, {"activation": activation})
 
 
 def gated_linear(x: Any, weight: Any, *, activation: str = "silu", out: Any = None,
@@ -192,9 +206,8 @@ def gated_linear(x: Any, weight: Any, *, activation: str = "silu", out: Any = No
     x: [..., k]; weight: [2 * n, k], the rows of the gate, then those of the up projection, as
     torch.cat((gate, up)) gives them; result: [..., n]; activation: "silu", "gelu_tanh" or
     "gelu_erf". Source: the operation matmul with gate=stacked."""
-    dtype = dtype_text(out_dtype)
-    return _call(("gated_linear", activation, dtype), (x, weight, None, None), (out,), (),
-                 _product, 0, dtype, True, {"activation": activation})
+    return _call(("gated_linear", activation, out_dtype), (x, weight), (out,), (),
+                 _gated_linear_plan)
 
 
 _BLOCK = 128  # elements that share a scale
@@ -220,7 +233,7 @@ def _fp32(array: Array) -> Array:
 
 
 def _scaled_matmul_plan(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, residual: Any,
-                        out: Any, activation: Optional[str], out_dtype: str) -> Plan:
+                        out: Any, activation: Optional[str], out_dtype: Any) -> Plan:
     rows, matrix = read("a", a), read("b", b)
     if same_dtype(rows, matrix) != "fp8_e4m3":
         raise make_error(f"a and b are {rows.dtype}, and fp8_e4m3 expected")
@@ -252,19 +265,18 @@ def scaled_matmul(a: Any, b: Any, scale_a: Any, scale_b: Any, *, bias: Any = Non
         scale_b: [ceil(k / 128), ceil(n / 128)], the transposed view of [ceil(n / 128), ceil(k / 128)]
     bias: [n]; residual: [..., n]; both of the result's dtype; activation: as in `linear`
     out_dtype: bf16, fp16, fp32 or fp8_e4m3. Source: the operation matmul with scaling=."""
-    dtype = dtype_text(out_dtype)
     scalars: Tuple[float, ...] = ()
     numbers = [isinstance(scale, (int, float)) for scale in (scale_a, scale_b)]
     if all(numbers):
         scalars, scale_a, scale_b = (scale_a * scale_b,), None, None
     elif any(numbers) or scale_a is None or scale_b is None:
         raise make_error("scale_a and scale_b have to be two numbers or two arrays")
-    return _call(("scaled_matmul", activation, dtype), (a, b, scale_a, scale_b, bias, residual),
-                 (out,), scalars, _scaled_matmul_plan, activation, dtype)
+    return _call(("scaled_matmul", activation, out_dtype),
+                 (a, b, scale_a, scale_b, bias, residual), (out,), scalars, _scaled_matmul_plan)
 
 
 def _grouped_matmul_plan(a: Any, b: Any, scale_a: Any, scale_b: Any, offs: Any, out: Any,
-                         activation: Optional[str], gated: bool, out_dtype: Optional[str]) -> Plan:
+                         activation: Optional[str], gated: bool, out_dtype: Any) -> Plan:
     array, matrices, ends = read("a", a), read("b", b), read("offs", offs)
     dtype = same_dtype(array, matrices)
     for given, dims, what in ((array, 2, "rows and k"), (matrices, 3, "groups, k and n"),
@@ -296,8 +308,8 @@ def _grouped_matmul_plan(a: Any, b: Any, scale_a: Any, scale_b: Any, offs: Any, 
                     "the transposed view of [groups, ceil(n / 128), ceil(k / 128)]")
         views.update(scale_a=View((1, 0)), scale_b=View((0, 2, 1), groups))
     n = columns // 2 if gated else columns
-    kind = out_dtype or (read("out", out).dtype if out is not None else
-                         "bf16" if scaled else dtype)
+    kind = dtype_text(out_dtype) or (read("out", out).dtype if out is not None else
+                                     "bf16" if scaled else dtype)
     _contiguous_output("out", out, (rows.rows, n), kind)
     result = (Output((rows.rows, n), kind),)
     if rows.rows == 0:
@@ -323,9 +335,8 @@ def grouped_matmul(a: Any, b: Any, offs: Any, *, scale_a: Any = None, scale_b: A
     gated: b has 2 * n columns, and the result is activation(a @ first half) * (a @ second half):
         SwiGLU with activation="silu"
     Result: [rows, n], of a's dtype, and of fp8 in bf16. Source: the operation grouped_matmul."""
-    dtype = dtype_text(out_dtype)
-    return _call(("grouped_matmul", activation, gated, dtype), (a, b, scale_a, scale_b, offs), (out,),
-                 (), _grouped_matmul_plan, activation, gated, dtype)
+    return _call(("grouped_matmul", activation, gated, out_dtype), (a, b, scale_a, scale_b, offs),
+                 (out,), (), _grouped_matmul_plan)
 
 
 def _norm_plan(x: Any, residual: Any, weight: Any, bias: Any, *outs_and_operation: Any) -> Plan:
@@ -356,9 +367,8 @@ def _norm_plan(x: Any, residual: Any, weight: Any, bias: Any, *outs_and_operatio
 def _normalise(operation: str, x: Any, residual: Any, weight: Any, bias: Any, eps: float,
                out: Any) -> Any:
     if residual is None:
-        return _call((operation,), (x, None, weight, bias), (out,), (eps,), _norm_plan, operation)
-    return _call((operation,), (x, residual, weight, bias), _pair(out), (eps,), _norm_plan,
-                 operation)
+        return _call(("norm", operation), (x, None, weight, bias), (out,), (eps,), _norm_plan)
+    return _call(("norm", operation), (x, residual, weight, bias), _pair(out), (eps,), _norm_plan)
 
 
 def _pair(out: Any) -> Tuple[Any, Any]:
@@ -404,7 +414,7 @@ def _gated_plan(x: Any, out: Any, activation: str) -> Plan:
 
 
 def _gated(x: Any, activation: str, out: Any) -> Any:
-    return _call(("gated_activation", activation), (x,), (out,), (), _gated_plan, activation)
+    return _call(("gated_activation", activation), (x,), (out,), (), _gated_plan)
 
 
 def silu_and_mul(x: Any, *, out: Any = None) -> Any:
@@ -450,16 +460,16 @@ def softmax(x: Any, *, scale: float = 1.0, causal: bool = False, mask: Any = Non
     scalars: Tuple[float, ...] = (scale,)
     if causal:
         scalars = (scale, _size("x", x, -2))
-    return _call(("softmax", causal), (x, mask), (out,), scalars, _softmax_plan, causal)
+    return _call(("softmax", causal), (x, mask), (out,), scalars, _softmax_plan)
 
 
-def _reduce_plan(x: Any, out: Any, op: str, dim: Optional[int], dtype: Optional[str]) -> Plan:
+def _reduce_plan(x: Any, out: Any, op: str, dim: Optional[int], out_dtype: Any) -> Plan:
     array = read("x", x)
     rows = contiguous_rows(array)
     if dim not in (-1, None, len(array.shape) - 1):
         raise make_error(f"dim is {dim}, and -1 or None expected: rows are reduced, or all")
     shape = () if dim is None else array.shape[:-1]
-    kind = dtype or (array.dtype if out is None else read("out", out).dtype)
+    kind = dtype_text(out_dtype) or (array.dtype if out is None else read("out", out).dtype)
     _output("out", out, shape, kind)
     result = (Output(shape, kind),)
     if rows.rows == 0 and dim is not None:
@@ -477,8 +487,7 @@ def reduce(x: Any, op: str = "sum", dim: Optional[int] = -1, *, out: Any = None,
     x: without gaps, bf16, fp16 or fp32; op: "sum", "max", "mean" or "sum_squares"
     dim: -1 for the last dimension, None for all. Sums are kept in fp32. Source: the operation
     reduce."""
-    dtype = dtype_text(out_dtype)
-    return _call(("reduce", op, dim, dtype), (x,), (out,), (), _reduce_plan, op, dim, dtype)
+    return _call(("reduce", op, dim, out_dtype), (x,), (out,), (), _reduce_plan)
 
 
 def _rope_plan(q: Any, k: Any, cos: Any, sin: Any, q_out: Any, k_out: Any,
@@ -516,12 +525,12 @@ def rope(q: Any, k: Any, cos: Any, sin: Any, *, interleaved: bool = False,
     interleaved: pairs are neighbours, else elements head_dim / 2 apart
     Source: the operation rope."""
     rotated: Tuple[Any, Any] = _call(("rope", interleaved), (q, k, cos, sin), _pair(out), (),
-                                     _rope_plan, interleaved)
+                                     _rope_plan)
     return rotated
 
 
 def _elementwise_plan(x: Any, y: Any, z: Any, w: Any, out: Any, formula: str,
-                      dtype: Optional[str]) -> Plan:
+                      out_dtype: Any) -> Plan:
     given = {"x": x, "y": y, "z": z, "w": w}
     arrays = {name: read(name, array) for name, array in given.items() if array is not None}
     if not arrays:
@@ -529,7 +538,7 @@ def _elementwise_plan(x: Any, y: Any, z: Any, w: Any, out: Any, formula: str,
     first = next(iter(arrays.values()))
     for array in arrays.values():
         contiguous_rows(has_shape(array, *first.shape))
-    kind = dtype or (first.dtype if out is None else read("out", out).dtype)
+    kind = dtype_text(out_dtype) or (first.dtype if out is None else read("out", out).dtype)
     _contiguous_output("out", out, first.shape, kind)
     result = (Output(first.shape, kind),)
     if first.elements == 0:
@@ -547,10 +556,8 @@ def elementwise(formula: str, *, x: Any = None, y: Any = None, z: Any = None, w:
 
     x, y, z, w: without gaps, bf16, fp16 or fp32; those that the formula names
     a, b: numbers. Source: the operation elementwise, whose README has the functions."""
-    dtype = dtype_text(out_dtype)
-    formula = formula.replace(" ", "")
-    return _call(("elementwise", formula, dtype), (x, y, z, w), (out,), (a, b),
-                 _elementwise_plan, formula, dtype)
+    return _call(("elementwise", formula.replace(" ", ""), out_dtype), (x, y, z, w), (out,), (a, b),
+                 _elementwise_plan)
 
 
 class _Heads(NamedTuple):
@@ -659,4 +666,4 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[f
         scalars += (softcap,)
     flags = (causal, window, softcap is not None)
     return _call(("attention",) + flags, (q, k, v, kv_lengths, sinks, alibi_slopes), outs, scalars,
-                 _attention_plan, *flags)
+                 _attention_plan)

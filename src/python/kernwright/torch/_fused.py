@@ -41,7 +41,7 @@ def _norm_gated_linear_plan(x: Any, weight: Any, norm_weight: Any, _: Any, activ
 def norm_gated_linear(x: Any, weight: Any, norm_weight: Any, activation: str, eps: float) -> Any:
     """gated_linear of x normalised. Source: matmul with norm=rms and gate=stacked."""
     return _call(("norm_gated_linear", activation), (x, weight, norm_weight), (None,), (eps,),
-                 _norm_gated_linear_plan, activation)
+                 _norm_gated_linear_plan)
 
 
 def _qkv_linear_plan(x: Any, weight: Any, norm_weight: Any, bias: Any, *outs_and_heads: Any) -> Plan:
@@ -70,8 +70,7 @@ def qkv_linear(x: Any, weight: Any, bias: Any, norm_weight: Any, kv_heads: int, 
                eps: float) -> Tuple[Any, Any, Any]:
     """A product whose columns go to q, k and v. Source: matmul with split=qkv."""
     return _call(("qkv_linear", kv_heads, head_dim), (x, weight, norm_weight, bias),
-                 (None, None, None), () if norm_weight is None else (eps,), _qkv_linear_plan,
-                 kv_heads, head_dim)
+                 (None, None, None), () if norm_weight is None else (eps,), _qkv_linear_plan)
 
 
 def _append_attention_plan(q: Any, k: Any, v: Any, k_new: Any, v_new: Any, q_norm: Any,
