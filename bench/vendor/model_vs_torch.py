@@ -5,8 +5,8 @@ process, in turn, on one set of random weights.
 
 A case is decode-B, a step of B sequences with a static cache of --context tokens, each step reading the
 token that the one before chose; or prefill-T, one sequence of T tokens, with the logits of its last. Ours
-runs two ways, in a CUDA graph and under torch.compile (reduce-overhead), and the better one counts, as the
-best of the peers does. Kernels without a record are tuned for --seconds first.
+runs two ways, in a CUDA graph and under torch.compile (reduce-overhead), and the better one of --ours counts,
+as the best of the peers does. Kernels without a record are tuned for --seconds first.
 
 No figure without its gate: the error of logits and hidden states, and of a decode step's new keys and
 values, against the model in fp32 may be at most LIMIT times that of Hugging Face's model in bf16. A way to
@@ -16,7 +16,7 @@ time is left out, and a case of which nothing is left is not made. After --budge
 begun.
 
 usage: model_vs_torch.py --json FILE [--models NAME,...] [--cases CASE,...] [--seconds N] [--context N]
-                         [--peers NAME,...] [--peer-seconds N] [--budget N] [--cache DIR]
+                         [--ours NAME,...] [--peers NAME,...] [--peer-seconds N] [--budget N] [--cache DIR]
 """
 
 import argparse
@@ -59,11 +59,11 @@ def make_row(key, way, samples=None, ours=None, **details):
             "ratio": middle / best if middle and best else None, **details}
 
 
-def left_to_run(found, problem, peers):
-    """The ways to run a problem that have no row with a time, ours first. What a peer's row compares with
-    was measured beside it, so ours counts for itself alone."""
+def left_to_run(found, problem, ways):
+    """The ways to run a problem that have no row with a time. What a peer's row compares with was measured
+    beside it, so ours counts for itself alone."""
     timed = {row["peer"] for row in found if row["problem"] == problem and row["us"] is not None}
-    return [way for way in (*OURS, *peers) if way not in timed]
+    return [way for way in ways if way not in timed]
 
 
 class Clock:
@@ -211,7 +211,7 @@ def ready(case, key, way, seconds, kept):
         return None
 
 
-def run_case(case, key, left, peer_seconds, clock, kept):
+def run_case(case, key, own, left, peer_seconds, clock, kept):
     """Keeps a row of each way to run that is left, and gives whether the gate is open and ours runs."""
     begun = time.monotonic()
     gate = case.gate_of_patched()
@@ -219,7 +219,7 @@ def run_case(case, key, left, peer_seconds, clock, kept):
     if any(of_lengths["off"] for of_lengths in gate.values()):
         print(f"{key['problem']}: the gate is shut: {gate}", flush=True)
         return False
-    ours = {way: ready(case, key, way, clock.left(peer_seconds), kept) for way in OURS}
+    ours = {way: ready(case, key, way, clock.left(peer_seconds), kept) for way in own}
     ours = {way: contestant for way, contestant in ours.items() if contestant is not None}
     if not ours:
         return False
@@ -254,17 +254,19 @@ def main():
     parser.add_argument("--cases", default=CASES, help="decode-BATCH and prefill-TOKENS")
     parser.add_argument("--seconds", type=float, default=10, help="of tuning per problem without a record")
     parser.add_argument("--context", type=int, default=512, help="tokens in the cache of a decode step")
+    parser.add_argument("--ours", default=",".join(OURS), help=", ".join(OURS))
     parser.add_argument("--peers", default=",".join(PEERS), help=", ".join(PEERS))
     parser.add_argument("--peer-seconds", type=float, default=240, help="for one way to run to be ready in")
     parser.add_argument("--budget", type=float, help="seconds after which nothing new is begun")
     parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
     arguments = parser.parse_args()
-    names, peers = arguments.models.split(","), [name for name in arguments.peers.split(",") if name]
+    names, own = arguments.models.split(","), arguments.ours.split(",")
+    peers = [name for name in arguments.peers.split(",") if name]
     try:
         cases = [parse_case(text) for text in arguments.cases.split(",")]
     except ValueError as error:
         parser.error(str(error))
-    for given, known in ((names, models.MODELS), (peers, PEERS)):
+    for given, known in ((names, models.MODELS), (own, OURS), (peers, PEERS)):
         if set(given) - set(known):
             parser.error(f"{', '.join(sorted(set(given) - set(known)))}: there are {', '.join(known)}")
     try:
@@ -295,7 +297,7 @@ def main():
             key = {"problem": f"model_vs_torch model={name} case={kind}-{number}{context}", "model": name,
                    "case": f"{kind}-{number}", "kind": kind, "seconds": arguments.seconds,
                    "date": datetime.date.today().isoformat(), "kernwright": kernwright.__version__}
-            left = left_to_run(kept.document["rows"], key["problem"], peers)
+            left = left_to_run(kept.document["rows"], key["problem"], [*own, *peers])
             if not left or clock.is_over():
                 print(f"{key['problem']}: {'left for another run' if left else 'is there'}", flush=True)
                 continue
@@ -306,7 +308,7 @@ def main():
                                 arguments.context)
                     print(case.report)
                     print(f"{key['problem']}: made after {time.monotonic() - begun:.0f} s", flush=True)
-                    right = run_case(case, key, left, arguments.peer_seconds, clock, kept) and right
+                    right = run_case(case, key, own, left, arguments.peer_seconds, clock, kept) and right
             except Exception:
                 print(f"{key['problem']}:", flush=True)
                 traceback.print_exc()

@@ -306,6 +306,49 @@ def test_a_prefill_without_a_cache(on_cpu, family):
     assert on_cpu.count("attention") == 2
 
 
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("batch", [1, 3])
+@torch.no_grad()
+def test_a_prefill_is_fused_where_masks_are_always_made(on_cpu, monkeypatch, batch, cached):
+    """As Hugging Face makes them in a capture and for a compiler."""
+    model, ids = language_model("Qwen3"), tokens(batch, 12)
+    expected = model(ids, use_cache=cached)
+    kw.patch(model)
+    monkeypatch.setattr(transformers.masking_utils, "is_tracing", lambda *_: True)
+    on_cpu.clear()
+    result = model(ids, use_cache=cached)
+    assert relative(result.logits, expected.logits) < 0.03
+    assert on_cpu.count("attention") == 2 and on_cpu.count("gated_linear") == 2
+    if cached:
+        for mine, other in zip(result.past_key_values.layers, expected.past_key_values.layers):
+            assert relative(mine.keys, other.keys) < 0.03 and relative(mine.values, other.values) < 0.03
+        second = model(ids[:, :5], past_key_values=result.past_key_values)  # no prefill any more
+        assert second.logits.shape[1] == 5 and on_cpu.count("attention") == 2
+
+
+@torch.no_grad()
+def test_a_compiled_prefill_is_fused(on_cpu):
+    model, ids = language_model("Llama"), tokens(1, 12)
+    expected = model(ids, use_cache=False).logits
+    kw.patch(model)
+    compiled = torch.compile(lambda ids: model(ids, use_cache=False).logits, fullgraph=True, backend="aot_eager")
+    on_cpu.clear()
+    assert relative(compiled(ids), expected) < 0.03
+    assert on_cpu.count("attention") == 2 and on_cpu.count("qkv_linear") == 2
+
+
+@torch.no_grad()
+def test_a_padded_prefill_is_no_fused_one(on_cpu):
+    model, ids = language_model("Llama"), tokens(2, 9)
+    mask = torch.ones(2, 9, dtype=torch.long)
+    mask[1, :3] = 0
+    expected = model(ids, attention_mask=mask).logits
+    kw.patch(model)
+    on_cpu.clear()
+    assert relative(model(ids, attention_mask=mask).logits[:, -1], expected[:, -1]) < 0.03
+    assert on_cpu.count("attention") == 0
+
+
 @torch.no_grad()
 def test_a_prefill_converts_its_angles_once(on_cpu):
     """What all layers share is one pair of small kernels a prefill, not one a layer."""
@@ -321,7 +364,7 @@ def test_a_prefill_converts_its_angles_once(on_cpu):
         model = language_model("Qwen3", num_hidden_layers=layers)
         kw.patch(model)
         with Conversions() as conversions:
-            model(tokens(1, 12), use_cache=False)
+            model(tokens(1, 12), position_ids=torch.arange(12)[None], use_cache=False)
         counts.append(conversions.count)
     assert counts == [2, 2]
 

@@ -1,7 +1,7 @@
 """What takes the place of a model's modules: the forwards, the weights that lie together, and how a
 module gets them and loses them again."""
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,12 @@ NAMES = {"qkv": "_kernwright_qkv", "bias": "_kernwright_qkv_bias",
 class DecodeStep(NamedTuple):
     """What all layers of one step share: keys of each sequence with the new one, and angles."""
     kv_lengths: Tensor
+    cos: Tensor
+    sin: Tensor
+
+
+class PrefillStep(NamedTuple):
+    """What all layers of one prefill share: angles of each token of each sequence."""
     cos: Tensor
     sin: Tensor
 
@@ -90,10 +96,12 @@ class DecoderLayer(Packed):
                 position_ids: Optional[Tensor] = None, past_key_values: Any = None,
                 use_cache: Optional[bool] = False,
                 position_embeddings: Optional[Tuple[Tensor, Tensor]] = None,
-                kernwright_step: Optional[DecodeStep] = None,
+                kernwright_step: Union[DecodeStep, PrefillStep, None] = None,
                 kernwright_angles: Optional[List[Tensor]] = None, **named: Any) -> Any:
-        if kernwright_step is not None:
+        if isinstance(kernwright_step, DecodeStep):
             return self._kernwright_decode(hidden_states, past_key_values, kernwright_step)
+        if isinstance(kernwright_step, PrefillStep):
+            return self._kernwright_prefill(hidden_states, past_key_values, kernwright_step)
         attention = self.self_attn
         # Without a mask PyTorch's attention is causal over the new keys alone.
         if (attention_mask is None and hidden_states.shape[1] > 1 and not torch.is_grad_enabled()
@@ -101,8 +109,10 @@ class DecoderLayer(Packed):
                 and attention.config._attn_implementation == "sdpa"
                 and takes(hidden_states, attention.o_proj.weight)
                 and self._kernwright_is_whole()):
-            return self._kernwright_prefill(hidden_states, past_key_values, position_embeddings,
-                                            [] if kernwright_angles is None else kernwright_angles)
+            converted = [] if kernwright_angles is None else kernwright_angles
+            if not converted:  # by no layer in front
+                converted += self._kernwright_angles(hidden_states, position_embeddings)
+            return self._kernwright_prefill(hidden_states, past_key_values, PrefillStep(*converted))
         return super().forward(hidden_states, attention_mask=attention_mask,
                                position_ids=position_ids, past_key_values=past_key_values,
                                use_cache=use_cache, position_embeddings=position_embeddings,
@@ -147,21 +157,22 @@ class DecoderLayer(Packed):
             eps=epsilon(norms[0]) if norms else 1e-6)
         return self._kernwright_rest(x, attended.flatten(-2))
 
-    def _kernwright_prefill(self, x: Tensor, cache: Any, angles: Any,
-                            converted: List[Tensor]) -> Tensor:
-        """`converted` has the angles as the kernel takes them, once a layer in front has made them."""
+    def _kernwright_angles(self, x: Tensor, angles: Any) -> List[Tensor]:
+        """Angles [batch or 1, tokens, head_dim] of Hugging Face's as the kernel takes them."""
+        batch, tokens, _ = x.shape
+        half = self.self_attn.head_dim // 2
+        return [table[..., :half].float().expand(batch, tokens, half).reshape(-1, half)
+                for table in angles]
+
+    def _kernwright_prefill(self, x: Tensor, cache: Any, step: PrefillStep) -> Tensor:
         attention = self.self_attn
         batch, tokens, _ = x.shape
-        half = attention.head_dim // 2
         q, k, v = self._kernwright_qkv_of(x)
         norms = head_norms(attention)
         if norms:
             q, k = (kw.rms_norm(part, norm.weight, epsilon(norm))
                     for part, norm in zip((q, k), norms))
-        if not converted:
-            converted += [table[..., :half].float().expand(batch, tokens, half).reshape(-1, half)
-                          for table in angles]
-        q, k = kw.rope(q, k, *converted)
+        q, k = kw.rope(q, k, step.cos, step.sin)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
         if cache is not None:
             cache.update(k, v, attention.layer_idx)
@@ -179,24 +190,25 @@ class RotaryEmbedding(nn.Module):
 
 
 class Model(nn.Module):
-    """Whether a call is a decode step that the layers know how to fuse is decided here, once."""
+    """Whether a call is a decode step or a prefill that the layers know how to fuse is decided here,
+    once, before Hugging Face makes a mask: in a capture and for a compiler it always makes one."""
 
     def forward(self, input_ids: Optional[Tensor] = None, attention_mask: Any = None,
                 position_ids: Optional[Tensor] = None, past_key_values: Any = None,
                 inputs_embeds: Optional[Tensor] = None, use_cache: Optional[bool] = None,
                 **named: Any) -> Any:
         given = input_ids if inputs_embeds is None else inputs_embeds
-        if not self._kernwright_decodes(given, attention_mask, position_ids, past_key_values,
-                                        use_cache, named):
+        step: Union[DecodeStep, PrefillStep, None] = None
+        if self._kernwright_fuses(given, use_cache, named):
+            if self._kernwright_decodes(given, attention_mask, position_ids, past_key_values):
+                step = self._kernwright_decode_step(given, past_key_values.layers)
+            elif self._kernwright_prefills(given, attention_mask, position_ids, past_key_values):
+                step = self._kernwright_prefill_step(*given.shape[:2])
+        if step is None:
             return super().forward(input_ids=input_ids, attention_mask=attention_mask,
                                    position_ids=position_ids, past_key_values=past_key_values,
                                    inputs_embeds=inputs_embeds, use_cache=use_cache,
                                    kernwright_angles=[], **named)
-        layers = past_key_values.layers
-        length = layers[0].keys.shape[2]
-        lengths = (layers[0].cumulative_length + 1).to(torch.int32).expand(given.shape[0])
-        step = DecodeStep(lengths.contiguous(), self._kernwright_cos[:length],
-                          self._kernwright_sin[:length])
         # A mask of four dimensions is handed on as it is, so none is made, nor are positions.
         no_mask = torch.empty((1, 1, 1, 0), dtype=torch.bool, device=given.device)
         no_positions = torch.empty((1, 0), dtype=torch.int64, device=given.device)
@@ -204,30 +216,60 @@ class Model(nn.Module):
                                  position_ids=no_positions, past_key_values=past_key_values,
                                  inputs_embeds=inputs_embeds, use_cache=use_cache,
                                  kernwright_step=step, **named)
-        torch._foreach_add_([layer.cumulative_length for layer in layers], 1)
+        if isinstance(step, DecodeStep):
+            torch._foreach_add_([layer.cumulative_length for layer in past_key_values.layers], 1)
         return result
 
-    def _kernwright_decodes(self, given: Optional[Tensor], mask: Any,
-                            position_ids: Optional[Tensor], cache: Any, use_cache: Optional[bool],
-                            named: Dict[str, Any]) -> bool:
-        if (given is None or given.shape[1] != 1 or torch.is_grad_enabled() or self.training
-                or use_cache is False or named.get("output_attentions")
-                or named.get("output_hidden_states") or self.config.output_attentions
-                or self.config.output_hidden_states):
+    def _kernwright_decode_step(self, given: Tensor, layers: Any) -> DecodeStep:
+        length = layers[0].keys.shape[2]
+        lengths = (layers[0].cumulative_length + 1).to(torch.int32).expand(given.shape[0])
+        return DecodeStep(lengths.contiguous(), self._kernwright_cos[:length],
+                          self._kernwright_sin[:length])
+
+    def _kernwright_prefill_step(self, batch: int, tokens: int) -> PrefillStep:
+        cos, sin = self._kernwright_cos[:tokens], self._kernwright_sin[:tokens]
+        return PrefillStep(cos, sin) if batch == 1 else PrefillStep(cos.repeat(batch, 1),
+                                                                    sin.repeat(batch, 1))
+
+    def _kernwright_fuses(self, given: Optional[Tensor], use_cache: Optional[bool],
+                          named: Dict[str, Any]) -> bool:
+        """Whether nothing is asked for that a fused step does not give."""
+        if (given is None or torch.is_grad_enabled() or self.training
+                or named.get("output_attentions") or named.get("output_hidden_states")
+                or self.config.output_attentions or self.config.output_hidden_states):
             return False
-        layers = getattr(cache, "layers", ())
         weight, cos = self.norm.weight, self._kernwright_cos
-        if (len(layers) != len(self.layers) or not on_gpu(weight) or cos.device != weight.device
-                or cos.dtype is not torch.float32 or given.device != weight.device):
+        if (not on_gpu(weight) or cos.device != weight.device or cos.dtype is not torch.float32
+                or given.device != weight.device
+                or (given.is_floating_point()
+                    and (given.dtype is not weight.dtype or not given.is_contiguous()))):
+            return False
+        for layer in self.layers:
+            if not layer._kernwright_is_whole():
+                return False
+        return given.shape[1] > 1 or use_cache is not False
+
+    def _kernwright_prefills(self, given: Tensor, mask: Any, position_ids: Optional[Tensor],
+                             cache: Any) -> bool:
+        """Whether each sequence begins with these tokens, and none is padded."""
+        if (given.shape[1] == 1 or mask is not None or position_ids is not None
+                or given.shape[1] > self._kernwright_cos.shape[0]
+                or self.config._attn_implementation != "sdpa"):
+            return False
+        return cache is None or (type(cache).__name__ == "DynamicCache" and not any(
+            type(layer).__name__ != "DynamicLayer" or layer.is_initialized
+            for layer in cache.layers))
+
+    def _kernwright_decodes(self, given: Tensor, mask: Any, position_ids: Optional[Tensor],
+                            cache: Any) -> bool:
+        layers, weight = getattr(cache, "layers", ()), self.norm.weight
+        if given.shape[1] != 1 or len(layers) != len(self.layers):
             return False
         for layer in layers:
             if (type(layer).__name__ != "StaticLayer" or not layer.is_initialized
                     or layer.keys.dtype is not weight.dtype
                     or layer.keys.shape[0] != given.shape[0]
-                    or layer.keys.shape[2] > cos.shape[0]):
-                return False
-        for layer in self.layers:
-            if not layer._kernwright_is_whole():
+                    or layer.keys.shape[2] > self._kernwright_cos.shape[0]):
                 return False
         if self._kernwright_unpadded or (mask is None and position_ids is None):
             return True
