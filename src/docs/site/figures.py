@@ -115,8 +115,10 @@ def _kernels(sku):
 _PEERS = {"lean_graph": "a lean model in PyTorch, in a CUDA graph",
           "lean_compiled": "a lean model in PyTorch, compiled, in a CUDA graph",
           "hugging_face_compiled": "Hugging Face's model, compiled",
+          "eager": "the same model unpatched",
           "eager_graph": "the same model unpatched, in a CUDA graph",
-          "reduce_overhead": "the same model unpatched, compiled by `reduce-overhead`"}
+          "reduce_overhead": "the same model unpatched, compiled by `reduce-overhead`",
+          "max_autotune": "the same model unpatched, compiled by `max-autotune`"}
 
 
 def _models(sku):
@@ -126,14 +128,25 @@ def _models(sku):
         if not (_RESULTS / sku / f"{file}.json").exists():
             continue
         for each in _results(sku, file)["rows"]:
-            if each.get("ratio") and each["peer"] in _PEERS and not each["problem"].endswith("unfused"):
-                batch = each.get("batch", 1)
+            if (each.get("ratio") and each["peer"] in _PEERS and each.get("kind", "decode") == "decode"
+                    and not each["problem"].endswith("unfused")):
+                batch = each["batch"] if "batch" in each else int(each["case"].partition("-")[2])
                 context = re.search(r"context=(\d+)", each["problem"])[1]
                 lines[each["model"], text, batch, context, each["peer"]] = (
                     f"{each['model']}, {text}", batch, context, f"{each['ours_us']:.0f}", _PEERS[each["peer"]],
                     f"{each.get('peer_us') or each['us']:.0f}", f"{each['ratio']:.2f}")
     return _table(["model", "batch", "old positions", "our step, us", "compared with", "its step, us", "speed"],
                   [lines[key] for key in sorted(lines)])
+
+
+def _prefills(sku):
+    """One line for each model, prompt and peer."""
+    found = [each for each in _results(sku, "model_vs_torch")["rows"]
+             if each.get("ratio") and each["kind"] == "prefill" and each["peer"] in _PEERS]
+    return _table(["model", "tokens", "ours, us", "compared with", "it, us", "speed"],
+                  [(f"{each['model']}, Hugging Face's, patched from Python", each["case"].partition("-")[2],
+                    f"{each['ours_us']:.0f}", _PEERS[each["peer"]], f"{each['us']:.0f}", f"{each['ratio']:.2f}")
+                   for each in found])
 
 
 def _other():
@@ -152,8 +165,9 @@ def _other():
               f"Of {start['runs']} processes on a tuned cache, which load no compiler.\n",
               _table(["stage", "median, ms", "95 % of them, at most, ms"],
                      [(text, f"{start[stage]['p50']:.2f}", f"{start[stage]['p95']:.2f}") for stage, text in stages])]
+    parts += ["## H100: prefills\n", _prefills("h100")]
     parts += ["## H100: what a call from Python costs the host\n",
-              _table(["call", "us"], [(f"`{each['call']}`", f"{each['host_us']:.1f}")
+              _table(["call", "us"], [(f"`{each['call']}`", f"{each['host_us']:.2f}")
                                       for each in _results("h100", "python_call")["rows"]])]
     return parts
 
