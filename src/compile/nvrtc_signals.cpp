@@ -59,7 +59,7 @@ void keep_signals_from_nvrtc(const void* function) {
     const ElfW(Sym)& symbol = bindings.symbols[ELF64_R_SYM(call.r_info)];
     if (std::string_view(bindings.names + symbol.st_name) != "signal") continue;
     auto* place = reinterpret_cast<Handler (**)(int, Handler)>(library->l_addr + call.r_offset);
-    if (open_page(place)) std::atomic_ref(*place).store(say_ignored);
+    if (open_page(static_cast<void*>(place))) std::atomic_ref(*place).store(say_ignored);
   }
 }
 
