@@ -1,8 +1,11 @@
 #include "cache/records/trial_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "cache/fields/field_writer.h"
@@ -14,115 +17,194 @@
 namespace kernwright {
 namespace {
 
-constexpr int kTrialDigits = 5;
+constexpr int kTrialDigits = 4;
+/// Of dates: a trial takes milliseconds.
+constexpr double kTicksPerSecond = 1000;
 
-/// The names of a configuration's parameters, in its order.
-std::vector<std::string> names_of(const Configuration& configuration) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : configuration.values()) names.push_back(name);
-  return names;
+double to_ticks(double seconds) { return std::round(seconds * kTicksPerSecond) / kTicksPerSecond; }
+
+constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The digits that tell `count` values apart.
+std::size_t width_of(std::size_t count) {
+  std::size_t width = 1;
+  for (std::size_t most = kDigits.size(); most < count; most *= kDigits.size()) ++width;
+  return width;
 }
 
-/// A template with the parameters of a configuration.
-struct Form {
-  std::string kernel_template;
-  std::vector<std::string> parameters;
+/// A column of a table whose values repeat: each value once, and for each row its place among them.
+template <typename Value>
+struct Column {
+  std::vector<Value> values;
+  std::vector<std::size_t> places;
 
-  friend bool operator==(const Form&, const Form&) = default;
+  std::size_t add(const Value& value) {
+    const auto found = std::find(values.begin(), values.end(), value);
+    const auto place = static_cast<std::size_t>(found - values.begin());
+    if (found == values.end()) values.push_back(value);
+    places.push_back(place);
+    return place;
+  }
+  const Value& at(std::size_t row) const { return values[places[row]]; }
 };
 
-/// The place of `value` in `values`, where it is put if it is not there.
-template <typename T>
-int place_of(std::vector<T>& values, const T& value) {
-  const auto found = std::find(values.begin(), values.end(), value);
-  const auto place = found - values.begin();
-  if (found == values.end()) values.push_back(value);
-  return static_cast<int>(place);
+/// The places of a column as text, each of the same width.
+template <typename Value>
+std::string places_text(const Column<Value>& column) {
+  const std::size_t width = width_of(column.values.size());
+  std::string text(column.places.size() * width, kDigits[0]);
+  for (std::size_t i = 0; i < column.places.size(); ++i) {
+    std::size_t place = column.places[i];
+    for (std::size_t digit = width; digit-- > 0; place /= kDigits.size()) {
+      text[i * width + digit] = kDigits[place % kDigits.size()];
+    }
+  }
+  return text;
 }
+
+template <typename Value>
+void write_column(FieldWriter& json, const Column<Value>& column) {
+  json.write("values", column.values);
+  json.write("places", places_text(column));
+}
+
+/// Reads the places of a column whose values are known.
+template <typename Value>
+void read_places(FieldReader& fields, std::string_view name, Column<Value>& column) {
+  std::string text;
+  fields.read(name, text);
+  const std::size_t width = width_of(column.values.size());
+  if (text.size() % width != 0) return fields.fail(name, "it ends within a place");
+  for (std::size_t i = 0; i < text.size(); i += width) {
+    const std::string digits = text.substr(i, width);
+    std::size_t place = 0;
+    for (const char c : digits) place = place * kDigits.size() + kDigits.find(c);
+    if (digits.find_first_not_of(kDigits) != std::string::npos || place >= column.values.size()) {
+      return fields.fail(name, concat("no value at place ", digits));
+    }
+    column.places.push_back(place);
+  }
+}
+
+template <typename Value>
+void read_column(FieldReader& fields, Column<Value>& column) {
+  fields.read("values", column.values);
+  read_places(fields, "places", column);
+}
+
+/// A template with the names of its parameters, and a column for each over its own trials.
+struct Form {
+  std::string kernel_template;
+  std::vector<std::string> names;
+  std::vector<Column<std::int64_t>> parameters;
+
+  bool fits(const Choice& choice) const {
+    return kernel_template == choice.kernel_template &&
+           std::equal(
+               names.begin(), names.end(), choice.configuration.values().begin(),
+               choice.configuration.values().end(),
+               [](const std::string& name, const auto& value) { return name == value.first; });
+  }
+};
 
 /// The fields of the rows, one by one.
 struct Columns {
   std::vector<Form> forms;
-  std::vector<std::string> outcomes;
-  std::vector<std::string> details;
-  std::vector<int> form;             ///< into `forms`
-  std::vector<std::int64_t> values;  ///< of all configurations, one after another
-  std::vector<int> outcome;          ///< into `outcomes`
-  std::vector<int> detail;           ///< into `details`
+  Column<std::size_t> form;  ///< its values are the places in `forms`
+  Column<std::string> outcome;
+  Column<std::string> detail;
+  Column<std::int64_t> samples;
+  Column<std::int64_t> registers;
+  Column<std::int64_t> spill_bytes;
   std::vector<double> us;
-  std::vector<int> samples;
   std::vector<double> predicted_us;
   std::vector<double> at_seconds;
-  std::vector<int> registers;
-  std::vector<int> spill_bytes;
 
   Result<std::vector<TrialRow>> rows() const;
 };
+
+Columns columns_of(const std::vector<TrialRow>& rows) {
+  Columns columns;
+  for (const TrialRow& row : rows) {
+    auto form = std::find_if(columns.forms.begin(), columns.forms.end(),
+                             [&](const Form& one) { return one.fits(row.choice); });
+    if (form == columns.forms.end()) {
+      columns.form.values.push_back(columns.forms.size());
+      columns.forms.push_back({row.choice.kernel_template, {}, {}});
+      form = std::prev(columns.forms.end());
+      for (const auto& [name, value] : row.choice.configuration.values()) {
+        form->names.push_back(name);
+      }
+      form->parameters.resize(form->names.size());
+    }
+    columns.form.places.push_back(static_cast<std::size_t>(form - columns.forms.begin()));
+    for (std::size_t i = 0; i < form->parameters.size(); ++i) {
+      form->parameters[i].add(row.choice.configuration.values()[i].second);
+    }
+    columns.outcome.add(std::string(to_string(row.outcome)));
+    columns.detail.add(row.detail);
+    columns.samples.add(row.samples);
+    columns.registers.add(row.registers);
+    columns.spill_bytes.add(row.spill_bytes);
+    columns.us.push_back(row.us);
+    columns.predicted_us.push_back(row.predicted_us);
+    columns.at_seconds.push_back(row.at_seconds);
+  }
+  return columns;
+}
 
 Result<std::vector<TrialRow>> Columns::rows() const {
   const auto fail = [](std::string_view what) {
     return Error{ErrorCode::corrupt, concat("trials: ", what)};
   };
-  const std::size_t count = form.size();
+  const std::size_t count = form.places.size();
   for (const std::size_t size :
-       {outcome.size(), detail.size(), us.size(), samples.size(), predicted_us.size(),
-        at_seconds.size(), registers.size(), spill_bytes.size()}) {
+       {outcome.places.size(), detail.places.size(), samples.places.size(), registers.places.size(),
+        spill_bytes.places.size(), us.size(), predicted_us.size(), at_seconds.size()}) {
     if (size != count) return fail(concat("a column has ", size, " rows, another ", count));
   }
-  const auto within = [](int place, std::size_t of) {
-    return place >= 0 && static_cast<std::size_t>(place) < of;
-  };
+  std::vector<std::size_t> used(forms.size(), 0);  // rows of each form so far
   std::vector<TrialRow> rows;
-  std::size_t value = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    if (!within(form[i], forms.size())) return fail(concat("no template ", form[i]));
-    if (!within(outcome[i], outcomes.size())) return fail(concat("no outcome ", outcome[i]));
-    if (!within(detail[i], details.size())) return fail(concat("no detail ", detail[i]));
-    const std::string& ended = outcomes[static_cast<std::size_t>(outcome[i])];
-    const auto known = parse_outcome(ended);
-    if (!known) return fail(concat("unknown outcome \"", ended, '"'));
-    const Form& of = forms[static_cast<std::size_t>(form[i])];
-    if (values.size() - value < of.parameters.size()) return fail("too few values");
+    const std::optional<Outcome> ended = parse_outcome(outcome.at(i));
+    if (!ended) return fail(concat("unknown outcome \"", outcome.at(i), '"'));
+    const Form& of = forms[form.at(i)];
+    const std::size_t own = used[form.at(i)]++;
     std::vector<std::pair<std::string, std::int64_t>> configuration;
-    for (const std::string& name : of.parameters) configuration.emplace_back(name, values[value++]);
+    for (std::size_t p = 0; p < of.names.size(); ++p) {
+      if (own >= of.parameters[p].places.size()) {
+        return fail(concat(of.kernel_template, " has too few values of ", of.names[p]));
+      }
+      configuration.emplace_back(of.names[p], of.parameters[p].at(own));
+    }
+    const auto number = [](std::int64_t value) { return static_cast<int>(value); };
     rows.push_back({.choice = {of.kernel_template, Configuration(std::move(configuration))},
-                    .outcome = *known,
-                    .detail = details[static_cast<std::size_t>(detail[i])],
+                    .outcome = *ended,
+                    .detail = detail.at(i),
                     .us = us[i],
-                    .samples = samples[i],
+                    .samples = number(samples.at(i)),
                     .predicted_us = predicted_us[i],
                     .at_seconds = at_seconds[i],
-                    .registers = registers[i],
-                    .spill_bytes = spill_bytes[i]});
+                    .registers = number(registers.at(i)),
+                    .spill_bytes = number(spill_bytes.at(i))});
   }
-  if (value != values.size()) return fail("too many values");
   return rows;
 }
 
-Columns columns_of(const std::vector<TrialRow>& rows) {
-  Columns columns;
-  for (const TrialRow& row : rows) {
-    const Configuration& configuration = row.choice.configuration;
-    columns.form.push_back(
-        place_of(columns.forms, Form{row.choice.kernel_template, names_of(configuration)}));
-    for (const auto& [name, value] : configuration.values()) columns.values.push_back(value);
-    columns.outcome.push_back(place_of(columns.outcomes, std::string(to_string(row.outcome))));
-    columns.detail.push_back(place_of(columns.details, row.detail));
-    columns.us.push_back(row.us);
-    columns.samples.push_back(row.samples);
-    columns.predicted_us.push_back(row.predicted_us);
-    columns.at_seconds.push_back(row.at_seconds);
-    columns.registers.push_back(row.registers);
-    columns.spill_bytes.push_back(row.spill_bytes);
-  }
-  return columns;
+void read_form(FieldReader& fields, Form& form) {
+  fields.read("template", form.kernel_template);
+  fields.each_object("parameters", [&](FieldReader& parameter) {
+    parameter.read("name", form.names.emplace_back());
+    read_column(parameter, form.parameters.emplace_back());
+  });
 }
 
 }  // namespace
 
 TrialTable trial_table(std::span<const Trial> trials, double finals_seconds, double wall_seconds) {
-  TrialTable table{.finals_seconds = rounded(finals_seconds, kTrialDigits),
-                   .wall_seconds = rounded(wall_seconds, kTrialDigits),
+  TrialTable table{.finals_seconds = to_ticks(finals_seconds),
+                   .wall_seconds = to_ticks(wall_seconds),
                    .rows = {}};
   for (const Trial& trial : trials) {
     const bool timed = !trial.measurement.samples_us.empty();
@@ -132,7 +214,7 @@ TrialTable trial_table(std::span<const Trial> trials, double finals_seconds, dou
                           .us = timed ? rounded(trial.measurement.median_us(), kTrialDigits) : 0,
                           .samples = static_cast<int>(trial.measurement.samples_us.size()),
                           .predicted_us = rounded(trial.predicted_us, kTrialDigits),
-                          .at_seconds = rounded(trial.at_seconds, kTrialDigits),
+                          .at_seconds = to_ticks(trial.at_seconds),
                           .registers = trial.resources.registers,
                           .spill_bytes = trial.resources.spill_bytes()});
   }
@@ -146,20 +228,21 @@ std::string to_json(const TrialTable& table) {
   json.write("wall_seconds", table.wall_seconds);
   json.each_object("templates", columns.forms, [&](const Form& form) {
     json.write("template", form.kernel_template);
-    json.write("parameters", form.parameters);
+    std::size_t next = 0;
+    json.each_object("parameters", form.parameters, [&](const Column<std::int64_t>& column) {
+      json.write("name", form.names[next++]);
+      write_column(json, column);
+    });
   });
-  json.write("outcomes", columns.outcomes);
-  json.write("details", columns.details);
-  json.write("template", columns.form);
-  json.write("values", columns.values);
-  json.write("outcome", columns.outcome);
-  json.write("detail", columns.detail);
+  json.write("template", places_text(columns.form));
+  json.object("outcome", [&] { write_column(json, columns.outcome); });
+  json.object("detail", [&] { write_column(json, columns.detail); });
+  json.object("samples", [&] { write_column(json, columns.samples); });
+  json.object("registers", [&] { write_column(json, columns.registers); });
+  json.object("spill_bytes", [&] { write_column(json, columns.spill_bytes); });
   json.write("us", columns.us);
-  json.write("samples", columns.samples);
   json.write("predicted_us", columns.predicted_us);
   json.write("at_seconds", columns.at_seconds);
-  json.write("registers", columns.registers);
-  json.write("spill_bytes", columns.spill_bytes);
   return json.text();
 }
 
@@ -170,22 +253,21 @@ Result<TrialTable> parse_trial_table(std::string_view json) {
     fields.read("finals_seconds", table.finals_seconds);
     fields.read("wall_seconds", table.wall_seconds);
     fields.each_object("templates", [&](FieldReader& nested) {
-      Form& form = columns.forms.emplace_back();
-      nested.read("template", form.kernel_template);
-      nested.read("parameters", form.parameters);
+      columns.form.values.push_back(columns.forms.size());
+      read_form(nested, columns.forms.emplace_back());
     });
-    fields.read("outcomes", columns.outcomes);
-    fields.read("details", columns.details);
-    fields.read("template", columns.form);
-    fields.read("values", columns.values);
-    fields.read("outcome", columns.outcome);
-    fields.read("detail", columns.detail);
+    read_places(fields, "template", columns.form);
+    const auto read = [&fields](std::string_view name, auto& column) {
+      fields.object(name, [&](FieldReader& nested) { read_column(nested, column); });
+    };
+    read("outcome", columns.outcome);
+    read("detail", columns.detail);
+    read("samples", columns.samples);
+    read("registers", columns.registers);
+    read("spill_bytes", columns.spill_bytes);
     fields.read("us", columns.us);
-    fields.read("samples", columns.samples);
     fields.read("predicted_us", columns.predicted_us);
     fields.read("at_seconds", columns.at_seconds);
-    fields.read("registers", columns.registers);
-    fields.read("spill_bytes", columns.spill_bytes);
   }));
   KW_ASSIGN(table.rows, columns.rows());
   return table;

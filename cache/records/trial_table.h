@@ -39,12 +39,14 @@ struct TrialTable {
 
 inline constexpr std::size_t kLongestDetail = 160;
 
-/// The rows of `trials`. Times are rounded to five significant digits, which is far below their
-/// noise.
+/// The rows of `trials`. Times are rounded to four significant digits, and dates to a millisecond,
+/// which is far below their noise.
 TrialTable trial_table(std::span<const Trial> trials, double finals_seconds, double wall_seconds);
 
-/// JSON text, one object on one line. It has a column for each field, and each template, its
-/// parameters and each detail once. `parse_trial_table(to_json(t))` gives t back.
+/// JSON text, one object on one line. It has a column for each field. Where values repeat, a column
+/// is its `values`, each once, and the `places` of the rows among them: digits of base 64 (A to Z,
+/// a to z, 0 to 9, - and _), as many for each row as tell the values apart.
+/// `parse_trial_table(to_json(t))` gives t back.
 std::string to_json(const TrialTable& table);
 
 /// Fields that it does not know are ignored. Errors: `corrupt` naming the field.

@@ -74,6 +74,20 @@ RecordedSpace slow_to_compile() {
   return space;
 }
 
+TEST(VirtualSessionTest, TrialsAreDatedInTheirOrderAndBeforeTheFinals) {
+  VirtualSession session(synthetic_space(Landscape::bowl, 50, 2), kUsual);
+  session.options.budget.seconds = 10;
+  const auto found = session.run();
+  ASSERT_TRUE(found) << found.error().message;
+  double last = 0;
+  for (const Trial& trial : found->trials) {
+    EXPECT_GE(trial.at_seconds, last);
+    last = trial.at_seconds;
+  }
+  EXPECT_GT(last, 0);
+  EXPECT_LE(last, found->shares.wall_seconds - found->shares.finals_seconds);
+}
+
 TEST(VirtualSessionTest, FewSecondsGoToTheCostModelsFirstChoicesAndClaimLittle) {
   const RecordedSpace space = slow_to_compile();
   std::vector<std::size_t> order;

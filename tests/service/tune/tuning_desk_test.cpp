@@ -53,6 +53,18 @@ TEST_F(TuningDeskTest, WhatWasTunedIsInTheCacheWithItsBitsAndItsLog) {
   ASSERT_TRUE(bits);
   EXPECT_EQ(bits.value->bits, tuned->kernel->bits);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_ / "trials/vector_add"), {}), 1);
+  const Lookup<TrialTable> trials = read_trials(found.records[0].file, site_.key(problem_));
+  ASSERT_TRUE(trials) << trials.detail;
+  ASSERT_EQ(trials.value->rows.size(), tuned->trials.size());
+  EXPECT_EQ(trials.value->rows[0].choice, tuned->trials[0].choice);
+  EXPECT_GT(trials.value->wall_seconds, trials.value->finals_seconds);
+}
+
+TEST_F(TuningDeskTest, APredictionHasNoTrials) {
+  ASSERT_TRUE(desk()->predict(problem_, {.trials = 1}));
+  const Answers found = answers_.look_up(problem_);
+  ASSERT_EQ(found.records.size(), 1U);
+  EXPECT_EQ(read_trials(found.records[0].file, site_.key(problem_)).reason, MissReason::absent);
 }
 
 TEST_F(TuningDeskTest, ALogWithANameOfItsOwnGoesThere) {
