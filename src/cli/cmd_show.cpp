@@ -6,6 +6,7 @@
 #include "cli/counter_text.h"
 #include "cli/output.h"
 #include "cli/record_text.h"
+#include "service/report/report_file.h"
 #include "support/json.h"
 #include "support/text.h"
 
@@ -36,7 +37,9 @@ class Show : public Command {
       : Command("show", "Show the record of a problem with its evidence"),
         service_(sub),
         words_(sub),
-        verbose_(sub) {}
+        verbose_(sub),
+        html_("html", llvm::cl::desc("Also write the record as a page to look at, like report"),
+              llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)) {}
 
   bool takes_problem() const override { return true; }
 
@@ -66,6 +69,16 @@ class Show : public Command {
     }
     TuningRecord record = *read.value;
     const std::string instead_of = put_first(record, best.head.winner.choice.id());
+    if (!html_.empty()) {
+      ReportRequest request;
+      request.inputs = {.paths = {best.file}, .cache = service->cache().root()};
+      request.template_dirs = {service_.templates.begin(), service_.templates.end()};
+      request.epilogues = {service_.epilogues.begin(), service_.epilogues.end()};
+      request.output = html_.getValue();
+      if (const Result<ReportFile> written = write_report(request); !written) {
+        return report(written.error());
+      }
+    }
     if (json) {
       Json object = record_json(record);
       if (const Result<ReportRow> row = judge(record, *service)) add_judgement(object, *row);
@@ -109,6 +122,7 @@ class Show : public Command {
   ServiceFlags service_;
   ProblemWords words_;
   VerboseFlag verbose_;
+  llvm::cl::opt<std::string> html_;
 };
 
 }  // namespace

@@ -144,6 +144,16 @@ TEST_F(ShowTest, NeverCallsAWinnerSlower) {
       << text.out;
 }
 
+TEST_F(ShowTest, WritesARecordAsAPageToo) {
+  keep(sample_record(4096));
+  const std::string file = (dir_ / "page.html").string();
+  const Ran ran = show({"--html", file});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(ran.out, show().out);
+  EXPECT_NE(content(file).find("matmul m=4096 n=6144 k=4096 dtype=bf16"), std::string::npos);
+  EXPECT_EQ(show({"--html", "/proc/none/page.html"}).exit_code, 1);
+}
+
 TEST_F(ShowTest, FollowsTheWidthOfTheTerminal) {
   keep(LaunchTimes{});
   const auto widest = [&](unsigned short columns) {

@@ -253,6 +253,8 @@ Json problem_json(const ReportedRecord& reported, const Catalog& catalog, bool w
     }
     if (std::string rule = tie_rule(record); !rule.empty()) json["tie_rule"] = std::move(rule);
     if (hardly_looked(record)) json["hardly_looked"] = true;
+    const std::size_t rounds = record.winner.measurement.samples_us.size();
+    if (4 * record.rounds.dropped.size() > rounds) json["disturbed"] = true;
   }
   if (bound && profile) json["work"] = work_json(*bound, *profile);
   json["finalists"] = finalists_json(record);

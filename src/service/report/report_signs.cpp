@@ -107,7 +107,7 @@ std::vector<ReportSign> report_signs(const ReportSources& sources) {
       },
       [](std::size_t count) {
         return concat(counted(count, "race is", "races are"),
-                      " unresolved: the time was over before it was known who is fastest.");
+                      " unresolved: who is fastest is not known beyond doubt.");
       });
   signs.add([](const ReportedRecord& one) { return may_be_faster(one.record); },
             [](std::size_t count) {

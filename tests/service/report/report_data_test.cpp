@@ -36,6 +36,7 @@ class ReportDataTest : public ::testing::Test {
     record.runners_up[0].slowdown = {0.02, 0.01, 0.03};
     record.baseline.emplace();
     record.baseline->choice = {"matmul/tiled", Configuration({{"BM", 64}})};
+    record.baseline->slowdown = {std::log(1.5), std::log(1.4), std::log(1.6)};
     for (const double us : record.winner.measurement.samples_us) {
       record.baseline->measurement.samples_us.push_back(1.5 * us);
     }
@@ -162,7 +163,7 @@ TEST_F(ReportDataTest, EachBadSignIsOneSentenceWithItsRecords) {
           "1 file could not be read.", "1 problem has no record.",
           "1 record is a prediction: nothing was measured.",
           "1 record has trust C: to be measured again (host_load).",
-          "1 race is unresolved: the time was over before it was known who is fastest.",
+          "1 race is unresolved: who is fastest is not known beyond doubt.",
           "1 search ended by the budget while what was not tried may be 2 % faster or more.",
           "In 1 search candidates crashed, hung or gave wrong results; none of them is served.",
           "The records come from 2 environments: drivers or compilers differ."));

@@ -75,7 +75,7 @@ const supportWords = {supported: "supported", measured: "measured", caveated: "c
 const words = {
   win: "all others are slower",
   tie: "a fixed rule chose among equals",
-  unresolved: "the time was over before it was known who is fastest",
+  unresolved: "who is fastest is not known beyond doubt",
   predicted: "by the cost model; nothing was measured",
   A: "nothing was found in the environment",
   B: "usable; a record under A replaces it",

@@ -49,7 +49,10 @@ function head(filters) {
     html("h1", {class: single ? "mono" : null}, single ? problems[0].problem : data.sources.join(", ")),
     html("p", {class: "facts"}, facts.map((fact) => html("span", {}, fact))),
     html("div", {class: "figures"},
-      html("div", {class: "tally"}, html("b", {}, problems.length), problems.length === 1 ? " problem" : " problems"),
+      single ? tally(formatUs(problems[0].us), problems[0].grade === "predicted" ? "by the cost model" : "the winner's time")
+        : tally(problems.length, problems.length === 1 ? "problem" : "problems"),
+      single && problems[0].roofline > 0 && problems[0].bound !== "launch"
+        ? tally(formatShare(problems[0].roofline), `of its roof, ${formatUs(problems[0].roofline_us)}`) : null,
       gain === null ? null
         : html("div", {class: "tally", title: `of ${plural(measured.length, "problem", "problems")} whose default did not win`},
             html("b", {}, digits(gain, 3) + "×"),
@@ -71,6 +74,8 @@ function head(filters) {
       html("summary", {}, `${plural(data.defects.length, "file", "files")} that could not be read`),
       html("ul", {class: "mono"}, data.defects.map((one) => html("li", {}, one)))));
 }
+
+const tally = (value, words) => html("div", {class: "tally"}, html("b", {}, value), " ", words);
 
 /// What became faster and slower.
 function comparison(filters) {

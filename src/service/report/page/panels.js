@@ -31,7 +31,7 @@ function sentences(problem) {
   } else if (problem.hardly_looked) {
     text.push(`Unresolved: the search has hardly looked. ${problem.search.measured + problem.search.failed} of ${problem.search.candidates} candidates were tried.`);
   } else {
-    text.push(`Unresolved: the time was over before it was known who is fastest.${problem.tie_rule ? ` Among those that may be, a rule decides: ${problem.tie_rule}.` : ""}`);
+    text.push(`Unresolved: ${problem.disturbed ? "more than a quarter of the rounds were disturbed" : "the time was over before it was known who is fastest"}.${problem.tie_rule ? ` Among those that may be, a rule decides: ${problem.tie_rule}.` : ""}`);
   }
   if (problem.default) {
     const [estimate, low] = problem.default;
@@ -45,7 +45,7 @@ function sentences(problem) {
   } else if (problem.bound) {
     text.push(`It reaches ${formatShare(problem.roofline)} of its roof, ${formatUs(problem.roofline_us)}, which ${problem.bound === "memory" ? "the memory" : "arithmetic"} sets.`);
   }
-  if (problem.next) text.push(`What would change this: ${problem.next}.`);
+  if (problem.next) text.push(`Next: ${problem.next}.`);
   return text;
 }
 
