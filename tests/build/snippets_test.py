@@ -251,14 +251,18 @@ class Reader:
         """Whatever is asked of the package is there, and takes the arguments that it is given."""
         if str(self.package) not in sys.path:
             sys.path.insert(0, str(self.package))
+        try:
+            package = importlib.import_module("kernwright")
+        except ImportError as error:
+            raise Failure(f"the build's Python package is not whole: {error}") from None
         known = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for name in node.names:
                     if name.name == "kernwright":
-                        known[name.asname or "kernwright"] = importlib.import_module("kernwright")
+                        known[name.asname or "kernwright"] = package
                     elif name.name.startswith("kernwright."):
-                        known.setdefault("kernwright", importlib.import_module("kernwright"))
+                        known.setdefault("kernwright", package)
 
         def value(node):
             if isinstance(node, ast.Name):
