@@ -85,7 +85,7 @@ class SnippetsTest(unittest.TestCase):
         self.assert_wrong(f"{marker}```python\nimport kernwright as kw\nkw.lineal(x, w)\n```\n", "has no lineal")
         self.assert_wrong(f"{marker}```python\nimport kernwright as kw\nkw.linear(x, w, active='silu')\n```\n", "active")
         self.assert_wrong(
-            f"{marker}```python\nimport kernwright as kw\ns = kw.Service(sku='h200')\ns.kernels('x')\n```\n", "kernels")
+            f"{marker}```python\nimport kernwright as kw\ns = kw.Service(sku='h200')\ns.coffee('x')\n```\n", "has no coffee")
         self.assert_right(f"{marker}```python\nimport kernwright.torch\nkernwright.torch.patch(m)\n```\n")
         self.assert_wrong(f"{marker}```python\nimport kernwright.torch\nkernwright.torch.path(m)\n```\n", "no path")
         self.assert_wrong("```python\nimport kernwright as kw\nkw.Service(sku='h9000')\n```\n", "h9000")
