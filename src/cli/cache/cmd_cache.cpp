@@ -24,6 +24,8 @@ constexpr Action kActions[] = {
     {"misses", show_misses, false},
     {"export", export_cache},
     {"install", install_cache},
+    {"push", push_bundle},
+    {"pull", pull_bundle},
     {"keygen", make_keys},
 };
 
@@ -61,7 +63,8 @@ CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_
       words(llvm::cl::Positional, llvm::cl::ZeroOrMore,
             llvm::cl::desc("list | verify | compact | prune |\nmerge DIR... | misses |\n"
                            "pin|ban|lift OPERATION dim=value ... |\n"
-                           "export FILE | install FILE | keygen NAME"),
+                           "export FILE | install FILE | keygen NAME |\n"
+                           "push FILE oci://HOST/NAME:TAG | pull oci://... FILE"),
             llvm::cl::sub(sub)),
       recompile("recompile", llvm::cl::desc("verify: compile every winner again, compare bytes"),
                 llvm::cl::sub(sub)),

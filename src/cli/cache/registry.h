@@ -1,0 +1,81 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cli/cache/http.h"
+#include <kernwright/result.h>
+
+namespace kernwright::cli {
+
+/// Where a registry has, or is to have, an artifact: "oci://registry.example:5000/team/h200:1".
+struct RegistryReference {
+  std::string host;    ///< with the port, if one is said
+  std::string name;    ///< "team/h200"
+  std::string tag;     ///< empty where there is a digest
+  std::string digest;  ///< "sha256:..." of the manifest; empty where there is a tag
+
+  /// Errors: `invalid_argument`, which says what is wrong.
+  static Result<RegistryReference> parse(std::string_view text);
+  std::string text() const;
+  /// The tag or the digest.
+  const std::string& version() const { return digest.empty() ? tag : digest; }
+  /// A registry on this machine is spoken to in plain HTTP, any other by HTTPS.
+  std::string base() const;
+};
+
+struct Credentials {
+  std::string user;
+  std::string password;
+  /// In place of both: what a login with a browser left.
+  std::string identity_token;
+};
+
+/// Those of a registry that `docker login`, `podman login` or `skopeo login` left, in
+/// $REGISTRY_AUTH_FILE, podman's auth.json or docker's config.json; nothing where none of them
+/// knows it. Errors: `corrupt`, which names the file; `unavailable` where a helper program keeps
+/// them and gives none.
+Result<std::optional<Credentials>> find_credentials(const std::string& host);
+
+/// One artifact of a registry of the OCI distribution specification 1.0 or 1.1. An artifact is a
+/// bundle: a manifest with one layer, the file as it is, so that its signature stays inside.
+class Registry {
+ public:
+  static Result<Registry> open(RegistryReference reference);
+
+  struct Pushed {
+    std::string manifest_digest;  ///< "sha256:...": what to pull so that nobody can move it
+    std::string blob_digest;
+    bool already_there = false;  ///< the registry had the blob
+  };
+  /// Uploads the bytes of a bundle and gives them the tag. Errors: `unavailable`, which names what
+  /// the registry answered; `invalid_argument` where it refuses the credentials.
+  Result<Pushed> push(std::string_view bundle);
+
+  struct Pulled {
+    std::string bundle;
+    std::string manifest_digest;
+  };
+  /// The bytes of a bundle, checked against both digests. Errors: as above; `not_found`; `corrupt`
+  /// where what came is not what was promised, or is no bundle.
+  Result<Pulled> pull();
+
+ private:
+  Registry(RegistryReference reference, HttpClient client)
+      : reference_(std::move(reference)), client_(std::move(client)) {}
+
+  /// Sends a request with what the registry wants to be shown. `path` lies below the name, or is a
+  /// whole address.
+  Result<HttpAnswer> send(HttpRequest request, std::string_view path);
+  Result<void> authorize(const HttpAnswer& refused);
+  Result<bool> upload(std::string_view bytes, const std::string& digest);
+  std::string place(std::string_view path) const;
+
+  RegistryReference reference_;
+  HttpClient client_;
+  std::string authorization_;  ///< header, empty until it is asked for
+};
+
+}  // namespace kernwright::cli
