@@ -12,7 +12,7 @@ SETUP := src/cmake/setup.sh
 TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
 WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
-.PHONY: build tune test golden docs dist wheel wheel-test fuzz-python data-wheel bench format lint fuzz sanitize clean
+.PHONY: build tune test fleet-test golden docs dist wheel wheel-test fuzz-python data-wheel bench format lint fuzz sanitize clean
 
 build:
 	@$(SETUP)
@@ -32,6 +32,15 @@ test:
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target tests
 	@$(WITH_TOOLKIT) python3 src/cmake/run_tests.py --preset $(PRESET) --jobs $(JOBS)
+
+# What src/examples/deployment says, with real daemons: Slurm, a registry, Kubernetes' schemas.
+fleet-test:
+	@$(SETUP) --fleet
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli
+	@PYTHONPATH=build/kubernetes-validate python3 -m kubernetes_validate --strict src/examples/deployment/*.yaml
+	@$(WITH_TOOLKIT) python3 -B tests/deployment/oci_test.py $(BUILD)/bin/kernwright
+	@$(WITH_TOOLKIT) python3 -B tests/deployment/slurm_test.py $(BUILD)/bin/kernwright
 
 # Accepts what the commands print today, in tests/data/cli and in the documents, and how reports look;
 # doctor's text needs a machine without a GPU, and reports need Chromium.

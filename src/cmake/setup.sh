@@ -3,10 +3,10 @@
 # Toolkit is found, NVRTC, nvJitLink and the headers from NVIDIA's wheels into build/cuda; for --lint
 # clang-tidy's wheel into build/clang-tidy, as Debian's is three times slower.
 # Asks nothing; does nothing, quickly, when all is there.
-#   setup.sh [--lint] [--sanitize] [--wheel] [--docs] [--promtool] [--browser]
-# Also what make lint, make fuzz and make sanitize, make wheel, or make docs (an environment in
-# build/docs-tools) need, Prometheus' promtool in build/promtool, without the daemon that its package
-# starts, and the browser that reports are looked at in.
+#   setup.sh [--lint] [--sanitize] [--wheel] [--docs] [--promtool] [--browser] [--fleet]
+# Also what make lint, make fuzz and make sanitize, make wheel, make docs (an environment in
+# build/docs-tools), or make fleet-test need, Prometheus' promtool in build/promtool, without the daemon
+# that its package starts, and the browser that reports are looked at in.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -16,6 +16,7 @@ packages=(cmake ninja-build g++ git llvm-19-dev libzstd-dev libedit-dev libcurl4
 clang_tidy_wheel=
 docs_tools=
 promtool_folder=
+kubernetes_wheel=
 for option in "$@"; do
   case $option in
     --lint)
@@ -28,6 +29,10 @@ for option in "$@"; do
       docs_tools=build/docs-tools
       ;;
     --browser) packages+=(chromium fonts-dejavu-core) ;;
+    --fleet)
+      packages+=(slurmctld slurmd slurm-client munge docker-registry skopeo libcurl4 python3-pip ca-certificates)
+      kubernetes_wheel=build/kubernetes-validate
+      ;;
     --promtool) promtool_folder=build/promtool ;;
     --wheel) packages+=(python3-dev python3-venv python3-pip ca-certificates) ;;
     *) echo "setup.sh: unknown option $option" >&2; exit 2 ;;
@@ -113,6 +118,12 @@ if [[ -n $docs_tools ]] && [[ $(cat "$docs_tools/wheels" 2> /dev/null) != "${doc
   python3 -m venv --clear "$docs_tools"
   "$docs_tools/bin/pip" install --quiet --disable-pip-version-check "${docs_wheels[@]}"
   echo "${docs_wheels[*]}" > "$docs_tools/wheels"
+fi
+if [[ -n $kubernetes_wheel && ! -d $kubernetes_wheel/kubernetes_validate ]]; then
+  echo "setup.sh: kubernetes-validate goes to $kubernetes_wheel" >&2
+  # With what it needs: it has no other dependencies to clash with there.
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
+    --target "$kubernetes_wheel" 'kubernetes-validate>=1.37'
 fi
 if [[ -n $promtool_folder && ! -x $promtool_folder/promtool ]]; then
   echo "setup.sh: promtool goes to $promtool_folder" >&2

@@ -26,13 +26,23 @@ try:
             if not {"apiVersion", "kind", "metadata", "spec"} <= document.keys():
                 wrong.append(f"{manifest.name}: no Kubernetes object")
             spec = document["spec"]
-            volumes = {volume["name"] for volume in spec["volumes"]}
-            for container in spec["initContainers"] + spec["containers"]:
+            job = spec["jobTemplate"]["spec"] if document["kind"] == "CronJob" else spec
+            pod = job["template"]["spec"] if "template" in job else job
+            volumes = {volume["name"] for volume in pod["volumes"]}
+            if not pod["securityContext"].get("runAsNonRoot"):
+                wrong.append(f"{manifest.name}: it may run as root")
+            for container in pod.get("initContainers", []) + pod["containers"]:
+                if not container.get("resources", {}).get("limits"):
+                    wrong.append(f"{manifest.name}: {container['name']} has no limits")
                 for mount in container.get("volumeMounts", []):
                     if mount["name"] not in volumes:
                         wrong.append(f"{manifest.name}: no volume {mount['name']}")
+                shards = re.findall(r"--shard \S*/(\d+)", " ".join(container.get("args", [])))
+                completions = job.get("completions")
+                if any(int(count) != completions for count in shards):
+                    wrong.append(f"{manifest.name}: {shards} shards, {completions} completions")
 except ImportError:
-    print("no YAML parser for Python: pod.yaml is not parsed")
+    print("no YAML parser for Python: manifests are not parsed")
 
 instructions = {"ARG", "FROM", "RUN", "COPY", "ENV"}
 text = re.sub(r"\\\n", " ", (folder / "Containerfile").read_text())
