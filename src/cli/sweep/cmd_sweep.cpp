@@ -247,7 +247,7 @@ class Sweep : public Command {
       ++compared;
       if (speedup == nullptr) continue;
       logs += std::log(speedup->times);
-      if (!speedup->level()) ++faster;
+      if (speedup->low > 1) ++faster;
     }
     if (compared > 0) {
       page.print("speed-up", concat(fixed(std::exp(logs / compared), 2),

@@ -153,6 +153,8 @@ std::string NextStep::text() const {
   return reason.empty() ? action : concat(action, ": ", reason);
 }
 
+bool Speedup::level() const { return low <= 1 && high * (1 + kEquivalence) > 1; }
+
 const Speedup* over_default(const ReportRow& row) {
   const auto found = std::find_if(row.speedups.begin(), row.speedups.end(), [](const Speedup& s) {
     return s.over == Speedup::Over::default_configuration;

@@ -32,8 +32,9 @@ struct Speedup {
   double low = 1;  ///< with `high` the confidence interval, see `Slowdown`
   double high = 1;
 
-  /// Neither is faster beyond doubt.
-  bool level() const { return low <= 1; }
+  /// The winner is not faster beyond doubt, and not slower by `kEquivalence` or more, as one that
+  /// a person pinned may be.
+  bool level() const;
 };
 
 std::string_view to_string(Speedup::Over over);

@@ -172,6 +172,14 @@ TEST_F(SpeedupTest, TheWinnerIsComparedWithEveryAnswerThatThereWas) {
   EXPECT_NEAR(found[2].times, 1.1, 1e-6);
 }
 
+TEST_F(SpeedupTest, AWinnerThatAPersonPinnedMayBeSlowerAndIsNotLevelThen) {
+  std::swap(record_.winner, *record_.baseline);
+  EXPECT_NEAR(row().speedups[0].times, 1 / 1.212, 1e-6);
+  EXPECT_FALSE(row().speedups[0].level());
+  record_.winner.measurement = samples(1.005, 0);
+  EXPECT_TRUE(row().speedups[0].level()) << "within what is equal for every purpose";
+}
+
 TEST_F(SpeedupTest, RoundsThatDoNotCountAreLeftOut) {
   for (int i = 0; i < kRounds; i += 2) {
     record_.baseline->measurement.samples_us[static_cast<std::size_t>(i)] *= 5;
