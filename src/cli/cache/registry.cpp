@@ -9,6 +9,7 @@
 #include "cache/layers/bundle_manifest.h"
 #include "cli/output.h"
 #include "support/files.h"
+#include "support/json.h"
 #include "support/libraries/sha256.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -161,7 +162,7 @@ Result<std::optional<Credentials>> credentials_in(const std::filesystem::path& f
     if (text.error().code == ErrorCode::not_found) return std::optional<Credentials>();
     return text.error();
   }
-  const Json config = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const Json config = parse_value(*text);
   if (config.is_discarded() || !config.is_object()) {
     return Error{ErrorCode::corrupt, concat(file.string(), " is no JSON object")};
   }
@@ -198,7 +199,7 @@ Result<std::optional<Credentials>> credentials_in(const std::filesystem::path& f
 
 /// What the registry says is wrong, in a few words.
 std::string reason_of(const HttpAnswer& answer) {
-  const Json body = Json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  const Json body = parse_value(answer.body);
   if (body.is_object() && body.contains("errors") && body["errors"].is_array() &&
       !body["errors"].empty()) {
     const std::string code = text_of(body["errors"][0], "code");
@@ -345,7 +346,7 @@ Result<void> Registry::authorize(const HttpAnswer& refused) {
   }
   KW_ASSIGN(const HttpAnswer answer, client_.send(request));
   if (answer.status != 200) return unexpected(reference_, "it gives no token", answer);
-  const Json body = Json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  const Json body = parse_value(answer.body);
   std::string token = text_of(body, "token");
   if (token.empty()) token = text_of(body, "access_token");
   if (token.empty()) {
@@ -419,7 +420,7 @@ Result<Registry::Pulled> Registry::pull() {
   if (!reference_.digest.empty() && reference_.digest != pulled.manifest_digest) {
     return wrong(concat("the manifest that came is ", pulled.manifest_digest));
   }
-  const Json manifest = Json::parse(got.body, nullptr, /*allow_exceptions=*/false);
+  const Json manifest = parse_value(got.body);
   const Json layers = manifest.is_object() ? manifest.value("layers", Json::array()) : Json();
   if (!layers.is_array() || layers.size() != 1 || text_of(layers[0], "mediaType") != kLayerType) {
     return wrong(concat("it is no bundle, one has a single layer of ", kLayerType));
