@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -35,36 +36,49 @@ std::map<std::string, Configuration> recorded_names(const RecordedSpace& space) 
 
 }  // namespace
 
-RecordedSpace predicted_today(const RecordedSpace& space, const CandidateList& list) {
+std::vector<std::optional<std::size_t>> candidates_of(const RecordedSpace& space,
+                                                      const CandidateList& list) {
   const auto names = recorded_names(space);
   // Of candidates that differ only in what was not recorded, that with the defaults stands for what
   // was there before such a parameter. What was a parameter may be a derived value today.
-  std::map<std::string, std::pair<int, double>> predicted;
+  std::map<std::string, std::pair<int, std::size_t>> known;
   for (std::size_t i = 0; i < list.candidates.size(); ++i) {
     const Candidate& candidate = list.candidates[i];
-    const auto known = names.find(candidate.kernel_template->name);
-    if (known == names.end()) continue;
-    const std::pair found(distance_from_default(candidate), list.predicted_us[i]);
+    const auto recorded = names.find(candidate.kernel_template->name);
+    if (recorded == names.end()) continue;
+    const std::pair found(distance_from_default(candidate), i);
     const auto [place, added] =
-        predicted.emplace(key(known->first, known->second,
-                              [&](std::string_view name) { return candidate.scope.find(name); }),
-                          found);
-    if (!added) place->second = std::min(place->second, found);
+        known.emplace(key(recorded->first, recorded->second,
+                          [&](std::string_view name) { return candidate.scope.find(name); }),
+                      found);
+    if (added) continue;
+    const auto rank = [&list](const std::pair<int, std::size_t>& one) {
+      return std::pair(one.first, list.predicted_us[one.second]);
+    };
+    if (rank(found) < rank(place->second)) place->second = found;
   }
-  RecordedSpace today = space;
-  today.configurations.clear();
-  today.default_index = 0;
-  for (std::size_t i = 0; i < space.configurations.size(); ++i) {
-    const RecordedConfiguration& one = space.configurations[i];
+  std::vector<std::optional<std::size_t>> places;
+  for (const RecordedConfiguration& one : space.configurations) {
     const std::string& name = space.templates[static_cast<std::size_t>(one.kernel_template)];
-    const auto found = predicted.find(key(name, names.at(name), [&](std::string_view parameter) {
+    const auto found = known.find(key(name, names.at(name), [&](std::string_view parameter) {
       return one.configuration.contains(parameter) ? std::optional(one.configuration.at(parameter))
                                                    : std::nullopt;
     }));
-    if (found == predicted.end()) continue;
+    places.push_back(found == known.end() ? std::nullopt : std::optional(found->second.second));
+  }
+  return places;
+}
+
+RecordedSpace predicted_today(const RecordedSpace& space, const CandidateList& list) {
+  RecordedSpace today = space;
+  today.configurations.clear();
+  today.default_index = 0;
+  const auto places = candidates_of(space, list);
+  for (std::size_t i = 0; i < space.configurations.size(); ++i) {
+    if (!places[i]) continue;
     if (i == space.default_index) today.default_index = today.configurations.size();
-    today.configurations.push_back(one);
-    today.configurations.back().predicted_us = found->second.second;
+    today.configurations.push_back(space.configurations[i]);
+    today.configurations.back().predicted_us = list.predicted_us[*places[i]];
   }
   return today;
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,9 +20,13 @@ struct Judged {
   bool compiles = true;  ///< to code that does not spill; a first answer passes others over
 };
 
-/// The recorded space with today's predictions. Its configurations are matched with the candidates
-/// by the parameters that were recorded; a parameter that came later is at its default, and
-/// configurations whose template or parameter is gone are left out.
+/// For each recorded configuration its place among the candidates of today. They are matched by the
+/// parameters that were recorded; a parameter that came later is at its default. Nothing where the
+/// template or a parameter is gone.
+std::vector<std::optional<std::size_t>> candidates_of(const RecordedSpace& space,
+                                                      const CandidateList& list);
+
+/// The recorded space with today's predictions, without configurations that are no candidates.
 RecordedSpace predicted_today(const RecordedSpace& space, const CandidateList& list);
 
 /// The recorded configurations that are left of it, in the order of the predictions.

@@ -56,8 +56,10 @@ TEST_F(PredictedOrderTest, TheFirstChoiceForRandomProductsIsNearTheBestThatWasMe
   const std::filesystem::path searches = kResults.parent_path() / "h100" / "searches";
   const auto spaces = read_recorded_spaces(searches).value();
   std::vector<double> slower;
+  int looked_at = 0;
   for (const RecordedSpace& space : spaces) {
-    if (space.configurations.size() < 60) continue;  // few say little, and all take long
+    if (space.configurations.size() < 60) continue;  // few say little
+    if (looked_at++ % 4 != 0) continue;              // all take long
     const auto judged = in_predicted_order(space, enumerate(space.problem, "h100_sxm"));
     const auto first =
         std::find_if(judged.begin(), judged.end(), [](const Judged& one) { return one.compiles; });

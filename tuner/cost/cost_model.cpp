@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tuner/cost/correction.h"
+
 namespace kernwright {
 namespace {
 
@@ -26,6 +28,21 @@ constexpr double kScattered = 1.06;      ///< early blocks that no longer lie wh
 constexpr double kAlone = 0.07;
 constexpr double kClustered = 0.023;
 constexpr double kInStep = 0.032;
+
+/// What predictions are corrected by, in the order in which `Prediction::terms` gives it.
+constexpr std::string_view kTerms[] = {"us",       "memory",   "multiprocessors",
+                                       "once",     "slowdown", "power",
+                                       "l2",       "ring",     "chain",
+                                       "idle",     "smem",     "tile",
+                                       "tiles",    "waves",    "last_wave",
+                                       "busy_sms", "resident", "steps",
+                                       "stages",   "ahead",    "cluster",
+                                       "early",    "launches", "wgmma",
+                                       "flops",    "loaded",   "sent",
+                                       "threads",  "written",  "reread",
+                                       "traffic",  "distinct", "smem_bytes"};
+
+double log2_of(double value) { return std::log2(std::max(value, 1e-3)); }
 
 /// Blocks of a grid, or threads of a block.
 std::int64_t count(const Extent3& extent) {
@@ -113,6 +130,60 @@ class Prediction {
     resident_ = persistent_ ? std::ceil(blocks_ / sms_) : std::min(fitting_, tiles_per_sm_);
   }
 
+  /// Of all launches, before it is corrected.
+  double whole_us() const {
+    const double alone = us();
+    const bool early = candidate_.plan.launches.front().programmatic;
+    return (early ? early_us(alone) : alone) + other_launches_us();
+  }
+
+  bool corrected() const { return demands_.corrected != 0; }
+
+  /// What `us`, the whole prediction, was made of; `kTerms` has the names.
+  std::vector<double> terms(double us) const {
+    const LaunchPlan& launch = main_launch(candidate_);
+    const double alone = us_of(busiest_clocks());
+    const double limited = power_limited_us(alone);
+    const Step parts = step();
+    const double clocks = step_clocks();
+    const double bytes = traffic();
+    const double most = of(demands_.loaded_bytes);
+    return {log2_of(us),
+            memory_us() / us,
+            limited / us,
+            us_of(of(demands_.once_clocks)) / us,
+            slowdown(),
+            power_limit_us() / alone,
+            parts.l2 / clocks,
+            parts.ring / clocks,
+            parts.chain / clocks,
+            of(demands_.idle_clocks) / clocks,
+            of(demands_.smem_bytes) / kSmemBytesPerClock / clocks,
+            of(demands_.tile_clocks) / (of(demands_.tile_clocks) + of(demands_.steps) * clocks),
+            log2_of(tiles_),
+            tiles_per_sm_,
+            tiles_ / active_ / tiles_per_sm_,
+            std::min(tiles_ / static_cast<double>(profile_.sm_count), 1.0),
+            resident_,
+            log2_of(of(demands_.steps)),
+            of(demands_.stages),
+            log2_of(of(demands_.stages) / of(demands_.steps)),
+            log2_of(cluster_),
+            candidate_.plan.launches.front().programmatic ? 1.0 : 0.0,
+            static_cast<double>(candidate_.plan.launches.size()),
+            demands_.wgmma_flops > 0 ? 1.0 : 0.0,
+            log2_of(of(demands_.wgmma_flops) + of(demands_.mma_flops)),
+            log2_of(most),
+            of(demands_.l2_bytes) / std::max(most, 1.0),
+            static_cast<double>(count(launch.block)),
+            written_ / bytes,
+            of(demands_.reread_bytes) / bytes,
+            log2_of(bytes),
+            log2_of((bytes - written_) / std::max(steps() * most, 1.0)),
+            static_cast<double>(launch.dynamic_smem)};
+  }
+
+ private:
   double us() const {
     const double memory = memory_us();
     return rates_.launch_us + us_of(of(demands_.once_clocks)) +
@@ -141,7 +212,6 @@ class Prediction {
            bytes / (held_in_l2(bytes) ? l2_rate : memory_rate(0));
   }
 
- private:
   static double of(std::int64_t demand) { return static_cast<double>(demand); }
   double us_of(double clocks) const { return clocks / profile_.sm_clock_mhz; }
   double steps() const { return tiles_ * of(demands_.steps); }
@@ -154,24 +224,40 @@ class Prediction {
     return (rates_.read_share - rates_.write_loss * share) * profile_.dram_gbps * 1e3;
   }
 
-  /// Clocks of one step of all tiles that a multiprocessor has at a time, over their number.
-  double step_clocks() const {
+  /// Clocks of one step, of which the longest counts: what keeps a unit of the multiprocessor busy,
+  /// the L2 among them; its chain of dependent work; and its share of the ring's turn.
+  struct Step {
+    double busy = 0;
+    double l2 = 0;
+    double chain = 0;
+    double ring = 0;
+  };
+  Step step() const {
     const double sms = static_cast<double>(std::max<std::int64_t>(profile_.sm_count, 1));
     const double dense = profile_.dense_16bit_tflops * 1e6 / (sms * profile_.sm_clock_mhz);
     // Per clock the hardware does a power of two; the datasheet's rate is at another clock.
     const double tensor_rate = std::exp2(std::round(std::log2(std::max(dense, 1.0))));
     const double lanes = profile_.fp32_tflops * 1e6 / (2 * sms * profile_.sm_clock_mhz);
-    const double l2 = of(demands_.l2_bytes) / rates_.l2_bytes_per_clock;
-    const double busy = std::max(
+    Step step;
+    step.l2 = of(demands_.l2_bytes) / rates_.l2_bytes_per_clock;
+    step.busy = std::max(
         {(of(demands_.wgmma_flops) + of(demands_.mma_flops) / rates_.mma_sync_share) / tensor_rate,
-         of(demands_.smem_bytes) / kSmemBytesPerClock, l2,
+         of(demands_.smem_bytes) / kSmemBytesPerClock, step.l2,
          of(demands_.instructions) / std::max(lanes, 1.0),
          of(demands_.special_functions) / kSpecialFunctionsPerClock});
     // Blocks of one multiprocessor wait at the same time.
     const bool ahead = demands_.stages > 1;
-    const double chain = of(demands_.step_clocks) + (ahead ? 0 : rates_.load_latency_clocks);
-    const double ring = ahead ? (rates_.load_latency_clocks + l2) / of(demands_.stages - 1) : 0;
-    return std::max(busy, std::max(chain, ring) / resident_) + of(demands_.idle_clocks) / resident_;
+    step.chain = (of(demands_.step_clocks) + (ahead ? 0 : rates_.load_latency_clocks)) / resident_;
+    if (ahead) {
+      step.ring = (rates_.load_latency_clocks + step.l2) / of(demands_.stages - 1) / resident_;
+    }
+    return step;
+  }
+
+  /// Clocks of one step of all tiles that a multiprocessor has at a time, over their number.
+  double step_clocks() const {
+    const Step parts = step();
+    return std::max({parts.busy, parts.chain, parts.ring}) + of(demands_.idle_clocks) / resident_;
   }
 
   /// Clocks of the multiprocessor that has the most tiles.
@@ -196,42 +282,46 @@ class Prediction {
     return read + of(demands_.reread_bytes) + written_;
   }
 
+  /// How many times as long as at the memory's rate loads take, where too few are under way.
+  double slowdown() const {
+    if (demands_.in_flight_bytes == 0) return 1;
+    const double bytes = traffic();
+    // The rate that the bytes under way allow, and the memory's, without a corner between them.
+    // A block that loads nothing ahead has them under way for a part of its time, stores ride
+    // along, and no multiprocessor gets more than the L2 sends it, what others load too included.
+    const double latency = rates_.load_latency_clocks;
+    const double share = demands_.stages > 1 ? 1 : latency / (latency + of(demands_.step_clocks));
+    const double running = std::min(tiles_, sms_ * (persistent_ ? resident_ : fitting_));
+    const double most = std::min(running * of(demands_.in_flight_bytes), bytes - written_);
+    const double under_way = most * share / us_of(kQueueing * latency);
+    const double sent = std::min(tiles_, sms_) * rates_.l2_bytes_per_clock * profile_.sm_clock_mhz /
+                        std::max(steps() * of(demands_.l2_bytes) / read_, 1.0);
+    const double asked =
+        std::min(under_way, sent) / memory_rate(written_ / bytes) * bytes / (bytes - written_);
+    return std::pow(1 + std::pow(asked, -kSaturation), 1 / kSaturation);
+  }
+
   double memory_us() const {
     const double bytes = traffic();
-    const double rate = memory_rate(written_ / bytes);
-    double slowdown = 1;
-    if (demands_.in_flight_bytes > 0) {
-      // The rate that the bytes under way allow, and the memory's, without a corner between them.
-      // A block that loads nothing ahead has them under way for a part of its time, stores ride
-      // along, and no multiprocessor gets more than the L2 sends it, what others load too included.
-      const double latency = rates_.load_latency_clocks;
-      const double share = demands_.stages > 1 ? 1 : latency / (latency + of(demands_.step_clocks));
-      const double running = std::min(tiles_, sms_ * (persistent_ ? resident_ : fitting_));
-      const double most = std::min(running * of(demands_.in_flight_bytes), bytes - written_);
-      const double under_way = most * share / us_of(kQueueing * latency);
-      const double sent = std::min(tiles_, sms_) * rates_.l2_bytes_per_clock *
-                          profile_.sm_clock_mhz /
-                          std::max(steps() * of(demands_.l2_bytes) / read_, 1.0);
-      const double asked = std::min(under_way, sent) / rate * bytes / (bytes - written_);
-      slowdown = std::pow(1 + std::pow(asked, -kSaturation), 1 / kSaturation);
-    }
     const double live = std::min(resident_, std::max(1.0, tiles_ / sms_));
     const double lost = kAlone / live + (demands_.stages > 1 ? kInStep * of(demands_.stages - 1)
                                                              : kClustered * std::log2(cluster_));
-    return bytes / rate * slowdown * (1 + 2 * written_ / bytes * lost);
+    return bytes / memory_rate(written_ / bytes) * slowdown() * (1 + 2 * written_ / bytes * lost);
   }
 
   /// The power limit lowers the clock f, and with it the energy by f squared: what takes s at full
   /// clock and r with the energy it takes there takes s / f = r f^2. Multiprocessors without a tile
   /// let the others run faster. The tile wins that moves the fewest bytes for what it multiplies.
   double power_limited_us(double us) const {
-    const double flops = steps() * (of(demands_.wgmma_flops) + of(demands_.mma_flops));
+    return flops() > 0 ? us * std::cbrt(std::max(power_limit_us() / us, 1.0)) : us;
+  }
+  double power_limit_us() const {
     const double moved = steps() * (of(demands_.loaded_bytes) + of(demands_.smem_bytes));
     const double energy =
-        flops + rates_.flops_per_moved_byte * moved + rates_.flops_per_dram_byte * traffic();
-    const double limit_us = energy / (rates_.sustained_share * profile_.dense_16bit_tflops * 1e6);
-    return flops > 0 ? us * std::cbrt(std::max(limit_us / us, 1.0)) : us;
+        flops() + rates_.flops_per_moved_byte * moved + rates_.flops_per_dram_byte * traffic();
+    return energy / (rates_.sustained_share * profile_.dense_16bit_tflops * 1e6);
   }
+  double flops() const { return steps() * (of(demands_.wgmma_flops) + of(demands_.mma_flops)); }
 
   const Candidate& candidate_;
   const DeviceProfile& profile_;
@@ -284,11 +374,21 @@ double roofline_us(const BoundProblem& problem, const DeviceProfile& profile) {
   return std::max({arithmetic_us, memory_us, special_us});
 }
 
+std::span<const std::string_view> prediction_terms() { return kTerms; }
+
+Reckoning reckon(const Candidate& candidate, const DeviceProfile& profile) {
+  const Prediction prediction(candidate, profile);
+  const double us = prediction.whole_us();
+  return {us, prediction.terms(us)};
+}
+
 double predict_us(const Candidate& candidate, const DeviceProfile& profile) {
   const Prediction prediction(candidate, profile);
-  const double us = prediction.us();
-  const bool early = candidate.plan.launches.front().programmatic;
-  return (early ? prediction.early_us(us) : us) + prediction.other_launches_us();
+  const double us = prediction.whole_us();
+  if (!prediction.corrected()) return us;
+  const Correction& correction = Correction::built_in();
+  if (correction.sku() != profile.id) return us;
+  return us * std::exp(correction.log_ratio(prediction.terms(us)));
 }
 
 }  // namespace kernwright

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <span>
+#include <string_view>
+#include <vector>
+
 #include "model/candidate/candidate.h"
 #include "model/candidate/device_profile.h"
 
@@ -17,7 +21,20 @@ double roofline_us(const BoundProblem& problem, const DeviceProfile& profile);
 /// Predicted time of a candidate in microseconds. It orders candidates and never decides between
 /// measured ones. One model for all templates: it sees what the manifest's "cost" demands, the
 /// operation's bytes, the launches and the device's rates, and no name of a template. Where the
-/// manifest says nothing, the operation's flops and bytes are spread evenly over the blocks.
+/// manifest says nothing, the operation's flops and bytes are spread evenly over the blocks. Where
+/// it says `corrected`, the prediction is multiplied by what measured candidates have shown about
+/// predictions of such terms (tuner/cost/correction.h).
 double predict_us(const Candidate& candidate, const DeviceProfile& profile);
+
+/// A prediction before it is corrected, and what it was made of: shares of the time, logarithms of
+/// counts and bytes, in the order of `prediction_terms()`.
+struct Reckoning {
+  double us = 0;
+  std::vector<double> terms;
+};
+Reckoning reckon(const Candidate& candidate, const DeviceProfile& profile);
+
+/// The names of a reckoning's terms.
+std::span<const std::string_view> prediction_terms();
 
 }  // namespace kernwright

@@ -21,7 +21,8 @@ constexpr DemandName kNames[] = {{"tiles", &Demands::tiles},
                                  {"wave_bytes", &Demands::wave_bytes},
                                  {"reread_bytes", &Demands::reread_bytes},
                                  {"registers", &Demands::registers},
-                                 {"other_bytes", &Demands::other_bytes}};
+                                 {"other_bytes", &Demands::other_bytes},
+                                 {"corrected", &Demands::corrected}};
 
 }  // namespace
 

@@ -37,6 +37,9 @@ struct Demands {
   std::int64_t reread_bytes = 0;  ///< of inputs, whose lines pass the memory once more
   std::int64_t registers = 0;     ///< of a thread; 0: few enough
   std::int64_t other_bytes = 0;   ///< that the other launches read and write
+
+  /// 1: measured candidates of the template are in what predictions are corrected by.
+  std::int64_t corrected = 0;
 };
 
 /// One name of a manifest's "cost".
