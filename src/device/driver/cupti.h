@@ -87,7 +87,7 @@ struct CuptiApi {
     std::size_t data_bytes = 0;
     std::uint8_t* data = nullptr;
     int range = 0;   ///< kAutoRange
-    int replay = 0;  ///< kKernelReplay
+    int replay = 0;  ///< kUserReplay
     std::size_t ranges_per_pass = 0;
     std::uint16_t nesting_levels = 0;
     std::uint16_t least_nesting_level = 0;
@@ -119,7 +119,7 @@ struct CuptiApi {
 
   static constexpr int kRangeProfiler = 0;
   static constexpr int kAutoRange = 1;
-  static constexpr int kKernelReplay = 2;
+  static constexpr int kUserReplay = 3;
 
   int (*get_version)(std::uint32_t*) = nullptr;
   int (*get_result_string)(int, const char**) = nullptr;

@@ -28,16 +28,16 @@ class RangeProfiler {
   RangeProfiler& operator=(const RangeProfiler&) = delete;
 
   using Step = std::function<Result<void>()>;
-  /// Counts the `kernels` kernels that `launch` runs, and waits for. It calls `before` and `launch`
-  /// several times, since one pass over the hardware does not hold all counters. A counter that
-  /// takes several passes by itself is the exception: CUPTI replays the kernels for it, and they
-  /// find in the L2 what they left there. Gives the values of every kernel, in the order of
-  /// `counters()`. Errors: those of both; `device` where other kernels ran.
+  /// Counts the `kernels` kernels that `launch` runs, and waits for. It calls `before` and then
+  /// `launch` once for each pass, since one pass over the hardware does not hold all counters.
+  /// CUPTI could repeat the kernels by itself, but they would find in the L2 what they left there.
+  /// Gives the values of every kernel, in the order of `counters()`. Errors: those of both;
+  /// `device` where other kernels ran.
   Result<std::vector<std::vector<CounterValue>>> count(std::size_t kernels, const Step& before,
                                                        const Step& launch);
 
   /// How often `count` runs the kernels.
-  int passes() const;
+  int passes() const { return plan_.passes; }
   std::string version() const { return cupti_version(api_); }
 
   /// Gives the context up, which is lost: nothing in it is freed.
@@ -47,6 +47,7 @@ class RangeProfiler {
   /// CUPTI's object for the metrics of one config.
   class Host {
    public:
+    Host() = default;
     Host(const CuptiApi& api, void* object) : api_(&api), object_(object) {}
     Host(Host&& other) noexcept
         : api_(other.api_), object_(std::exchange(other.object_, nullptr)) {}
@@ -59,11 +60,11 @@ class RangeProfiler {
     void* object() const { return object_; }
 
    private:
-    const CuptiApi* api_;
-    void* object_;
+    const CuptiApi* api_ = nullptr;
+    void* object_ = nullptr;
   };
-  /// Counters that are counted together.
-  struct Group {
+  /// What is counted, and in how many passes.
+  struct Plan {
     Host host;
     std::vector<const char*> names;  ///< of `counters()`, whose texts end with a zero
     std::vector<std::uint8_t> config;
@@ -74,17 +75,18 @@ class RangeProfiler {
 
   Result<void> check(std::string_view function, int status) const;
   Result<void> read_chip(void* context, int ordinal);
-  Result<Group> make_group(std::vector<const char*> names) const;
-  Result<void> plan();
-  /// Counts one group. Adds to the values of every kernel.
-  Result<void> count(Group& group, const Step& before, const Step& launch,
-                     std::vector<std::vector<CounterValue>>& values);
+  Result<Plan> plan(std::vector<const char*> names) const;
+  Result<void> plan_all();
+  /// One pass. Tells whether it was the last one.
+  Result<bool> run_pass(const Step& before, const Step& launch);
 
   const CuptiApi& api_;
   std::string chip_;
   std::vector<std::uint8_t> availability_;
   void* profiler_ = nullptr;
-  std::vector<Group> groups_;
+  /// There is one for all counts: an enabled profiler goes on with the first config that it was
+  /// given, and answers to another without an error and without numbers (CUPTI 13.0 on an H100).
+  Plan plan_;
   /// Counters that the chip does not have, with the reason.
   std::vector<CounterValue> missing_;
 };

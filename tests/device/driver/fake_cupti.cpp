@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 namespace kernwright {
 namespace {
@@ -71,7 +72,10 @@ struct FakeCuptiFunctions {
     for (std::size_t i = 0; i < p->count; ++i) {
       const auto found = living->values.find(p->names[i]);
       const double value = found == living->values.end() ? 1 : found->second;
-      p->values[i] = value + static_cast<double>(p->range);
+      const bool counted =
+          std::ranges::find(*living->in_force_, p->names[i]) != living->in_force_->end();
+      p->values[i] = counted ? value + static_cast<double>(p->range)
+                             : std::numeric_limits<double>::quiet_NaN();
     }
     return living->enter("cuptiProfilerHostEvaluateToGpuValues", p->size, 72);
   }
@@ -79,6 +83,7 @@ struct FakeCuptiFunctions {
     const int status = living->enter("cuptiRangeProfilerEnable", p->size, 32);
     if (status != kCuptiSuccess) return status;
     ++living->enabled;
+    living->in_force_.reset();
     p->profiler = living;
     return status;
   }
@@ -89,18 +94,24 @@ struct FakeCuptiFunctions {
   static int start(CuptiApi::Profiler* p) {
     const int status = living->enter("cuptiRangeProfilerStart", p->size, 24);
     living->started_ = status == kCuptiSuccess;
-    if (living->started_) living->counted.push_back(living->configs_.at(living->config_));
+    if (living->started_) {
+      living->ranges_ = 0;
+      ++living->starts;
+    }
     return status;
   }
   static int stop(CuptiApi::Stop* p) {
     living->started_ = false;
+    ++living->pass_;
+    p->all_passes_done = living->pass_ >= living->passes_done_after(*living->in_force_) ? 1 : 0;
     return living->enter("cuptiRangeProfilerStop", p->size, 41);
   }
+  /// As CUPTI 13.0 does, says that all is well to a second config, and goes on with the first.
   static int set_config(CuptiApi::SetConfig* p) {
-    living->config_ = *p->config;
-    living->ranges_ = 0;
-    const bool automatic = p->range == CuptiApi::kAutoRange &&
-                           p->replay == CuptiApi::kKernelReplay && p->nesting_levels == 1;
+    if (!living->in_force_) living->in_force_ = living->configs_.at(*p->config);
+    living->pass_ = 0;
+    const bool automatic = p->range == CuptiApi::kAutoRange && p->replay == CuptiApi::kUserReplay &&
+                           p->nesting_levels == 1;
     const int status = living->enter("cuptiRangeProfilerSetConfig", p->size, 90);
     return automatic ? status : kCuptiInvalidParameter;
   }
@@ -147,6 +158,10 @@ FakeCupti::FakeCupti() {
 }
 
 FakeCupti::~FakeCupti() { living = nullptr; }
+
+std::size_t FakeCupti::passes_done_after(const std::vector<std::string>& metrics) const {
+  return passes(metrics) + late_passes;
+}
 
 int FakeCupti::enter(const char* function, std::size_t size, std::size_t expected) {
   calls.emplace_back(function);

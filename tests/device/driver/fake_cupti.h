@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -30,22 +31,26 @@ class FakeCupti {
   /// The passes that metrics take together.
   std::function<std::size_t(const std::vector<std::string>&)> passes =
       [](const std::vector<std::string>&) { return 1; };
+  std::size_t late_passes = 0;  ///< that it asks for beyond those that it planned
 
   /// To be called by what is counted, once for each kernel.
   void run_kernel() { ranges_ += started_ ? 1 : 0; }
 
   // Recorded.
   std::vector<std::string> calls;
-  std::vector<std::vector<std::string>> counted;  ///< the metrics of every start
-  int hosts = 0;                                  ///< living ones
+  int starts = 0;
+  int hosts = 0;  ///< living ones
   int enabled = 0;
 
  private:
   friend struct FakeCuptiFunctions;
   int enter(const char* function, std::size_t size, std::size_t expected);
 
+  std::size_t passes_done_after(const std::vector<std::string>& metrics) const;
+
   std::vector<std::vector<std::string>> configs_;
-  std::size_t config_ = 0;
+  std::optional<std::vector<std::string>> in_force_;  ///< of the enabled profiler
+  std::size_t pass_ = 0;
   std::size_t ranges_ = 0;
   bool started_ = false;
 };

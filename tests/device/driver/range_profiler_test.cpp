@@ -29,13 +29,17 @@ class RangeProfilerTest : public ::testing::Test {
   Result<Values> count(std::size_t kernels = 1, std::size_t ran = 1) {
     auto profiler = open();
     if (!profiler) return profiler.error();
-    return (*profiler)->count(
+    return count(**profiler, kernels, ran);
+  }
+  Result<Values> count(RangeProfiler& profiler, std::size_t kernels, std::size_t ran) {
+    return profiler.count(
         kernels,
         [&]() -> Result<void> {
           ++prepared_;
           return {};
         },
         [&]() -> Result<void> {
+          ++launched_;
           for (std::size_t i = 0; i < ran; ++i) cupti_.run_kernel();
           return fails_;
         });
@@ -48,6 +52,7 @@ class RangeProfilerTest : public ::testing::Test {
 
   FakeCupti cupti_;
   int prepared_ = 0;
+  int launched_ = 0;
   Result<void> fails_;
 };
 
@@ -64,29 +69,34 @@ TEST_F(RangeProfilerTest, CountsEveryKernelOfALaunch) {
   }
 }
 
-TEST_F(RangeProfilerTest, WhatDoesNotFitOnePassIsCountedInAnotherLaunch) {
-  // Seven metrics fit one pass, and the hit rate takes two by itself.
-  cupti_.passes = [](const std::vector<std::string>& names) -> std::size_t {
-    return names.size() > 7 || std::ranges::find(names, kL2HitCounter) != names.end() ? 2 : 1;
-  };
-  const auto profiler = open();
-  ASSERT_TRUE(profiler) << profiler.error().message;
-  EXPECT_EQ((*profiler)->passes(), 4);
-  ASSERT_TRUE((*profiler)->count(
-      1, [&]() -> Result<void> { return {}; },
-      [&]() -> Result<void> {
-        cupti_.run_kernel();
-        return {};
-      }));
-  ASSERT_EQ(cupti_.counted.size(), 3U);
-  EXPECT_EQ(cupti_.counted[0].size(), 7U);
-  EXPECT_THAT(cupti_.counted, Contains(std::vector<std::string>{std::string(kL2HitCounter)}));
+TEST_F(RangeProfilerTest, TheL2IsPreparedAndTheKernelsRunForEachPass) {
+  cupti_.passes = [](const std::vector<std::string>& names) { return names.size() / 4; };
+  const std::size_t passes = counters().size() / 4;
+  const Result<Values> counted = count(2, 2);
+  ASSERT_TRUE(counted) << counted.error().message;
+  ASSERT_GT(passes, 1U);
+  EXPECT_EQ(prepared_, static_cast<int>(passes));
+  EXPECT_EQ(launched_, static_cast<int>(passes));
+  EXPECT_EQ(cupti_.starts, static_cast<int>(passes));
 }
 
-TEST_F(RangeProfilerTest, TheL2IsPreparedBeforeEveryLaunch) {
-  cupti_.passes = [](const std::vector<std::string>& names) { return names.size(); };
-  ASSERT_TRUE(count());
-  EXPECT_EQ(prepared_, static_cast<int>(counters().size()));
+TEST_F(RangeProfilerTest, EveryCountOfOneProfilerHasNumbers) {
+  const auto profiler = open();
+  ASSERT_TRUE(profiler) << profiler.error().message;
+  for (int time = 0; time < 3; ++time) {
+    const Result<Values> counted = count(**profiler, 1, 1);
+    ASSERT_TRUE(counted) << counted.error().message;
+    for (const CounterValue& value : counted->front()) {
+      EXPECT_TRUE(value.value) << value.name << ' ' << value.reason;
+    }
+  }
+}
+
+TEST_F(RangeProfilerTest, MorePassesThanPlannedAreAnError) {
+  cupti_.late_passes = 1;
+  const Result<Values> counted = count();
+  ASSERT_FALSE(counted);
+  EXPECT_EQ(counted.error().message, "CUPTI wants more passes than the 1 that it planned");
 }
 
 TEST_F(RangeProfilerTest, WhatTheChipDoesNotHaveIsLeftOutWithTheReason) {
@@ -97,6 +107,17 @@ TEST_F(RangeProfilerTest, WhatTheChipDoesNotHaveIsLeftOutWithTheReason) {
   EXPECT_FALSE(value(counted->front(), gmma).value);
   EXPECT_THAT(value(counted->front(), gmma).reason, HasSubstr("the chip GH100 does not count it"));
   EXPECT_TRUE(value(counted->front(), kTimeCounter).value);
+  for (std::size_t i = 0; i < counters().size(); ++i) {
+    EXPECT_EQ(counted->front()[i].name, counters()[i].name);
+  }
+}
+
+TEST_F(RangeProfilerTest, AChipThatHasNoneOfThemIsAnError) {
+  for (const Counter& counter : counters()) cupti_.unknown.emplace(counter.name);
+  const auto profiler = open();
+  ASSERT_FALSE(profiler);
+  EXPECT_THAT(profiler.error().message, HasSubstr("cuptiProfilerHostConfigAddMetrics"));
+  EXPECT_EQ(cupti_.hosts, 0);
 }
 
 TEST_F(RangeProfilerTest, ValuesThatCannotBeAreMarkedAndNotClamped) {
