@@ -77,6 +77,19 @@ TEST_F(RecordStoreTest, ARecordThatReplacesAnotherKeepsItsTrials) {
   EXPECT_FALSE(fs::exists(trials_file(*before)));
 }
 
+TEST_F(RecordStoreTest, ARunOfAnotherStoreIsReplacedInThisOneAlone) {
+  const TrialTable trials{
+      .finals_seconds = 2, .wall_seconds = 3, .rows = {{.us = 7.5, .samples = 2}}};
+  const RecordStore other(dir_.path() / "other");
+  const Result<fs::path> old = other.put(sample_record(1), &trials);
+  ASSERT_TRUE(old) << old.error().message;
+  const Result<fs::path> path = store_.replace(*old, sample_record(1));
+  ASSERT_TRUE(path) << path.error().message;
+  EXPECT_TRUE(read_trials(*path, sample_key(1)));
+  EXPECT_TRUE(read_record(*old));
+  EXPECT_TRUE(read_trials(*old, sample_key(1)));
+}
+
 TEST_F(RecordStoreTest, EveryRunIsKeptNewestFirst) {
   TuningRecord record = sample_record(1);
   for (const char* created :

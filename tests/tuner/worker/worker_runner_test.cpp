@@ -13,6 +13,7 @@
 #include "support/processes/find_tool.h"
 #include "support/processes/subprocess.h"
 #include "tests/tuner/toy.h"
+#include "tuner/worker/protocol.h"
 
 namespace kernwright {
 namespace {
@@ -429,7 +430,8 @@ TEST_F(WorkerRunnerTest, OtherTemplatesAreRefused) {
 TEST_F(WorkerRunnerTest, AnotherProtocolIsRefused) {
   const auto started = start({"hello=other_protocol"});
   ASSERT_FALSE(started);
-  EXPECT_THAT(started.error().message, HasSubstr("speaks protocol 99, not 4"));
+  EXPECT_THAT(started.error().message,
+              HasSubstr(concat("speaks protocol 99, not ", detail::kProtocol)));
 }
 
 TEST_F(WorkerRunnerTest, AWorkerThatDoesNotStartIsAnError) {
