@@ -98,7 +98,6 @@ class Show : public Command {
     }
     const Page page = verbose_.page();
     print_record(page, record, *service);
-    print_counters(page, record, *service);
     const bool as_expected = best.match == Match::exact || best.match == Match::predicted;
     if (!as_expected || page.verbose()) {
       page.print("match",

@@ -1,5 +1,6 @@
 #include "cli/counter_text.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -71,6 +72,34 @@ void add_row(Table& table, const Judged& row) {
              share_cell(set, kOccupancyCounter), share_cell(set, kIssueCounter)});
 }
 
+/// The winner in the state of the L2 in which it was raced; else the first.
+const Judged& foremost(const std::vector<Judged>& rows, const TuningRecord& record) {
+  const auto found = std::ranges::find_if(rows, [&](const Judged& row) {
+    return row.set->choice == record.winner.choice && row.set->cache == record.key.policy.l2;
+  });
+  return found == rows.end() ? rows.front() : *found;
+}
+
+/// What the counters of one set say: wasted traffic, what bounds the kernel, what its warps wait
+/// for.
+void print_findings(const Page& page, const Judged& row) {
+  const CounterReport& report = row.report;
+  if (report.measured_bytes && report.counted_bytes > 0) {
+    page.print("", concat(row.name, ": ", format_bytes(*report.measured_bytes), " moved, ",
+                          fixed(*report.measured_bytes / report.counted_bytes, 2),
+                          " times what the operation has to"));
+  }
+  if (!report.disagreement.empty()) {
+    page.print("", report.disagreement);
+  } else if (report.busy) {
+    page.print("", concat("by the counters too it is bound by ", to_string(*report.busy)));
+  }
+  for (const Counter& counter : counters()) {
+    if (report.waits_for.empty() || stall_reason(counter.name) != report.waits_for) continue;
+    page.print("", concat("stalls: ", counter.meaning, " (", report.waits_for, ")"));
+  }
+}
+
 /// Why values are marked or missing, each reason once. Of those that are missing a page that is not
 /// verbose has the number alone.
 void print_reasons(const Page& page, const std::vector<Judged>& rows) {
@@ -115,7 +144,7 @@ void print_kernels(const Page& page, const std::vector<Judged>& rows) {
   page.print(table);
 }
 
-void print_source(const Page& page, const std::vector<Judged>& rows) {
+void print_source(const Page& page, const std::vector<Judged>& rows, const TuningRecord& record) {
   page.print("counters", source_text(*rows.front().set));
   Table table({{""},
                {"time", true},
@@ -132,25 +161,7 @@ void print_source(const Page& page, const std::vector<Judged>& rows) {
     page.print("", concat(row.name, " took ", format_us(*row.report.time_us), " alone, and ",
                           format_us(row.report.race_us), " in the race's trains"));
   }
-  const Judged& first = rows.front();
-  if (first.report.measured_bytes && first.report.counted_bytes > 0) {
-    page.print("", concat(first.name, " moved ", format_bytes(*first.report.measured_bytes), ", ",
-                          fixed(*first.report.measured_bytes / first.report.counted_bytes, 2),
-                          " times the ", format_bytes(first.report.counted_bytes),
-                          " that the operation has to"));
-  }
-  bool disagrees = false;
-  for (const Judged& row : rows) {
-    if (row.report.disagreement.empty()) continue;
-    disagrees = true;
-    page.print("bound", row.report.disagreement);
-  }
-  if (!disagrees && first.report.busy) {
-    page.print("bound", concat("by the counters too it is ", to_string(*first.report.busy)));
-  }
-  if (!first.report.waits_for.empty()) {
-    page.print("", concat("warps wait mostly for ", first.report.waits_for));
-  }
+  print_findings(page, foremost(rows, record));
   print_reasons(page, rows);
   if (page.verbose()) print_kernels(page, rows);
 }
@@ -179,7 +190,25 @@ void print_counters(const Page& page, const TuningRecord& record, const ServiceC
   for (Judged& row : judge_counters(record, service)) {
     by_source[row.set->source].push_back(std::move(row));
   }
-  for (const auto& [source, rows] : by_source) print_source(page, rows);
+  for (const auto& [source, rows] : by_source) print_source(page, rows, record);
+}
+
+void print_counter_summary(const Page& page, const TuningRecord& record,
+                           const ServiceCore& service) {
+  const std::vector<Judged> rows = judge_counters(record, service);
+  if (rows.empty()) return;
+  const Judged& row = foremost(rows, record);
+  std::string shares;
+  const auto add = [&](std::string_view name, std::string_view counter) {
+    if (!row.set->mean(counter) || is_marked(*row.set, counter)) return;
+    shares += concat(shares.empty() ? "" : ", ", name, " ", share_cell(*row.set, counter));
+  };
+  add("memory", kDramShareCounter);
+  add("tensor cores", kTensorShareCounter);
+  add("issue slots", kIssueCounter);
+  add("L2 hits", kL2HitCounter);
+  page.print("counters", shares.empty() ? "none of them has a value" : shares);
+  print_findings(page, row);
 }
 
 Json counters_json(const TuningRecord& record, const ServiceCore& service) {

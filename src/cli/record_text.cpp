@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "cli/counter_text.h"
 #include "cli/output.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -222,6 +223,7 @@ void print_record(const Page& page, const TuningRecord& record, const ServiceCor
   page.print("", record.winner.choice.id());
   if (row) print_speedups(page, record, *row);
   print_certainty(page, record);
+  if (!page.verbose()) print_counter_summary(page, record, service);
   if (row) {
     // The reason stands above already.
     page.print("next", row->next.action.empty() ? "nothing: more tuning is not expected to help"
@@ -237,6 +239,7 @@ void print_record(const Page& page, const TuningRecord& record, const ServiceCor
                               record.key.target, ", roofline ", format_us(record.roofline_us)));
   print_ranks(page, record);
   if (measured) print_evidence(page, record);
+  print_counters(page, record, service);
   std::string with = record.environment.compiler;
   if (!record.environment.driver.empty()) with += concat(", driver ", record.environment.driver);
   page.print("made with", concat(with, ", kernwright ", record.environment.kernwright));

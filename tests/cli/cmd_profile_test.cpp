@@ -60,20 +60,41 @@ TEST_F(ProfileTest, WhatNcuCountedIsKeptAndShown) {
   const Ran imported = import(csv(kGrid));
   ASSERT_EQ(imported.exit_code, 0) << imported.err;
   expect_width(imported.out, 80);
+  for (const Ran& ran : {imported, of("show", {"--verbose"})}) {
+    EXPECT_NE(ran.out.find(
+                  "  counters  by Nsight Compute, of one launch alone\n"
+                  "                  time  memory    bytes  L2 hits  tensor  warps  issue\n"
+                  "  winner cold  7.50 us    82 %  25.2 MB     33 %       -      -   12 %\n"
+                  "            winner cold: 25.2 MB moved, 1.00 times what the operation has to\n"
+                  "            by the counters too it is bound by memory\n"),
+              std::string::npos)
+        << ran.out;
+  }
+}
+
+TEST_F(ProfileTest, ShowSaysInAFewLinesWhatTheyMean) {
+  ASSERT_EQ(import(csv(kGrid)).exit_code, 0);
   const Ran shown = of("show");
   expect_width(shown.out, 80);
-  for (const Ran* ran : {&imported, &shown}) {
-    EXPECT_NE(
-        ran->out.find("  counters  by Nsight Compute, of one launch alone\n"
-                      "                  time  memory    bytes  L2 hits  tensor  warps  issue\n"
-                      "  winner cold  7.50 us    82 %  25.2 MB     33 %       -      -   12 %\n"),
-        std::string::npos)
-        << ran->out;
-    EXPECT_NE(flat(ran->out).find("winner cold moved 25.2 MB, 1.00 times the 25.2 MB that the "
-                                  "operation has to bound by the counters too it is memory"),
-              std::string::npos)
-        << ran->out;
-  }
+  EXPECT_NE(shown.out.find(
+                "  counters  memory 82 %, issue slots 12 %, L2 hits 33 %\n"
+                "            winner cold: 25.2 MB moved, 1.00 times what the operation has to\n"
+                "            by the counters too it is bound by memory\n"
+                "  next "),
+            std::string::npos)
+      << shown.out;
+  EXPECT_EQ(shown.out.find("by Nsight Compute"), std::string::npos) << shown.out;
+}
+
+TEST_F(ProfileTest, AValueThatCannotBeBelievedIsMarkedInTheTableAndNotInTheSummary) {
+  const Ran imported = import(csv(kGrid, "81.5", "103.9"));
+  EXPECT_NE(imported.out.find(" 104 % ! "), std::string::npos) << imported.out;
+  EXPECT_NE(flat(imported.out).find("lts__t_sector_hit_rate.pct: 103.9 is not in 0 to 100"),
+            std::string::npos)
+      << imported.out;
+  const Ran shown = of("show");
+  EXPECT_NE(shown.out.find("  counters  memory 82 %, issue slots 12 %\n"), std::string::npos)
+      << shown.out;
 }
 
 TEST_F(ProfileTest, TheJsonHasUnitsMeaningsAndReasons) {
