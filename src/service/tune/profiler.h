@@ -22,7 +22,9 @@ struct Profiled {
   TuningRecord record;
   std::vector<std::string> notes;  ///< what was not counted, and why
   int counted = 0;                 ///< candidates
-  double seconds = 0;              ///< of counting them, without what the first problem starts
+  /// Of counting them. The first problem's have the start of CUPTI in them, but none that of a
+  /// worker.
+  double seconds = 0;
 };
 
 /// A record of the cache and its file.
