@@ -17,6 +17,8 @@ namespace {
 /// says so, by more than this and by more than the rounds differ. Otherwise a default that is many
 /// times slower would tie.
 constexpr double kFar = 0.03;
+/// What is slower in this share of the rounds, and by `kFar`, is no choice to keep.
+constexpr double kMostRounds = 0.9;
 
 /// The finals in logarithms, without the rounds that do not count.
 class Finals {
@@ -43,6 +45,16 @@ class Finals {
   bool bimodal(std::size_t i) const { return judged_[i].bimodal; }
   PairedInterval slowdown(std::size_t i, std::size_t than) const {
     return paired_interval(judged_[i].logs, judged_[than].logs, pairing_);
+  }
+
+  /// The share of their common rounds in which it was slower.
+  double share_slower(std::size_t i, std::size_t than) const {
+    const std::size_t common = std::min(rounds(i), rounds(than));
+    double slower = 0;
+    for (std::size_t r = 0; r < common; ++r) {
+      if (judged_[i].logs[r] > judged_[than].logs[r]) ++slower;
+    }
+    return slower / static_cast<double>(common);
   }
 
   /// The fastest over the first `least` rounds, of those that have them.
@@ -119,8 +131,8 @@ std::size_t choose(const Finals& finals, std::span<const RankedConfiguration> fi
   // rounds.
   const auto behind = [&](std::size_t i) {
     const Standing& own = decision.standings[i];
-    return own.place == Standing::Place::open && own.slowdown.low > 0 &&
-           own.slowdown.estimate >= kFar && finals.rounds(i) >= kMinRounds;
+    return own.place == Standing::Place::open && own.slowdown.estimate >= kFar &&
+           finals.rounds(i) >= kMinRounds && finals.share_slower(i, decision.leader) >= kMostRounds;
   };
   // Neither the default nor the predicted choice is new. Of the two an open one yields to the other
   // where that was measured faster.

@@ -66,10 +66,10 @@ struct Decision {
 /// A tie goes to the incumbent, then to the default, then to the predicted choice, then by
 /// `Traits`. But where the default is open and the predicted choice was measured faster by
 /// `kEquivalence`, it goes to that, and the other way round. Neither gets it where the leader was
-/// faster in every round, and by 3 % at the median. A newcomer does not win if its estimate is
-/// beyond `kEquivalence`, or if it is not clearly faster than a default that is itself slower than
-/// the leader. So a winner that is neither incumbent, default nor predicted is faster than the
-/// default beyond doubt, or was so in every round.
+/// faster in nine of ten rounds, and by 3 % at the median. A newcomer does not win if its estimate
+/// is beyond `kEquivalence`, or if it is not clearly faster than a default that is itself slower
+/// than the leader. So a winner that is neither incumbent, default nor predicted is faster than the
+/// default beyond doubt, or was so in nine of ten rounds.
 ///
 /// Where the clock falls again and again, as at a power limit, more than a quarter of the rounds
 /// may be disturbed. Everybody in a round is, so paired differences still tell who is faster. All

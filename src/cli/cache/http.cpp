@@ -1,5 +1,6 @@
 #include "cli/cache/http.h"
 
+#define CURL_DISABLE_DEPRECATION  // the options that take names of protocols need libcurl 7.85
 #include <algorithm>
 #include <array>
 #include <curl/curl.h>
@@ -21,20 +22,6 @@ constexpr long kMostRedirects = 5;
 // What curl/curl.h declares beside these functions is macros, which want the functions themselves.
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
-
-/// The functions of libcurl that are used.
-struct Curl {
-  decltype(&::curl_global_init) global_init = nullptr;
-  decltype(&::curl_easy_init) easy_init = nullptr;
-  decltype(&::curl_easy_setopt) easy_setopt = nullptr;
-  decltype(&::curl_easy_perform) easy_perform = nullptr;
-  decltype(&::curl_easy_getinfo) easy_getinfo = nullptr;
-  decltype(&::curl_easy_reset) easy_reset = nullptr;
-  decltype(&::curl_easy_cleanup) easy_cleanup = nullptr;
-  decltype(&::curl_easy_strerror) easy_strerror = nullptr;
-  decltype(&::curl_slist_append) slist_append = nullptr;
-  decltype(&::curl_slist_free_all) slist_free_all = nullptr;
-};
 
 template <typename Function>
 Result<void> find_function(const DynamicLibrary& library, const char* name, Function& function) {
@@ -76,6 +63,20 @@ std::size_t on_header(char* bytes, std::size_t size, std::size_t count, void* us
 }  // namespace
 
 struct HttpClient::State {
+  /// The functions of libcurl that are used.
+  struct Curl {
+    decltype(&::curl_global_init) global_init = nullptr;
+    decltype(&::curl_easy_init) easy_init = nullptr;
+    decltype(&::curl_easy_setopt) easy_setopt = nullptr;
+    decltype(&::curl_easy_perform) easy_perform = nullptr;
+    decltype(&::curl_easy_getinfo) easy_getinfo = nullptr;
+    decltype(&::curl_easy_reset) easy_reset = nullptr;
+    decltype(&::curl_easy_cleanup) easy_cleanup = nullptr;
+    decltype(&::curl_easy_strerror) easy_strerror = nullptr;
+    decltype(&::curl_slist_append) slist_append = nullptr;
+    decltype(&::curl_slist_free_all) slist_free_all = nullptr;
+  };
+
   explicit State(const Curl& functions) : curl(functions), handle(functions.easy_init()) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -100,7 +101,7 @@ Result<HttpClient> HttpClient::open() {
         ErrorCode::unavailable,
         concat("registries need libcurl (Debian's package libcurl4): ", library.error().message)};
   }
-  Curl curl;
+  State::Curl curl;
   KW_TRY(find_function(*library, "curl_global_init", curl.global_init));
   KW_TRY(find_function(*library, "curl_easy_init", curl.easy_init));
   KW_TRY(find_function(*library, "curl_easy_setopt", curl.easy_setopt));
@@ -122,7 +123,7 @@ Result<HttpClient> HttpClient::open() {
 }
 
 Result<HttpAnswer> HttpClient::send(const HttpRequest& request) {
-  const Curl& curl = state_->curl;
+  const State::Curl& curl = state_->curl;
   CURL* const handle = state_->handle;
   Transfer transfer{.most_bytes = request.most_bytes, .too_long = false, .answer = {}};
   std::array<char, CURL_ERROR_SIZE> reason{};
@@ -140,7 +141,6 @@ Result<HttpAnswer> HttpClient::send(const HttpRequest& request) {
   set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
   set(CURLOPT_LOW_SPEED_LIMIT, kLeastBytesPerSecond);
   set(CURLOPT_LOW_SPEED_TIME, kStalledSeconds);
-  // Not the options that take names: they need libcurl 7.85.
   set(CURLOPT_PROTOCOLS, static_cast<long>(secure ? CURLPROTO_HTTPS : CURLPROTO_HTTP));
   set(CURLOPT_REDIR_PROTOCOLS,
       static_cast<long>(secure ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS));

@@ -307,7 +307,7 @@ std::vector<double> drifting(int count) {
   return samples;
 }
 
-TEST(DecisionTest, TheDefaultYieldsToWhoWasFasterInEveryRound) {
+TEST(DecisionTest, TheDefaultYieldsToWhoWasFasterInNearlyEveryRound) {
   for (const bool is_default : {true, false}) {
     std::vector<RankedConfiguration> all = {finalist("fast", normal(10, 0.0005, 1, 25)),
                                             finalist("known", drifting(25), is_default)};
@@ -316,8 +316,10 @@ TEST(DecisionTest, TheDefaultYieldsToWhoWasFasterInEveryRound) {
     EXPECT_EQ(decision.standings[1].place, Place::open);
     EXPECT_EQ(decision.verdict, Verdict::unresolved);
     EXPECT_EQ(decision.winner, 0U);
-    all[1].measurement.samples_us[7] = 9.9;
-    EXPECT_EQ(decide(all, {}).winner, 1U) << "not in every round";
+    for (const std::size_t at : {7U, 18U}) all[1].measurement.samples_us[at] = 9.9;
+    EXPECT_EQ(decide(all, {}).winner, 0U) << "23 of 25 rounds";
+    all[1].measurement.samples_us[12] = 9.9;
+    EXPECT_EQ(decide(all, {}).winner, 1U) << "22 of 25 rounds";
   }
 }
 
