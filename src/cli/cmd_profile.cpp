@@ -32,8 +32,9 @@ class Profile : public Command {
                     llvm::cl::init(0), llvm::cl::sub(sub)),
         import_("import",
                 llvm::cl::desc("Count nothing, and take what ncu --csv --page raw\n"
-                               "printed: kernels by name and grid, in the order of\n"
-                               "the problems"),
+                               "printed of the winners, with --candidates also of\n"
+                               "the others: kernels by name and grid, in the order\n"
+                               "of the problems"),
                 llvm::cl::value_desc("FILE.csv"), llvm::cl::sub(sub)) {}
 
   bool takes_problem() const override { return true; }
@@ -134,8 +135,10 @@ class Profile : public Command {
                           const BoundProblem& problem, std::vector<NcuKernel>& kernels) const {
     KW_ASSIGN(StoredRecord stored, find_record(service.answers(), problem));
     Profiled profiled;
-    const std::vector<const RankedConfiguration*> candidates =
-        profiled_candidates(stored.record, candidates_);
+    // A program that ncu watches launches winners. A default would take the kernel of the next
+    // problem, where that has the same one for its winner.
+    std::vector<const RankedConfiguration*> candidates{&stored.record.winner};
+    if (candidates_ > 0) candidates = profiled_candidates(stored.record, candidates_);
     std::vector<CounterSet> sets;
     for (const RankedConfiguration* ranked : candidates) {
       MissReason refused = MissReason::none;

@@ -14,12 +14,7 @@ class ProfileTest : public ProgramTest {
   void SetUp() override {
     TuningRecord record = sample_record(1);
     record.key.problem = "vector_add n=4194304 dtype=bf16";
-    record.winner.choice = {"vector_add/vectorized", Configuration({{"THREADS", 128},
-                                                                    {"VECTORS", 1},
-                                                                    {"NO_ALLOCATE", 0},
-                                                                    {"STREAMING", 0},
-                                                                    {"BLOCKS_PER_SM", 0},
-                                                                    {"PROGRAMMATIC", 1}})};
+    record.winner.choice = choice(128);
     record.winner.measurement = {.samples_us = {7.2, 7.3, 7.25}, .sm_mhz = {}};
     record.winner.in_blocks = false;
     record.winner.launch_gap_us = 0.5;
@@ -29,6 +24,14 @@ class ProfileTest : public ProgramTest {
     record.roofline_us = 5.24;
     const auto put = RecordStore(cache()).put(record);
     ASSERT_TRUE(put) << put.error().message;
+  }
+  static Choice choice(int threads) {
+    return {"vector_add/vectorized", Configuration({{"THREADS", threads},
+                                                    {"VECTORS", 1},
+                                                    {"NO_ALLOCATE", 0},
+                                                    {"STREAMING", 0},
+                                                    {"BLOCKS_PER_SM", 0},
+                                                    {"PROGRAMMATIC", 1}})};
   }
   Ran of(const std::string& command, const std::vector<std::string>& options = {}) {
     std::vector<std::string> words{command,      "vector_add", "n=4194304",
@@ -144,6 +147,31 @@ TEST_F(ProfileTest, AKernelOfAnotherGridIsNotTaken) {
       << imported.err;
   EXPECT_NE(imported.err.find("1 of 1 kernels in"), std::string::npos) << imported.err;
   EXPECT_FALSE(of("show", {"--json"}).json().contains("counters"));
+}
+
+TEST_F(ProfileTest, ADefaultDoesNotTakeTheKernelOfTheNextProblem) {
+  TuningRecord record = sample_record(1);
+  record.key.problem = "vector_add n=4194296 dtype=bf16";
+  record.winner.choice = choice(256);
+  record.baseline = record.winner;
+  record.baseline->choice = choice(128);
+  record.runners_up.clear();
+  record.counters.clear();
+  ASSERT_TRUE(RecordStore(cache()).put(record));
+  const std::filesystem::path list = write(
+      "list.json",
+      R"({"problems": ["vector_add n=4194296 dtype=bf16", "vector_add n=4194304 dtype=bf16"]})");
+  std::string both = csv("(2048, 1, 1)");
+  const std::string other = csv(kGrid);
+  both += other.substr(other.find("\"0\""));
+  const std::filesystem::path counted = write("counted.csv", both);
+  const Ran ran = kernwright(
+      {"profile", list.string(), "--sku", "h200", "--import", counted.string(), "--json"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  for (const nlohmann::json& row : ran.json()["problems"]) {
+    EXPECT_EQ(row["counted"], 1) << row["problem"];
+    EXPECT_EQ(row["counters"][0]["role"], "winner");
+  }
 }
 
 TEST_F(ProfileTest, AWorklistIsImportedInItsOrder) {
