@@ -48,7 +48,9 @@ TEST(BoostedTreesTest, NoTreeHasMoreLeavesThanAllowedAndOfLessWeight) {
   for (const Correction::Tree& tree : trees) {
     EXPECT_LE(tree.size(), 7u);
     // Six of ten groups hold about 600, of which two leaves of 400 cannot be made.
-    if (tree.size() > 1) EXPECT_EQ(tree.size(), 3u);
+    if (tree.size() > 1) {
+      EXPECT_EQ(tree.size(), 3u);
+    }
   }
 }
 
