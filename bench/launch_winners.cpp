@@ -40,8 +40,8 @@ void launch(const FinalsWorld& world, const TieredCache& cache, const BoundProbl
   Device& device = *world.device;
   CheckedSets checked;
   checked.drawer = take(InputDrawer::make(device, *world.pool, problem, *world.catalog));
-  const BufferSets sets = take(BufferSets::make(device, *world.data_ops, problem.shapes(),
-                                                L2State::warm, 1, std::move(checked)));
+  const BufferSets sets =
+      take(BufferSets::make(device, *world.data_ops, problem.shapes(), L2State::warm, 1, checked));
   const Lookup<CompiledKernel> kernel = cache.artifact(record.winner.artifact);
   if (!kernel) fail({ErrorCode::not_found, concat(problem.text(), ": the cache has no bits")});
   const auto program = take(device.load(kernel.value->bits, candidate.plan));

@@ -68,7 +68,7 @@ Audit audit_of(const CudaDeviceInfo* info, const std::filesystem::path& cache_ro
 /// What a person can do so that more works here, or is trusted more, the most urgent first.
 Json next_steps(const Json& report) {
   Json steps = Json::array();
-  const auto add = [&](std::string step) {
+  const auto add = [&](const std::string& step) {
     if (std::find(steps.begin(), steps.end(), step) == steps.end()) steps.push_back(step);
   };
   if (report["compiler"].is_null()) {

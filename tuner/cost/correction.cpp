@@ -120,7 +120,7 @@ std::string Correction::text() const {
                                        : concat("[", node.term, ", ", number_text(node.threshold),
                                                 ", ", node.below, ", ", node.above, "]");
     }
-    text += "]";
+    text += ']';
   }
   return text + "\n  ]\n}\n";
 }
