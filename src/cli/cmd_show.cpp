@@ -38,7 +38,7 @@ class Show : public Command {
         service_(sub),
         words_(sub),
         verbose_(sub),
-        html_("html", llvm::cl::desc("Also write the record as a page to look at, like report"),
+        html_("html", llvm::cl::desc("Also write a page to look at, like report"),
               llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)) {}
 
   bool takes_problem() const override { return true; }

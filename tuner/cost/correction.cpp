@@ -1,6 +1,5 @@
 #include "tuner/cost/correction.h"
 
-#include <cstdio>
 #include <utility>
 
 #include "support/json.h"
@@ -92,11 +91,7 @@ class CorrectionReader {
   std::vector<std::string> terms_;
 };
 
-std::string number_text(double number) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.4g", number);
-  return text;
-}
+std::string number_text(double number) { return significant(number, 4); }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include "cache/fields/counter_fields.h"
 #include "cache/fields/json_fields.h"
 #include "support/hash.h"
+#include "support/json.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -295,7 +296,7 @@ Json fields_of(const LaunchPathsReply& r) { return json_of(r.paths); }
 Json fields_of(const CountReply& r) {
   FieldWriter json;
   write_counters(json, {r.counted});
-  return Json::parse(json.text());
+  return parse_value(json.text());
 }
 Json fields_of(const AuditReply& r) { return {{"rows", json_of(r.audit)}}; }
 Json fields_of(const DoneReply&) { return Json::object(); }

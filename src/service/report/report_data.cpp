@@ -19,6 +19,7 @@
 #include "service/report/report_signs.h"
 #include "service/report/sweep_report.h"
 #include "service/report/tie_rule.h"
+#include "support/json.h"
 #include "support/statistics.h"
 #include "support/text.h"
 #include "support/utc.h"
@@ -136,12 +137,12 @@ Json samples_json(const TuningRecord& record, bool whole) {
 Json counters_json(const TuningRecord& record) {
   FieldWriter json;
   write_counters(json, record.counters);
-  return Json::parse(json.text())["counters"];
+  return parse_value(json.text())["counters"];
 }
 
 Json trials_json(const ReportedRecord& reported) {
   if (!reported.trials) return Json{{"missing", reported.no_trials}};
-  Json json = Json::parse(to_json(*reported.trials));
+  Json json = parse_value(to_json(*reported.trials));
   Json explained = Json::array();
   for (const ExplainedSpread& one :
        explained_spread(*reported.trials, reported.record.winner.choice.kernel_template)) {
