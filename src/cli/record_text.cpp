@@ -205,7 +205,7 @@ Result<ReportRow> judge(const TuningRecord& record, const ServiceCore& service) 
 std::string bound_text(const ReportRow& row) {
   if (row.bound == Bound::launch) return "bound by the launch";
   return concat(format_share(row.roofline_share), " of the roofline, bound by ",
-                row.bound == Bound::memory ? "memory" : "arithmetic");
+                to_string(row.bound));
 }
 
 std::string certainty(const TuningRecord& record) {
