@@ -204,8 +204,8 @@ Result<ReportRow> judge(const TuningRecord& record, const ServiceCore& service) 
 
 std::string bound_text(const ReportRow& row) {
   if (row.bound == Bound::launch) return "bound by the launch";
-  return concat(format_share(row.roofline_share), " of the roofline, bound by ",
-                to_string(row.bound));
+  const std::string share = concat(format_share(row.roofline_share), " of the roofline");
+  return row.bound ? concat(share, ", bound by ", to_string(*row.bound)) : share;
 }
 
 std::string certainty(const TuningRecord& record) {
