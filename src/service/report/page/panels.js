@@ -98,8 +98,8 @@ function race(problem) {
       frame.add(label(0, y + 4, names[i], i === 0 ? "name strong" : "name"));
       if (wide) {
         const text = i === 0 ? shortTemplate(winner.template) : difference(finalist, winner);
-        const room = Math.floor((left - 116) / 6.6);
-        frame.add(svg("text", {x: 104, y: y + 4, class: "config"}, text.length > room ? text.slice(0, room - 1) + "…" : text, svg("title", {}, text)));
+        const room = Math.floor((left - 128) / 6.6);
+        frame.add(svg("text", {x: 116, y: y + 4, class: "config"}, text.length > room ? text.slice(0, room - 1) + "…" : text, svg("title", {}, text)));
       }
       if (estimate > domain[1]) {
         frame.add(svg("path", {d: `M${frame.right - 9} ${y - 4}l6 4l-6 4`, class: "arrow"}),
