@@ -4,7 +4,7 @@ operations of the package's API, which has torch.nn.functional's."""
 from typing import Any, Optional, Tuple
 
 from .._arrays import contiguous_rows, has_shape, make_error, read, rows_of, same_dtype
-from .._operations import Output, Plan, _call, _kernel, _read_optional
+from .._operations.plan import Output, Plan, _call, _kernel, _read_optional
 
 
 def _silu_mul_plan(gate: Any, up: Any, _: Any) -> Plan:

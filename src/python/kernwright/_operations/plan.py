@@ -1,0 +1,87 @@
+"""What calls of one signature do, and what all operations check."""
+
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from .. import _kernwright
+from .._arrays import Array, View, contiguous_rows, has_shape, make_error, read
+from .._service import Kernel, active, launching_like
+
+_MOST_PLANS = 1 << 16
+
+_FRAMEWORK_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32",
+                     "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2", "half": "fp16",
+                     "float": "fp32"}
+
+
+class Output(NamedTuple):
+    """A result as it is made: contiguous, and then with these two axes swapped."""
+    shape: Tuple[int, ...]
+    dtype: str
+    swap: Optional[Tuple[int, int]] = None
+
+
+class Plan(NamedTuple):
+    """What calls of one signature do: the kernel that is launched, and the results that are made
+    where the caller gives none. Without a kernel there is nothing to compute."""
+    kernel: Optional[Kernel]
+    outputs: Tuple[Output, ...]
+
+
+def dtype_text(dtype: Any) -> Optional[str]:
+    """kernwright's name of a dtype, which may be one of a framework's; None of None."""
+    if dtype is None:
+        return None
+    name = str(dtype).rpartition(".")[2]
+    return _FRAMEWORK_DTYPES.get(name, name)
+
+
+def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
+          scalars: Tuple[float, ...], make: Callable[..., Plan]) -> Any:
+    """The results of an operation on its inputs, some of which may be None. Results are made where
+    `outs` has None. `tag` is its name and whatever else a plan depends on. Plans are kept by tag and
+    signature of the arrays; a new one is what `make` gives of the arrays as they were given and of
+    what stands behind the name in the tag."""
+    plans = active().plans
+    results = _kernwright.run(plans, tag, inputs, outs, scalars)
+    if results is not None:
+        return results
+    if len(plans) >= _MOST_PLANS:
+        plans.clear()
+    with launching_like(inputs):
+        plans[tag, _kernwright.signature(*inputs, *outs)] = make(*inputs, *outs, *tag[1:])
+    return _kernwright.run(plans, tag, inputs, outs, scalars)
+
+
+def _kernel(operation: str, device: Optional[int], values: Dict[str, Any],
+            views: Mapping[str, View] = {}, read_only: Sequence[str] = ()) -> Kernel:
+    words = [operation] + [f"{name}={value}" for name, value in values.items() if value is not None]
+    return active().kernel_on(device, " ".join(words), views, read_only)
+
+
+def _size(name: str, array: Any, axis: int) -> int:
+    """The size of an axis counted from the last, at least 1."""
+    try:
+        return max(int(array.shape[axis]), 1)
+    except Exception:
+        raise make_error(f"{name} is no array of as many dimensions: at least {-axis} expected"
+                         ) from None
+
+
+def _read_optional(name: str, array: Any) -> Optional[Array]:
+    return None if array is None else read(name, array)
+
+
+def _output(name: str, out: Any, shape: Tuple[int, ...], dtype: str) -> Optional[Array]:
+    """`out` as an array of that shape and dtype, None where it is left to be made."""
+    if out is None:
+        return None
+    array = has_shape(read(name, out), *shape)
+    if array.dtype != dtype:
+        raise make_error(f"{name} is {array.dtype}, and {dtype} expected")
+    return array
+
+
+def _contiguous_output(name: str, out: Any, shape: Tuple[int, ...], dtype: str) -> None:
+    given = _output(name, out, shape, dtype)
+    if given is not None:
+        contiguous_rows(given)
