@@ -71,4 +71,16 @@ inline std::vector<std::size_t> parameter_sizes(const ExecutionPlan& plan,
   return sizes;
 }
 
+/// Two launches: `blocks` blocks of `kernel` count themselves in a zeroed workspace, and the second
+/// launch writes the count to a tensor.
+inline ExecutionPlan counting_plan(const std::string& kernel, unsigned blocks) {
+  ExecutionPlan plan;
+  plan.tensors = {tensor("out", TensorRole::out, DType::int32, {1})};
+  plan.workspaces = {{.name = "counter", .bytes = 4, .zeroed = true}};
+  plan.launches = {launch(kernel, {blocks, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::workspace, 0)}),
+                   launch("publish", {1, 1, 1}, {32, 1, 1},
+                          {refer(ArgumentKind::workspace, 0), refer(ArgumentKind::tensor, 0)})};
+  return plan;
+}
+
 }  // namespace kernwright

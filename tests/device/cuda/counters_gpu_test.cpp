@@ -47,13 +47,7 @@ TEST_F(CountersGpuTest, TheTimeOfAKernelIsItsOwn) {
 }
 
 TEST_F(CountersGpuTest, EveryKernelOfALaunchIsCounted) {
-  ExecutionPlan plan;
-  plan.tensors = {tensor("out", TensorRole::out, DType::int32, {1})};
-  plan.workspaces = {{.name = "counter", .bytes = 4, .zeroed = true}};
-  plan.launches = {
-      launch("count_blocks", {1000, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::workspace, 0)}),
-      launch("publish", {1, 1, 1}, {32, 1, 1},
-             {refer(ArgumentKind::workspace, 0), refer(ArgumentKind::tensor, 0)})};
+  const ExecutionPlan plan = counting_plan("count_blocks", 1000);
   LaunchArguments arguments;
   arguments.tensors = {allocate(4)};
   arguments.workspace = allocate(256);

@@ -83,13 +83,7 @@ TEST_F(DeviceGpuTest, EveryKindOfArgumentArrives) {
 }
 
 TEST_F(DeviceGpuTest, APlanOfTwoLaunchesRunsInOrderOverAZeroedWorkspace) {
-  ExecutionPlan plan;
-  plan.tensors = {tensor("out", TensorRole::out, DType::int32, {1})};
-  plan.workspaces = {{.name = "counter", .bytes = 4, .zeroed = true}};
-  plan.launches = {
-      launch("count_blocks", {1000, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::workspace, 0)}),
-      launch("publish", {1, 1, 1}, {32, 1, 1},
-             {refer(ArgumentKind::workspace, 0), refer(ArgumentKind::tensor, 0)})};
+  const ExecutionPlan plan = counting_plan("count_blocks", 1000);
   LaunchArguments arguments;
   arguments.tensors = {allocate(4)};
   arguments.workspace = allocate(256);
@@ -161,13 +155,7 @@ TEST_F(DeviceGpuTest, ACooperativeGridIsResidentAtOnce) {
 
 TEST_F(DeviceGpuTest, ProgrammaticLaunchesSeeWhatTheirPredecessorWrote) {
   if (!hopper()) GTEST_SKIP() << "needs sm_90, this is sm_" << device_->profile().sm_arch;
-  ExecutionPlan plan;
-  plan.tensors = {tensor("out", TensorRole::out, DType::int32, {1})};
-  plan.workspaces = {{.name = "counter", .bytes = 4, .zeroed = true}};
-  plan.launches = {
-      launch("late_count", {100, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::workspace, 0)}),
-      launch("publish", {1, 1, 1}, {32, 1, 1},
-             {refer(ArgumentKind::workspace, 0), refer(ArgumentKind::tensor, 0)})};
+  ExecutionPlan plan = counting_plan("late_count", 100);
   plan.launches[1].programmatic = true;
   LaunchArguments arguments;
   arguments.tensors = {allocate(4)};
