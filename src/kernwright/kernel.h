@@ -49,6 +49,7 @@ struct ArgumentInfo {
   std::string name = {};
   bool is_scalar = false;
   bool is_output = false;
+  std::string in_place = {};  ///< of an output: the input whose memory it may be; empty: none
   DType dtype = DType::fp32;
   std::vector<std::int64_t> extent = {};   ///< elements, outermost first; empty for scalars
   std::vector<std::int64_t> strides = {};  ///< elements between neighbours, one for each extent

@@ -132,6 +132,17 @@ def test_outputs_lie_apart(add, product):
     assert NO_GPU in reason(product, x, weight, at(x.address - 16 * 64 * 2, 16, 64))
 
 
+def test_what_is_computed_in_place_may_lie_where_its_input_does(compiler):
+    kernel = compiler.kernel("embedding tokens=4 hidden=64 vocabulary=100 dtype=bf16"
+                             " lengths=advance")
+    tokens, lengths = (ExchangeTensor(4, dtype="int32") for _ in range(2))
+    table, x = ExchangeTensor(100, 64), ExchangeTensor(4, 64)
+    beside = ExchangeTensor(4, dtype="int32", address=lengths.address + 4)
+    assert NO_GPU in reason(kernel, tokens, table, lengths, x, lengths)
+    assert "lengths_out overlaps lengths" in reason(kernel, tokens, table, lengths, x, beside)
+    assert "lengths_out overlaps tokens" in reason(kernel, tokens, table, lengths, x, tokens)
+
+
 def test_columns_of_one_matrix_lie_apart(compiler):
     kernel = compiler.kernel("matmul m=16 n=64 k=128 lda=192 ldd=192 dtype=bf16")
     weight, base = ExchangeTensor(64, 128), 1 << 50

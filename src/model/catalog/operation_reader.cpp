@@ -249,7 +249,7 @@ class OperationReader {
 
   void read_tensor(const JsonReader& json) {
     json.expect_keys({"name", "role", "dtype", "extent", "pitches", "alignment", "when", "written",
-                      "l2", "draw", "values", "exact", "infinite", "intermediate"});
+                      "l2", "draw", "values", "exact", "infinite", "intermediate", "in_place"});
     Tensor tensor;
     tensor.name = json.required("name").value_name();
     expect_new(json, operation_.tensors, tensor.name);
@@ -303,6 +303,7 @@ class OperationReader {
       tensor.values = read_values(values);
     }
     read_comparison(json, tensor);
+    read_in_place(json, tensor);
     operation_.tensors.push_back(std::move(tensor));
   }
 
@@ -352,6 +353,32 @@ class OperationReader {
         intermediate.fail(concat("no type variable \"", tensor.intermediate, "\""));
       }
     }
+  }
+
+  /// Whose memory an output may be.
+  void read_in_place(const JsonReader& json, Tensor& tensor) const {
+    const JsonReader in_place = json.optional("in_place");
+    if (!in_place.present()) return;
+    if (tensor.role != TensorRole::out) in_place.fail("only an output lies in an input's memory");
+    tensor.in_place = in_place.string();
+    const auto input = std::find_if(
+        operation_.tensors.begin(), operation_.tensors.end(), [&](const Tensor& known) {
+          return known.name == tensor.in_place && known.role == TensorRole::in;
+        });
+    if (input == operation_.tensors.end()) {
+      in_place.fail(concat("no input \"", tensor.in_place, "\" before this one"));
+      return;
+    }
+    const auto same_text = [](const Expression& a, const Expression& b) {
+      return a.text() == b.text();
+    };
+    const bool alike = input->dtype_variable == tensor.dtype_variable &&
+                       input->fixed_dtype == tensor.fixed_dtype &&
+                       std::equal(input->extent.begin(), input->extent.end(), tensor.extent.begin(),
+                                  tensor.extent.end(), same_text) &&
+                       std::equal(input->pitches.begin(), input->pitches.end(),
+                                  tensor.pitches.begin(), tensor.pitches.end(), same_text);
+    if (!alike) in_place.fail(concat("\"", tensor.in_place, "\" has another dtype or layout"));
   }
 
   /// Reads a draw: its name, or an object with its numbers.

@@ -516,6 +516,7 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normali
     if (!placed) return failed(placed.error().message);
     shape.exact = tensor.exact;
     shape.infinite = tensor.infinite;
+    shape.in_place = tensor.in_place;
     if (!tensor.intermediate.empty()) shape.intermediate = dtype(normalized, tensor.intermediate);
     if (tensor.values) {
       Result<ValueRange<std::int64_t>> range = evaluate(*tensor.values, values);

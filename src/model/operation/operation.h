@@ -112,6 +112,7 @@ struct Tensor {
   bool infinite = false;                         ///< an output that may be infinite
   std::string intermediate;  ///< the type variable that the terms of the output may be
                              ///< rounded to; empty: they are not rounded
+  std::string in_place;      ///< the input whose memory the output may be; empty: none
 };
 
 struct Scalar {
@@ -170,6 +171,7 @@ struct TensorShape {
   bool exact = true;      ///< an output that is exact on exact inputs
   bool infinite = false;  ///< an output that may be infinite
   std::optional<DType> intermediate;  ///< what the terms of an output may be rounded to
+  std::string in_place;               ///< the input whose memory an output may be; empty: none
   std::optional<ValueRange<std::int64_t>> values;  ///< of an integer input; none: any
 
   std::int64_t columns() const { return extent.back(); }

@@ -97,6 +97,7 @@ bool read_expected(PyObject* described, Expected& expected) {
   expected.scalar = flag("scalar");
   expected.output = flag("output");
   if (expected.scalar) return true;
+  text("in_place", expected.in_place);
   expected.ndim = integers("extent", expected.extent);
   return find_dtype(expected.dtype_text.c_str(), expected.dtype) && expected.ndim >= 0 &&
          integers("strides", expected.strides) == expected.ndim;

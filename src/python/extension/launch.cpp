@@ -143,6 +143,7 @@ bool apart(const KernelState& kernel, const void* const* addresses) {
     for (std::size_t other = 0; other < kernel.tensors; ++other) {
       if (other == out || addresses[other] == nullptr) continue;
       const Expected& beside = kernel.arguments[other];
+      if (addresses[out] == addresses[other] && written.in_place == beside.name) continue;
       if (!may_overlap(at(out), written.footprint, at(other), beside.footprint)) continue;
       raise(kernel.problem.c_str(), "%s overlaps %s in memory, and an output has to lie apart",
             written.name.c_str(), beside.name.c_str());

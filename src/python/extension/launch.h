@@ -18,6 +18,7 @@ inline constexpr std::size_t kMostArguments = 32;
 struct Expected {
   std::string name;
   std::string dtype_text;
+  std::string in_place;  ///< of an output: the input whose memory it may be; empty: none
   dlpack::DataType dtype{};
   bool scalar = false, output = false;
   int ndim = 0;
@@ -60,7 +61,8 @@ bool count_fits(const KernelState& kernel, std::size_t count);
 /// Whether an array is what the kernel takes at this place.
 bool fits(const KernelState& kernel, const Expected& expected, const ArrayView& view);
 
-/// Whether no output lies where another tensor lies, since kernels read and write in any order.
+/// Whether no output lies where another tensor lies, since kernels read and write in any order. One
+/// that is computed in place may begin where its input does.
 /// Tensors whose address is null are not looked at.
 bool apart(const KernelState& kernel, const void* const* addresses);
 

@@ -45,6 +45,7 @@ std::string describe(const Kernel& kernel) {
     arguments.push_back({{"name", argument.name},
                          {"scalar", argument.is_scalar},
                          {"output", argument.is_output},
+                         {"in_place", argument.in_place},
                          {"dtype", to_string(argument.dtype)},
                          {"extent", argument.extent},
                          {"strides", argument.strides},

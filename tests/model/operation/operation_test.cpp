@@ -388,6 +388,28 @@ TEST(OperationTest, AnOutputSaysHowItIsCompared) {
             "o.json:8: tensors[0].infinite: an input is not compared");
 }
 
+TEST(OperationTest, AnOutputMaySayWhoseMemoryItMayBe) {
+  const auto with = [](std::string_view name, std::string_view input) {
+    return parse_operation(
+        replaced(kScaleOperation, concat("\"name\": \"", name, "\","),
+                 concat("\"name\": \"", name, "\", \"in_place\": \"", input, "\",")),
+        "o.json", "");
+  };
+  const auto operation = with("d", "a");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const auto shapes = operation->tensor_shapes(scale_problem(2, 3)).value();
+  EXPECT_EQ(shapes[2].in_place, "a");
+  EXPECT_EQ(shapes[0].in_place, "");
+  EXPECT_EQ(with("d", "b").error().message,
+            "o.json:10: tensors[2].in_place: no input \"b\" before this one");
+  EXPECT_EQ(with("d", "d").error().message,
+            "o.json:10: tensors[2].in_place: no input \"d\" before this one");
+  EXPECT_EQ(with("d", "w").error().message,
+            "o.json:10: tensors[2].in_place: \"w\" has another dtype or layout");
+  EXPECT_EQ(with("a", "w").error().message,
+            "o.json:8: tensors[0].in_place: only an output lies in an input's memory");
+}
+
 TEST(OperationTest, AnIntegerInputSaysItsValues) {
   const auto with = [](std::string_view dtype, std::string_view values) {
     return parse_operation(
