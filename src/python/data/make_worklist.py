@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes bench/worklists/models.json, what data wheels are swept over: the problems of all models in
 configs/ and in the example's, on one GPU, with 1 to 8192 tokens in powers of two. A sweep takes them in
-this order and may be stopped at any time, so few tokens come first, and of those the small models.
+this order and may be stopped at any time, so what is asked for most comes first.
 
     make_worklist.py [TOOL]      the program kernwright, build/bin/kernwright"""
 
@@ -13,29 +13,115 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 OUT = ROOT / "bench/worklists/models.json"
 CONFIGS = [ROOT / "src/python/data/configs", ROOT / "src/examples/decode/configs"]
-TOKENS = [1 << i for i in range(14)]
+# A record answers for half and for twice as many keys, but not across 512, 4096 and 32768: these have
+# an answer for every number from 256 on. See `kv_len` in templates/attention/operation.json.
+CONTEXTS = (1024, 4096, 8192, 512, 32768)
+# Keys of all sequences together; more are no cache of one GPU beside a model.
+MOST_KEYS = 1 << 20
+#: The models whose decoder layers kernwright.torch.patch fuses.
+FUSED = ("llama", "mistral", "qwen2", "qwen3")
+#: Rows of a product that normalises them itself, and those that engines leave to the plug-ins.
+MOST_NORMALISED_ROWS, MOST_ENGINE_ROWS = 16, 32
+# Steps in the order in which they are swept: sequences that decode, or tokens of a prompt.
+STEPS = [("decode", 1), ("decode", 16), ("prefill", 2048), ("decode", 8), ("decode", 4), ("decode", 2),
+         ("prefill", 1024), ("prefill", 4096), ("decode", 32), ("prefill", 512), ("decode", 64),
+         ("prefill", 8192), ("decode", 128), ("prefill", 256), ("prefill", 128), ("decode", 256),
+         ("prefill", 64), ("prefill", 32), ("decode", 512), ("prefill", 16), ("prefill", 8),
+         ("prefill", 4), ("prefill", 2)]
+TOKENS = sorted({tokens for _, tokens in STEPS})
+# How many steps later there comes what engines ask for, each further context, and all the rest.
+LATER_ENGINES, LATER_CONTEXT, LATER_OTHERS = 6, 8, 100
 
 
-def weights(path):
-    """About how many weights the model has, to order models by."""
-    config = json.loads(path.read_text())
-    inner = config["intermediate_size"] * config.get("num_local_experts", 1)
-    return config["num_hidden_layers"] * config["hidden_size"] * (config["hidden_size"] + inner)
+class Model:
+    """A configuration, and which of its problems are asked for by what."""
+
+    def __init__(self, path):
+        self.path, config = path, json.loads(path.read_text())
+        self.fused = config["model_type"] in FUSED
+        self.hidden, self.vocabulary = config["hidden_size"], config["vocab_size"]
+        self.experts = config.get("num_local_experts", 0)
+        heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+        head_dim = config.get("head_dim", self.hidden // heads)
+        self.qkv = (heads + 2 * kv_heads) * head_dim
+        # About how many weights it has, to order models by.
+        inner = config["intermediate_size"] * max(self.experts, 1)
+        self.weights = config["num_hidden_layers"] * self.hidden * (self.hidden + inner)
+
+    def problems(self, tool, tokens):
+        """With these tokens, each as text and as words by name."""
+        listed = subprocess.run(
+            [tool, "worklist", str(self.path), "--tokens", str(tokens), "--contexts",
+             ",".join(map(str, CONTEXTS))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if listed.returncode != 0:
+            sys.exit(listed.stderr)
+        for text in json.loads(listed.stdout)["problems"]:
+            operation, *words = text.split()
+            problem = {"operation": operation, **dict(word.split("=") for word in words)}
+            if int(problem.get("batch", 1)) * int(problem.get("kv_len", 1)) <= MOST_KEYS:
+                yield text, problem
+
+    def is_patched(self, kind, tokens, problem):
+        """Whether a step of the model asks for it that kernwright.torch.patch has patched."""
+        operation = problem["operation"]
+        if operation == "attention":
+            appends = "append" in problem and problem.get("layout") == "bhsd"
+            return self.fused and (appends if kind == "decode" else
+                                   "lengths" not in problem and tokens > 1)
+        if operation == "rmsnorm":
+            in_product = kind == "decode" and self.fused and tokens <= MOST_NORMALISED_ROWS
+            of_heads = int(problem["columns"]) != self.hidden
+            return "residual" not in problem and not (in_product and of_heads)
+        if operation == "rope":
+            return self.fused and kind == "prefill" and "append" not in problem
+        if operation != "matmul" or "out" in problem:
+            return False
+        n = int(problem["n"])
+        if n == self.vocabulary:
+            return kind == "decode"
+        if not self.fused:
+            return n not in (self.qkv, self.experts) and not problem.keys() & {
+                "residual", "split", "gate"}
+        normalises = tokens <= MOST_NORMALISED_ROWS
+        return "residual" in problem or (("split" in problem or "gate" in problem)
+                                         and ("norm" in problem) == normalises)
+
+    def is_of_engine(self, tokens, problem):
+        """Whether an engine asks for it by a plug-in."""
+        operation = problem["operation"]
+        if operation == "matmul":
+            return tokens <= MOST_ENGINE_ROWS and not problem.keys() & {
+                "residual", "split", "gate", "norm", "out"}
+        return operation == "gated_activation" or (operation == "rmsnorm" and "residual" in problem)
+
+    def place(self, kind, tokens, problem):
+        """Where it stands in the order, the lower the earlier."""
+        step = STEPS.index((kind, tokens))
+        if self.is_patched(kind, tokens, problem):
+            # What patched models ask for first, with one context, and then with the others.
+            context = int(problem["kv_len"]) if "append" in problem else CONTEXTS[0]
+            return step + LATER_CONTEXT * CONTEXTS.index(context)
+        if self.is_of_engine(tokens, problem):
+            return step + LATER_ENGINES
+        return step + LATER_OTHERS
 
 
 def main():
     tool = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build/bin/kernwright")
-    problems = {}
-    configs = sorted((path for folder in CONFIGS for path in folder.glob("*.json")), key=weights)
-    for tokens in TOKENS:
-        for config in configs:
-            listed = subprocess.run([tool, "worklist", str(config), "--tokens", str(tokens)], check=True,
-                                    stdout=subprocess.PIPE, text=True)
-            for problem in json.loads(listed.stdout)["problems"]:
-                problems.setdefault(problem)
+    models = sorted((Model(path) for folder in CONFIGS for path in folder.glob("*.json")),
+                    key=lambda model: model.weights)
+    places = {}
+    for number, model in enumerate(models):
+        for tokens in TOKENS:
+            for text, problem in model.problems(tool, tokens):
+                for kind in ("decode", "prefill"):
+                    if (kind, tokens) in STEPS:
+                        place = (model.place(kind, tokens, problem), number, len(places))
+                        places[text] = min(places.get(text, place), place)
+    problems = sorted(places, key=places.get)
     lines = ",\n".join(f"  {json.dumps(problem)}" for problem in problems)
     OUT.write_text(f'{{"problems": [\n{lines}\n]}}\n')
-    print(f"{OUT}: {len(problems)} problems of {len(configs)} models")
+    print(f"{OUT}: {len(problems)} problems of {len(models)} models")
 
 
 if __name__ == "__main__":

@@ -124,8 +124,11 @@ class Collector {
     const std::int64_t heads = of_gpu.query, kv_heads = of_gpu.key_value;
     const std::int64_t head_dim = model_.head_dim;
     const std::int64_t columns = (heads + 2 * kv_heads) * head_dim;
-    // An engine reads q, k and v where the product left them, or wants three tensors.
+    // An engine reads q, k and v where the product left them, or wants three tensors. Without an
+    // engine each may be a product of its own.
     layer_product(columns, model_.hidden, with_bias(model_.qkv_bias));
+    layer_product(heads * head_dim, model_.hidden, with_bias(model_.qkv_bias));
+    layer_product(kv_heads * head_dim, model_.hidden, with_bias(model_.qkv_bias));
     Problem::Flags three = with_bias(model_.qkv_bias);
     three.emplace_back("split", "qkv");
     layer_product(columns, model_.hidden, std::move(three), kv_heads * head_dim);
@@ -213,7 +216,7 @@ class Collector {
     add(Problem::make("kv_append", std::move(dims), std::move(flags)));
   }
 
-  /// A step of decoding in as few kernels as there are operations for, five a layer: products that
+  /// A step in as few kernels as there are operations for, of decoding five a layer: products that
   /// normalise their rows, that give q, k and v apart and that add to the sum of the layers, and an
   /// attention that takes q, k and v as they come out of a product.
   void fused_step() {
@@ -262,23 +265,30 @@ class Collector {
   void product_added(std::int64_t k, bool bias) {
     if (use_.tensor_parallel > 1 || model_.result_norms) return;
     Problem::Flags flags = with_bias(bias);
-    flags.insert(flags.end(), {{"dtype", dtype()}, {"residual", "add"}});
-    for_each_decode([&](std::int64_t tokens) {
-      add(Problem::make("matmul", {{"m", tokens}, {"n", model_.hidden}, {"k", k}}, flags));
-    });
+    flags.emplace_back("residual", "add");
+    product(model_.hidden, k, std::move(flags));
   }
 
-  /// The one query of a sequence sees all keys without a mask.
+  /// The one query of a sequence sees all keys without a mask. A cache has all heads of a token
+  /// side by side, or all tokens of a head, as static caches of transformers have.
   void append_and_attend(const Heads& heads) {
     const char* append = model_.query_norm ? "norm_rope" : "rope";
+    const auto attend_in = [&](std::int64_t tokens, std::int64_t context, const char* cache,
+                               const char* layout) {
+      attend(heads, tokens, 1, context,
+             {{"layout", layout},
+              {"lengths", "kv"},
+              {"cache", cache},
+              {"append", append},
+              {"pairs", pairs()}},
+             "none");
+    };
     for_each_decode([&](std::int64_t tokens) {
       for (const std::int64_t context : use_.contexts) {
-        for (const char* cache : {"contiguous", "paged"}) {
-          if (full()) return;
-          attend(heads, tokens, 1, context,
-                 {{"lengths", "kv"}, {"cache", cache}, {"append", append}, {"pairs", pairs()}},
-                 "none");
-        }
+        if (full()) return;
+        attend_in(tokens, context, "contiguous", "bshd");
+        attend_in(tokens, context, "contiguous", "bhsd");
+        attend_in(tokens, context, "paged", "bshd");
       }
     });
   }

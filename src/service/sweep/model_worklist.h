@@ -43,12 +43,13 @@ struct ModelWorklist {
 /// each longer context, as of chunked prompts and of drafted tokens. Keys of the latter two are in
 /// a cache, for which both a contiguous one and one of pages of 16 tokens are listed. Beside the
 /// latter stands kv_append, which normalises and rotates heads too; rope appends to the former. A
-/// step of up to `kMostSequences` is listed once more in as few kernels as there can be: products
-/// with a norm in front (where `matmul` has that for so many rows), a split or a sum behind, and
-/// attention that appends. These are the problems of kernwright_decode, among the examples.
-/// Layers with and without a window are listed where a model has both and the window is shorter
-/// than the keys. Of a latent attention there are prompts alone, with the keys and values of all
-/// heads.
+/// step is listed once more in as few kernels as there can be: products with a split or a sum
+/// behind and, of up to `kMostSequences`, with a norm in front (where `matmul` has that for so many
+/// rows), and attention that appends. These are the problems of kernwright_decode, among the
+/// examples, and of models that `kernwright.torch.patch` fuses, whose caches have all tokens of a
+/// head side by side. Of models that it does not fuse q, k and v are products of their own. Layers
+/// with and without a window are listed where a model has both and the window is shorter than the
+/// keys. Of a latent attention there are prompts alone, with the keys and values of all heads.
 ///
 /// Tensor parallelism splits the columns of the first product of a pair and the rows of the second.
 /// Key and value heads are repeated where there are fewer of them than GPUs. Routers, norms and the
