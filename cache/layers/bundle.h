@@ -94,7 +94,7 @@ Result<void> check_bundle(const std::filesystem::path& folder,
 
 /// The public key of the project's own bundles, in hex. Its secret one is not in the repository.
 inline constexpr std::string_view kProjectKey =
-    "560c77d6bc98166ce73b74078aee595a426566db625d9f3a67c8527cf2898e75";
+    "57624351586cfd5afd17166bcd2260d717e39035b4c881aa2a2f39f006f4a93b";
 
 /// Reads keys, one public key in hex per line; `#` begins a comment. Errors: `invalid_argument`,
 /// which names file and line, also where others than its owner and root may write the file.
