@@ -7,6 +7,7 @@
 #include "cache/layers/tiered_cache.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/signed_caches.h"
 #include "compile/compile_pool.h"
 #include "compile/process_compiler.h"
 #include "device/cuda/cuda_device.h"
@@ -120,6 +121,11 @@ class Doctor : public Command {
     const Result<std::string> compiler = pool.compiler().identity();
     const Result<void> compile_process = try_compile_process();
     const TieredCache cache(root);
+    Json packages = Json::array();
+    for (const SignedCache& one : examine_signed_caches()) {
+      packages.push_back(
+          {{"folder", one.folder}, {"records", one.records}, {"defect", one.defect}});
+    }
 
     Json report = {{"kernwright", std::string(kernwright_version())},
                    {"commit", std::string(kernwright_commit())},
@@ -134,6 +140,7 @@ class Doctor : public Command {
                     {{"root", root.string()},
                      {"records", cache.records().list().size()},
                      {"artifacts", cache.artifacts().list().size()}}},
+                   {"signed_caches", packages},
                    {"counters", counters_text(counter_access())},
                    {"cores", std::thread::hardware_concurrency()},
                    {"audit", devices.empty() ? audit_json(audit_of(nullptr, root, pool))
@@ -180,6 +187,13 @@ class Doctor : public Command {
     const Json& cache = report["cache"];
     page.print("cache", concat(word(cache["root"]), ": ", cache["records"].get<int>(), " records, ",
                                cache["artifacts"].get<int>(), " artifacts"));
+    for (const Json& package : report["signed_caches"]) {
+      const std::string folder = word(package["folder"]);
+      const std::string defect = word(package["defect"]);
+      page.print("data", defect.empty() ? concat(folder, ": ", package["records"].get<int>(),
+                                                 " records, signed by the project")
+                                        : concat(folder, " is passed over: ", defect));
+    }
     std::string_view label = "next";
     for (const Json& step : report["next"]) {
       page.print(label, word(step));

@@ -4,6 +4,7 @@
 #include "cache/entries/default_root.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/signed_caches.h"
 #include "service/report/report_file.h"
 #include "support/text.h"
 
@@ -41,6 +42,13 @@ class Report : public Command {
     request.inputs.cache =
         cache_.empty() ? default_cache_root() : std::filesystem::path(cache_.getValue());
     request.inputs.read_only_caches = {read_only_caches_.begin(), read_only_caches_.end()};
+    for (const SignedCache& one : examine_signed_caches()) {
+      if (one.defect.empty()) {
+        request.inputs.read_only_caches.emplace_back(one.folder);
+      } else {
+        report_warning(concat(one.folder, " is passed over: ", one.defect));
+      }
+    }
     if (!sku_.empty()) {
       const Result<DeviceProfile> profile = find_profile(sku_.getValue());
       if (!profile) return report(profile.error());

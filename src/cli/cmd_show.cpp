@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,14 @@ std::string put_first(TuningRecord& record, const std::string& served) {
 
 std::string said(const Override& made) {
   return concat(made.choice.id(), made.why.empty() ? "" : ": ", made.why);
+}
+
+/// The root of the layer that has the file.
+std::filesystem::path layer_of(const std::string& file, const TieredCache& cache) {
+  for (const std::filesystem::path& root : cache.roots()) {
+    if (file.starts_with(root.string() + "/v1/")) return root;
+  }
+  return cache.root();
 }
 
 class Show : public Command {
@@ -85,6 +94,7 @@ class Show : public Command {
       object["match"] = to_string(best.match);
       object["reason"] = to_string(best.reason);
       object["records"] = records.size();
+      object["layer"] = layer_of(best.file, service->cache()).string();
       if (!record.counters.empty()) object["counters"] = counters_json(record, *service);
       object["winner"]["samples_us"] = record.winner.measurement.samples_us;
       object["pinned"] =
@@ -98,6 +108,10 @@ class Show : public Command {
     }
     const Page page = verbose_.page();
     print_record(page, record, *service);
+    const std::filesystem::path layer = layer_of(best.file, service->cache());
+    if (layer != service->cache().root()) {
+      page.print("found in", concat(layer.string(), ", which is only read"));
+    }
     const bool as_expected = best.match == Match::exact || best.match == Match::predicted;
     if (!as_expected || page.verbose()) {
       page.print("match",

@@ -35,6 +35,9 @@ ENVIRONMENT:
                         $XDG_CACHE_HOME/kernwright, or ~/.cache/kernwright
   KERNWRIGHT_CUDA_PATH  the CUDA toolkit with NVRTC and nvJitLink; without it
                         what the loader finds, $CUDA_HOME, or /usr/local/cuda
+  KERNWRIGHT_SIGNED_CACHES
+                        bundles that packages bring, with colons between them,
+                        which are only read; the Python package sets it
 
 What an operation takes: kernwright operations [NAME]. Exit status: 0, 1 where
 something failed, 2 where the command line is wrong, 130 after Ctrl-C.

@@ -69,6 +69,11 @@ class DataWheelTest(unittest.TestCase):
             kw.Service(self.folder / "empty", sku="h100_sxm", on_miss="fail")
         self.assertIn("signed by none of 1 trusted keys", logged.output[0])
 
+        passed_over = f"{folders[0]} is passed over: the bundle is signed by none of 1 trusted keys"
+        self.assertIn(passed_over, " ".join(kw.doctor().split()))
+        self.assertIn("1 problems (1 of vector_add), ",
+                      importlib.metadata.metadata("kernwright-h100").get_payload())
+
         # By hand the same folder is a layer like any other.
         with self.assertLogs("kernwright", "WARNING"):
             service = kw.Service(self.folder / "empty", sku="h100_sxm", on_miss="fail",

@@ -6,6 +6,7 @@ The bundle is installed by the tool first, which checks its signature and every 
 
 import argparse
 import base64
+import collections
 import hashlib
 import json
 import pathlib
@@ -49,13 +50,25 @@ def install(arguments, root):
     return folder, manifest
 
 
+def what_was_measured(manifest):
+    """How many problems of which operations, when, and on which GPUs. A record's file is
+    v1/records/ARCHITECTURE/SKU/OPERATION/PROBLEM/TIME-NUMBER.kwr."""
+    records = [pathlib.PurePosixPath(file["name"]).parts for file in manifest["files"]
+               if file["name"].startswith("v1/records/") and file["name"].endswith(".kwr")]
+    problems = collections.Counter(operation for operation, _ in {parts[4:6] for parts in records})
+    listed = ", ".join(f"{count} of {name}" for name, count in sorted(problems.items()))
+    dates = sorted(f"{parts[6][:4]}-{parts[6][4:6]}-{parts[6][6:8]}" for parts in records)
+    when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    return (f"{sum(problems.values())} problems ({listed}), {when}, on "
+            f"{', '.join(manifest['skus'])}: {', '.join(manifest['devices']) or 'predicted'}")
+
+
 def files_of(arguments, folder, manifest):
     """What the wheel holds, by name, but for the list of it."""
     package = f"kernwright_{arguments.name}"
     version = f"{manifest['kernwright'].split('+')[0]}.{manifest['serial']}"
     information = f"{package}-{version}.dist-info"
-    measured = (f"{len(manifest['files'])} files, of {', '.join(manifest['skus'])}, measured on "
-                f"{len(manifest['devices'])} GPUs")
+    measured = what_was_measured(manifest)
     texts = {
         f"{package}/__init__.py":
             f'"""Tuned kernels of kernwright for the {arguments.name}: {measured}."""\n\n'

@@ -4,10 +4,13 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import List
+from typing import Dict, List
 
 from ._arrays import make_error
+from ._data import data_folders
 from ._toolkit import announce_toolkit
+
+_SIGNED_CACHES = "KERNWRIGHT_SIGNED_CACHES"
 
 
 def _path() -> pathlib.Path:
@@ -17,16 +20,22 @@ def _path() -> pathlib.Path:
     return path
 
 
+def _environment() -> Dict[str, str]:
+    """The tool's, which tells it of the toolkit and, unless the user names others, of the data
+    packages."""
+    announce_toolkit()
+    return {_SIGNED_CACHES: ":".join(data_folders()), **os.environ}
+
+
 def main() -> None:
     """Becomes the command line tool, with the arguments of this process."""
-    announce_toolkit()
     path = _path()
-    os.execv(path, [str(path)] + sys.argv[1:])
+    os.execve(path, [str(path)] + sys.argv[1:], _environment())
 
 
 def doctor() -> str:
-    """What this machine can do: GPU, driver, compiler, cache, as `kernwright doctor` prints it."""
-    announce_toolkit()
+    """What this machine can do: GPU, driver, compiler, cache and data packages, as `kernwright doctor`
+    prints it."""
     command: List[str] = [str(_path()), "doctor"]
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-                          text=True).stdout
+    return subprocess.run(command, env=_environment(), stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False, text=True).stdout
