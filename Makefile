@@ -87,10 +87,11 @@ fuzz-python:
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_python
 	@$(WITH_TOOLKIT) src/cmake/fuzz_python.sh $(BUILD) $(CALLS)
 
-# The wheel kernwright-$(SKU) of a bundle that the project signed.
+# The wheel kernwright-$(SKU) of a bundle that the project signed, and what is in it as the JSON
+# file RESULTS.
 data-wheel: build
 	@python3 src/python/data/build_wheel.py --name $(SKU) --bundle $(BUNDLE) \
-	  --tool $(BUILD)/bin/kernwright --out dist
+	  --tool $(BUILD)/bin/kernwright --out dist $(if $(RESULTS),--json $(RESULTS))
 
 bench: build
 	@$(WITH_TOOLKIT) src/cmake/bench.sh $(BUILD)

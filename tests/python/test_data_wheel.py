@@ -3,6 +3,7 @@
 
 import importlib
 import importlib.metadata
+import json
 import os
 import pathlib
 import subprocess
@@ -47,8 +48,13 @@ class DataWheelTest(unittest.TestCase):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def test_it_is_found_as_a_layer_and_not_trusted_without_the_projects_key(self):
-        built = self.build("--trusted-keys", self.folder / "test.pub")
+        results = self.folder / "results.json"
+        built = self.build("--trusted-keys", self.folder / "test.pub", "--json", results)
         self.assertEqual(built.returncode, 0, built.stderr)
+        row, = json.loads(results.read_text())["rows"]
+        self.assertEqual(row["problem"], "vector_add n=4096 dtype=bf16")
+        self.assertEqual(row["us"], None, "it was predicted")
+        self.assertRegex(row["winner"], "^vector_add/vectorized THREADS=")
         wheel = pathlib.Path(built.stdout.strip())
         self.assertRegex(wheel.name, r"^kernwright_h100-[0-9.]+\.7-py3-none-any\.whl$")
         first = wheel.read_bytes()

@@ -26,6 +26,8 @@ def parse_arguments():
     parser.add_argument("--tool", default="build/bin/kernwright", help="the program kernwright")
     parser.add_argument("--trusted-keys", help="public keys; the project's, where left out")
     parser.add_argument("--out", default="dist", type=pathlib.Path, help="folder of the wheel")
+    parser.add_argument("--json", type=pathlib.Path,
+                        help="also write what the records say, a row for each problem")
     return parser.parse_args()
 
 
@@ -94,6 +96,42 @@ def files_of(arguments, folder, manifest):
     return f"{package}-{version}-py3-none-any.whl", f"{information}/RECORD", files
 
 
+def candidate(ranked):
+    configuration = " ".join(f"{name}={value}" for name, value in ranked["configuration"].items())
+    return f"{ranked['template']} {configuration}"
+
+
+def time_of(ranked):
+    """Microseconds; None of what was not measured."""
+    us = (ranked or {}).get("median_us")
+    return None if us is None else round(us, 3)
+
+
+def write_results(arguments, folder, manifest):
+    """A file as those of bench/results are."""
+    listed = json.loads(run([arguments.tool, "cache", "list", "--json", "--cache", str(folder)]))
+    rows = []
+    for record in sorted(listed["records"], key=lambda record: record["created"]):
+        rows.append({
+            "problem": record["problem"], "winner": candidate(record["winner"]),
+            "us": time_of(record["winner"]), "default_us": time_of(record.get("baseline")),
+            "roofline_share": round(record["roofline_share"], 3),
+            "verdict": record.get("verdict"), "trust": record.get("trust"),
+            "measured": record["measured"], "candidates": record["candidates"],
+            "seconds": round(record["wall_seconds"], 2), "created": record["created"]})
+    first = listed["records"][0]
+    head = {"bench": "sweep_models",
+            "command": f"kernwright sweep bench/worklists/models.json, in parts; build_wheel.py "
+                       f"--name {arguments.name} --bundle FILE --json FILE",
+            "date": max(row["created"] for row in rows)[:10],
+            "device": {"name": first["device"], "uuids": manifest["devices"],
+                       "driver": first["environment"]["driver"]},
+            "compiler": " ".join(first["environment"]["compiler"].split()[:2]),
+            "kernwright": manifest["kernwright"]}
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    arguments.json.write_text(f'{json.dumps(head)[:-1]}, "rows": [\n{lines}\n]}}\n')
+
+
 def record_line(name, data):
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     return f"{name},sha256={digest},{len(data)}\n"
@@ -104,6 +142,8 @@ def main():
     with tempfile.TemporaryDirectory() as root:
         folder, manifest = install(arguments, root)
         wheel, record, files = files_of(arguments, folder, manifest)
+        if arguments.json:
+            write_results(arguments, folder, manifest)
     listed = "".join(record_line(name, data) for name, data in files.items()) + f"{record},,\n"
     files[record] = listed.encode()
     arguments.out.mkdir(parents=True, exist_ok=True)
