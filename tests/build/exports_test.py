@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""exports_test.py LIBRARY: libkernwright.so shows kernwright:: and kw_* and nothing else, needs no
-CUDA library, and was built with no path of the build machine."""
+"""exports_test.py LIBRARY [FUNCTION]: libkernwright.so shows kernwright:: and kw_* and nothing else,
+but for FUNCTION nothing of the command line, and needs no CUDA library."""
 
 import re
 import subprocess
 import sys
 
-library = sys.argv[1]
-ALLOWED = re.compile(r"(kw_\w+|((non-virtual thunk to|typeinfo( name)? for|vtable for) )?kernwright::.*)$")
+library, *more = sys.argv[1:]
+ALLOWED = re.compile(
+    r"(kw_\w+|((non-virtual thunk to|typeinfo( name)? for|vtable for) )?kernwright::(?!cli::).*"
+    + "".join(rf"|{re.escape(name)}\(.*" for name in more) + ")$")
 
 failures = []
 names = []
@@ -21,11 +23,14 @@ if not any(name.startswith("kw_") for name in names):
     failures.append("the C ABI is not exported")
 if not any(name.startswith("kernwright::get_best_kernel") for name in names):
     failures.append("kernwright::get_best_kernel is not exported")
+for wanted in more:
+    if not any(name.startswith(f"{wanted}(") for name in names):
+        failures.append(f"{wanted} is not exported")
 
 dynamic = subprocess.run(["readelf", "-d", library], check=True, text=True,
                          stdout=subprocess.PIPE).stdout
 for needed in re.findall(r"NEEDED.*\[(.*)\]", dynamic):
-    if not re.match(r"(libtbb|libstdc\+\+|libgcc_s|libc|libm|libdl|librt|libpthread|ld-linux.*)\.so",
+    if not re.match(r"(libtbb(-\w+)?|libstdc\+\+|libgcc_s|libc|libm|libdl|librt|libpthread|ld-linux.*)\.so",
                     needed):
         failures.append(f"needs {needed}")
 

@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -26,7 +28,19 @@ def test_it_holds_library_tool_extension_and_types(files):
 
 def test_it_is_small(files):
     size = sum(file.size or 0 for name, file in files.items() if "__pycache__" not in name)
-    assert size < 20e6  # about 6 MB compressed
+    assert size < 12e6  # 3.7 MB compressed
+
+
+def test_its_code_is_in_the_library_alone(files):
+    assert files["kernwright/bin/kernwright"].locate().stat().st_size < 100e3
+
+
+def test_the_library_shows_the_public_interfaces_and_how_the_tool_begins(files):
+    script = pathlib.Path(__file__).parents[1] / "build" / "exports_test.py"
+    library = files["kernwright/lib/libkernwright.so.0"].locate()
+    run = subprocess.run([sys.executable, script, library, "kernwright::cli::run_tool"],
+                         capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout
 
 
 def test_it_serves_every_python_and_many_systems(files):
