@@ -79,11 +79,13 @@ class TorchTensor(Array):
 class InterfaceArray(Array):
     """An array of CuPy or Numba."""
 
+    read_only = False
+
     @property
     def __cuda_array_interface__(self):
         _, bits, text, _ = DTYPES[self.kind]
         shape, strides = self.layout
-        return {"version": 3, "data": (self.address, False), "shape": shape, "typestr": text,
+        return {"version": 3, "data": (self.address, self.read_only), "shape": shape, "typestr": text,
                 "strides": tuple(stride * bits // 8 for stride in strides), "stream": 1}
 
 

@@ -70,6 +70,23 @@ def test_arrays_that_contradict_themselves_are_refused():
             _kernwright.read(array)
 
 
+def interface(**members):
+    return type("Given", (), {"__cuda_array_interface__": {
+        "data": (4096, False), "shape": (4, 8), "typestr": "<f4", "version": 3, **members}})()
+
+
+def test_strides_between_elements_are_refused():
+    assert _kernwright.read(interface(strides=(64, 4)))[3] == (16, 1)
+    with pytest.raises(ValueError, match="6 bytes, and a multiple of the 4"):
+        _kernwright.read(interface(strides=(48, 6)))
+
+
+def test_masked_arrays_are_refused():
+    _kernwright.read(interface(mask=None))
+    with pytest.raises(TypeError, match="mask"):
+        _kernwright.read(interface(mask=interface()))
+
+
 def test_errors_of_an_array_are_handed_on():
     class Broken(DlpackArray):
         def __dlpack__(self, stream=None):

@@ -5,7 +5,7 @@ import json
 import pickle
 
 import pytest
-from fakes import KINDS, NO_GPU, DlpackArray, ExchangeTensor, TorchTensor
+from fakes import KINDS, NO_GPU, DlpackArray, ExchangeTensor, InterfaceArray, TorchTensor
 
 import kernwright as kw
 
@@ -36,6 +36,19 @@ def vectors(kind=ExchangeTensor, count=3, dtype="fp32"):
 
 def product_arrays(kind=ExchangeTensor):
     return kind(16, 128), kind(64, 128), kind(16, 64)
+
+
+def test_what_is_read_only_is_no_output(add):
+    def reason(**read_only):
+        arrays = {name: InterfaceArray(1024, dtype="fp32") for name in "abc"}
+        for name in read_only:
+            arrays[name].read_only = True
+        with pytest.raises(kw.Error) as caught:
+            add(*arrays.values())
+        return caught.value.reason
+
+    assert NO_GPU in reason(a=True, b=True)
+    assert reason(c=True) == "c is read-only, and an output is written"
 
 
 def test_it_says_what_it_is(product):

@@ -1,5 +1,6 @@
 #include "python/extension/array_view.h"
 
+#include <string>
 #include <string_view>
 
 #include "python/extension/driver_context.h"
@@ -187,6 +188,16 @@ bool read_interface(PyObject* interface, ArrayView& view) {
   for (const NamedDtype& named : kDtypes) {
     if (named.interface != nullptr && text_is(type, named.interface)) view.dtype = named.dtype;
   }
+  if (PyObject* mask = item("mask"); mask != nullptr && mask != Py_None) {
+    PyErr_SetString(PyExc_TypeError, "it has a mask, and arrays without one are taken");
+    return false;
+  }
+  // A pair of address and whether nothing may write there.
+  if (PyTuple_Check(data) != 0 && PyTuple_Size(data) > 1) {
+    const int read_only = PyObject_IsTrue(PyTuple_GetItem(data, 1));
+    if (read_only < 0) return false;
+    view.read_only = read_only != 0;
+  }
   PyObject* strides = item("strides");
   if (strides == nullptr || strides == Py_None) {
     make_contiguous(view);
@@ -198,7 +209,16 @@ bool read_interface(PyObject* interface, ArrayView& view) {
       return false;
     }
     const int bytes = view.dtype.bits == 0 ? 1 : view.dtype.bits / 8;
-    for (int i = 0; i < view.ndim; ++i) view.held[1][i] /= bytes;
+    for (int i = 0; i < view.ndim; ++i) {
+      std::int64_t& stride = view.held[1][i];
+      if (stride % bytes != 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "a stride of %lld bytes, and a multiple of the %d of an element expected",
+                     static_cast<long long>(stride), bytes);
+        return false;
+      }
+      stride /= bytes;
+    }
     view.strides = view.held[1];
   }
   view.device = {dlpack::kCuda, device_of(view.data)};
@@ -250,6 +270,25 @@ bool read_capsule(PyObject* array, ArrayView& view) {
   return true;
 }
 
+/// Torch's errors that did not come through Python end in a trace of C++, which goes.
+void cut_trace() {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  const Ref text(value == nullptr ? nullptr : PyObject_Str(value));
+  const char* characters = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+  const std::string_view said = characters == nullptr ? "" : characters;
+  const std::size_t end = said.find("\nException raised from ");
+  if (end == std::string_view::npos) {
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+    return;
+  }
+  PyErr_SetString(type, std::string(said.substr(0, end)).c_str());
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+}
+
 /// Whether it has what `read_attributes` reads.
 bool is_torch_tensor(PyObject* array) {
   return attribute_if_there(array, "data_ptr") && attribute_if_there(array, "stride") &&
@@ -259,12 +298,16 @@ bool is_torch_tensor(PyObject* array) {
 }  // namespace
 
 bool read_array(PyObject* array, ArrayView& view) {
-  view.torch = view.asks_stream = false;
+  view.torch = view.asks_stream = view.read_only = false;
   view.stream = 0;
   view.api = api_of(Py_TYPE(array));
   if (view.api != nullptr) [[likely]] {
     dlpack::Tensor tensor{};
-    return view.api->borrow(array, &tensor) == 0 && take_tensor(tensor, view);
+    if (view.api->borrow(array, &tensor) != 0) [[unlikely]] {
+      cut_trace();
+      return false;
+    }
+    return take_tensor(tensor, view);
   }
   if (is_torch_tensor(array)) return read_attributes(array, view);
   if (PyErr_Occurred() != nullptr) return false;

@@ -22,6 +22,7 @@ struct ArrayView {
   const dlpack::ExchangeApi* api;   ///< of the array's framework; null where it has none
   bool torch;                       ///< a tensor of a torch without the exchange API
   bool asks_stream;                 ///< read by `__dlpack__`, which is told who reads
+  bool read_only;                   ///< its framework says that nothing may write it
   std::intptr_t stream;             ///< of `__cuda_array_interface__`; 0 where none was given
   std::int64_t held[2][kMostDims];  ///< shape and strides that nobody else keeps
 

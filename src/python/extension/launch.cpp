@@ -71,6 +71,8 @@ bool refuse(const KernelState& kernel, const Expected& expected, const ArrayView
     raise(problem, "%s is %s, and %s expected", name,
           given != nullptr ? given : "of a dtype that kernwright does not know",
           expected.dtype_text.c_str());
+  } else if (expected.output && view.read_only) {
+    raise(problem, "%s is read-only, and an output is written", name);
   } else {
     raise(problem, "%s has the shape %s and the strides %s, and %s with the strides %s expected",
           name, text_of(view.shape, view.ndim).c_str(), text_of(view.strides, view.ndim).c_str(),
@@ -129,6 +131,7 @@ dlpack::VersionedTensor* allocate(const dlpack::ExchangeApi& api, dlpack::Tensor
 
 bool fits(const KernelState& kernel, const Expected& expected, const ArrayView& view) {
   const bool right = on_gpu_of(kernel, view) && view.dtype == expected.dtype &&
+                     !(view.read_only && expected.output) &&
                      (lies_exactly_as(view, expected) || lies_as(view, expected));
   return right || refuse(kernel, expected, view);
 }
