@@ -1,7 +1,7 @@
 """Which problem each operation makes of its arrays, and what it refuses."""
 
 import pytest
-from fakes import ExchangeTensor, TorchTensor
+from fakes import NO_GPU, ExchangeTensor, TorchTensor
 
 import kernwright as kw
 from kernwright import _operations
@@ -43,6 +43,8 @@ def test_the_dtype_of_the_result(planned):
     assert _operations.dtype_text("torch.bfloat16") == "bf16"
     assert _operations.dtype_text("float32") == "fp32"
     assert _operations.dtype_text(None) is None
+    # NumPy's and JAX's are classes.
+    assert _operations.dtype_text(type("float32", (), {})) == "fp32"
 
 
 def test_gated_linear(planned, refused):
@@ -181,6 +183,31 @@ def test_a_plan_is_kept_by_signature(compiler, planned):
         with pytest.raises(kw.Error):
             kw.linear(x, weight, out=tensor(16, 64), activation="silu")
         assert len(own.plans) == 2
+
+
+def test_plans_may_be_forgotten_at_any_time(compiler, monkeypatch):
+    class Forgetful(dict):
+        def __setitem__(self, key, value):
+            pass
+
+    monkeypatch.setattr(compiler, "plans", Forgetful())
+    with compiler, pytest.raises(kw.Error, match=NO_GPU):
+        kw.rms_norm(tensor(4, 8), out=tensor(4, 8))
+
+
+@pytest.mark.parametrize("call, name", [
+    (lambda thing: kw.linear(thing, tensor(4, 8)), "x"), (lambda thing: kw.linear(tensor(2, 8), thing), "weight"),
+    (lambda thing: kw.linear(tensor(2, 8), tensor(4, 8), thing), "bias"),
+    (lambda thing: kw.rms_norm(tensor(4, 8), out=thing), "out"),
+    (lambda thing: kw.rope(tensor(2, 4, 8), tensor(2, 4, 8), tensor(2, 4), thing), "sin"),
+])
+def test_what_is_no_array_is_refused_by_the_name_of_its_argument(refused, call, name):
+    assert refused(call, [1.0]).startswith(f"{name}: <class 'list'> is no array")
+
+
+def test_a_word_is_no_way_to_say_more(refused):
+    reason = refused(kw.linear, tensor(2, 8), tensor(4, 8), activation="silu bias=column")
+    assert reason == "activation is 'silu bias=column', and one word expected"
 
 
 def test_results_need_a_framework_that_makes_them(compiler):

@@ -323,10 +323,14 @@ PyObject* read(PyObject*, PyObject* array) {
 constexpr const char* kStreamDoc =
     "current_stream(array) -> int or None\n\n"
     "The current stream of the array's framework on its GPU, None where the framework does not "
-    "say.";
+    "say, and where it is no array.";
 PyObject* current_stream(PyObject*, PyObject* array) {
   ArrayView view;
-  if (!read_array(array, view)) return nullptr;
+  if (!read_array(array, view)) {
+    if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return nullptr;
+    PyErr_Clear();
+    Py_RETURN_NONE;
+  }
   if (!view.on_gpu() || view.api == nullptr || view.api->current_stream == nullptr) Py_RETURN_NONE;
   const int device = view.device.id >= 0 ? view.device.id : std::max(current_device(), 0);
   void* stream = nullptr;

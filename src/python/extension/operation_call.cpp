@@ -176,9 +176,14 @@ bool launch_on(const KernelState& kernel, const Arrays& arrays, Py_ssize_t first
 PyObject* run_call(PyObject* plans, PyObject* tag, PyObject* inputs, PyObject* outs,
                    PyObject* scalars) {
   Arrays arrays;
-  if (!arrays.add_all(inputs)) return nullptr;
-  const Py_ssize_t first = arrays.size();
-  if (!arrays.add_all(outs)) return nullptr;
+  Py_ssize_t first = 0;
+  const bool all_read = arrays.add_all(inputs) && (first = arrays.size(), arrays.add_all(outs));
+  if (!all_read) {
+    if (PyErr_ExceptionMatches(error_class()) == 0) return nullptr;
+    // What makes the plan knows the array's name, and refuses it by that.
+    PyErr_Clear();
+    Py_RETURN_NONE;
+  }
   const Ref bytes(arrays.signature());
   const Ref key(bytes ? PyTuple_Pack(2, tag, bytes.get()) : nullptr);
   if (!key) return nullptr;

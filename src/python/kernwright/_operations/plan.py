@@ -31,7 +31,8 @@ def dtype_text(dtype: Any) -> Optional[str]:
     """kernwright's name of a dtype, which may be one of a framework's; None of None."""
     if dtype is None:
         return None
-    name = str(dtype).rpartition(".")[2]
+    # NumPy's and JAX's are classes too.
+    name = str(getattr(dtype, "__name__", dtype)).rpartition(".")[2]
     return _FRAMEWORK_DTYPES.get(name, name)
 
 
@@ -48,13 +49,23 @@ def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
     if len(plans) >= _MOST_PLANS:
         plans.clear()
     with launching_like(inputs):
-        plans[tag, _kernwright.signature(*inputs, *outs)] = make(*inputs, *outs, *tag[1:])
-    return _kernwright.run(plans, tag, inputs, outs, scalars)
+        plan = make(*inputs, *outs, *tag[1:])
+    key = tag, _kernwright.signature(*inputs, *outs)
+    plans[key] = plan
+    # Not by `plans`, which another thread may empty at any time.
+    results = _kernwright.run({key: plan}, tag, inputs, outs, scalars)
+    if results is None:
+        raise make_error("an array says something else each time that it is read")
+    return results
 
 
 def _kernel(operation: str, device: Optional[int], values: Dict[str, Any],
             views: Mapping[str, View] = {}, read_only: Sequence[str] = ()) -> Kernel:
-    words = [operation] + [f"{name}={value}" for name, value in values.items() if value is not None]
+    given = {name: str(value) for name, value in values.items() if value is not None}
+    for name, value in given.items():
+        if len(value.split()) != 1:
+            raise make_error(f"{name} is {value!r}, and one word expected", operation)
+    words = [operation] + [f"{name}={value}" for name, value in given.items()]
     return active().kernel_on(device, " ".join(words), views, read_only)
 
 
