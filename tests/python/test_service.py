@@ -1,6 +1,8 @@
 """Services: how they are opened, which one a call uses, and what they refuse."""
 
 import json
+import os
+import pathlib
 import signal
 import threading
 
@@ -31,6 +33,15 @@ def test_options_are_checked(options, reason):
         kw.Service(**{"sku": "h200", **options})
 
 
+@pytest.mark.parametrize("given", [str, pathlib.Path, os.fsencode])
+def test_one_path_is_given_as_it_is(tmp_path, given):
+    """Not read as a sequence of its characters, the first of which is the root of all files."""
+    for option in ("templates", "epilogues"):
+        with pytest.raises(kw.Error, match=str(tmp_path / "none")):
+            kw.Service(sku="h200", **{option: given(tmp_path / "none")})
+    kw.Service(sku="h200", cache=given(tmp_path), read_only_caches=given(tmp_path))
+
+
 @pytest.mark.parametrize("options", [{"cache": 3}, {"device": "first"}, {"templates": 3},
                                      {"tune_seconds": "long"}, {"epilogues": [None]},
                                      {"cache": "a\0b"}])
@@ -58,6 +69,8 @@ def test_a_service_without_compiling_says_what_is_missing():
         strict.prewarm(["vector_add n=1024 dtype=fp32", kw.Problem("vector_add", n=8, dtype="fp32")])
     assert "2 of 2 problems" in caught.value.reason
     assert "n=1024" in caught.value.reason and "n=8" in caught.value.reason
+    with pytest.raises(kw.Error, match="1 of 1 problems"):
+        strict.prewarm(kw.Problem("vector_add", n=8, dtype="fp32"))
 
 
 def test_lookups_are_counted(compiler):

@@ -7,7 +7,6 @@ Operations find the best kernel for the shape: what was tuned for it, else what 
 predicts. `kernwright.Service` has the settings, `kernwright.tune` tunes, and `kernwright.doctor`
 says what this machine can do."""
 
-import os
 from typing import Any, Iterable, List, Optional, Union
 
 from ._chain import BakedLaunch, Chain, ChainBuilder, ChainSlot, ChainTime
@@ -16,7 +15,7 @@ from ._kernwright import version as _version
 from ._operations import (attention, elementwise, gated_linear, gelu_and_mul, grouped_matmul,
                           layer_norm, linear, matmul, reduce, rms_norm, rope, scaled_matmul,
                           silu_and_mul, softmax)
-from ._service import (AnyProblem, Kernel, LookupCount, Problem, Service, Watch, default_service,
+from ._service import (AnyPath, AnyProblem, Kernel, LookupCount, Problem, Service, Watch, default_service,
                        set_default)
 from ._tool import doctor, main
 
@@ -35,13 +34,13 @@ def tune(problem: AnyProblem, seconds: Optional[float] = None) -> Kernel:
     return default_service().tune(problem, seconds)
 
 
-def prewarm(problems: Union[str, "os.PathLike[str]", Iterable[AnyProblem]]) -> None:
+def prewarm(problems: Union[AnyPath, Problem, Iterable[AnyProblem]]) -> None:
     """Gets the best kernels of problems, or of a worklist file, into memory, on the active service;
     see Service.prewarm."""
     default_service().prewarm(problems)
 
 
-def record_shapes(file: Union[str, "os.PathLike[str]"]) -> Watch:
+def record_shapes(file: AnyPath) -> Watch:
     """Appends what the active service is asked for to a worklist, until the end of a `with` block;
     see Service.record_shapes."""
     return default_service().record_shapes(file)

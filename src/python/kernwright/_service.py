@@ -46,6 +46,14 @@ class Problem:
 
 
 AnyProblem = Union[Problem, str]
+AnyPath = Union[str, "os.PathLike[str]"]
+
+
+def _paths(paths: Union[AnyPath, Sequence[AnyPath]]) -> List[str]:
+    """Of one path, or of several."""
+    if isinstance(paths, (str, bytes, os.PathLike)):
+        return [os.fsdecode(paths)]
+    return [os.fsdecode(path) for path in paths]
 
 
 class Kernel(KernelHandle):
@@ -128,23 +136,25 @@ class Service:
         with any value nothing is ever compiled
     l2: the state of the L2 that kernels are tuned for, "cold", "warm" or "mixed"
     sku: the id of a GPU to work for without one, "h200"; its kernels cannot be launched
-    templates, epilogues: folders and files of your own
+    read_only_caches: further cache directories to look in, one or several
+    templates, epilogues: folders and files of your own, one or several
     tune_seconds: the budget of one tuning
 
     A service is thread-safe. In a `with` block it is the one that operations use. Errors: Error
     where there is neither the GPU nor a sku, or an option is not understood."""
 
-    def __init__(self, cache: Optional[Union[str, "os.PathLike[str]"]] = None, *, device: int = 0,
+    def __init__(self, cache: Optional[AnyPath] = None, *, device: int = 0,
                  on_miss: str = "predict", min_match: Optional[str] = None, l2: str = "cold",
-                 sku: Optional[str] = None, read_only_caches: Sequence[str] = (),
-                 templates: Sequence[str] = (), epilogues: Sequence[str] = (),
+                 sku: Optional[str] = None,
+                 read_only_caches: Union[AnyPath, Sequence[AnyPath]] = (),
+                 templates: Union[AnyPath, Sequence[AnyPath]] = (),
+                 epilogues: Union[AnyPath, Sequence[AnyPath]] = (),
                  tune_seconds: float = 30, background_seconds: float = 600,
                  compile_threads: int = 0, check_launches: bool = False) -> None:
         announce_toolkit()
         self._handle = _kernwright.open_service(
-            None if cache is None else os.fspath(cache), sku, on_miss, device, tune_seconds, l2,
-            None, min_match, [os.fspath(path) for path in read_only_caches],
-            [os.fspath(path) for path in templates], [os.fspath(path) for path in epilogues],
+            None if cache is None else os.fsdecode(cache), sku, on_miss, device, tune_seconds, l2,
+            None, min_match, _paths(read_only_caches), _paths(templates), _paths(epilogues),
             background_seconds, compile_threads, check_launches, _pass_on, data_folders())
         self._device = -1 if sku else device
         self._autotune_seconds = 0.0
@@ -209,22 +219,24 @@ class Service:
         self.plans.clear()
         _everywhere.plans.clear()
 
-    def prewarm(self, problems: Union[str, "os.PathLike[str]", Iterable[AnyProblem]]) -> None:
-        """Gets the best kernel of every problem into memory. Problems are given one by one, or as
-        the path of a worklist, also one that record_shapes() wrote. Errors: Error, which lists
-        every problem that cannot be served, with its reason."""
-        if isinstance(problems, (str, os.PathLike)):
-            _kernwright.prewarm_worklist(self._handle, os.fspath(problems))
+    def prewarm(self, problems: Union[AnyPath, Problem, Iterable[AnyProblem]]) -> None:
+        """Gets the best kernel of every problem into memory. Given are a Problem, several as objects
+        or texts, or the path of a worklist, also one that record_shapes() wrote. Errors: Error,
+        which lists every problem that cannot be served, with its reason."""
+        if isinstance(problems, Problem):
+            problems = [problems]
+        if isinstance(problems, (str, bytes, os.PathLike)):
+            _kernwright.prewarm_worklist(self._handle, os.fsdecode(problems))
         else:
             _kernwright.prewarm(self._handle, [str(problem) for problem in problems])
 
-    def record_shapes(self, file: Union[str, "os.PathLike[str]"]) -> "Watch":
+    def record_shapes(self, file: AnyPath) -> "Watch":
         """Appends every problem that is asked for to `file`, from now until the end of the `with`
         block or close(): a worklist that prewarm() and `kernwright sweep` take, in lines of JSON.
         How often a problem was asked for is appended at the end; operations ask once for each
         signature of their arrays. Threads and processes may share a file. Errors: Error where the
         file is there and is something else."""
-        _kernwright.record_shapes(self._handle, os.fspath(file))
+        _kernwright.record_shapes(self._handle, os.fsdecode(file))
         return Watch(self, lambda: _kernwright.record_shapes(self._handle, None))
 
     def autotune(self, seconds: float = 30.0) -> "Watch":
