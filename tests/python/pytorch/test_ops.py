@@ -97,8 +97,10 @@ def test_what_no_kernel_computes_of_torchs_attention_is_refused(arguments, text)
 
 
 def test_a_tensor_on_the_cpu_is_refused():
-    with pytest.raises(NotImplementedError, match="kernwright::linear.*CPU"):
-        kw.linear(torch.zeros(2, 8), torch.zeros(4, 8))
+    for call in (kw.linear, torch.ops.kernwright.linear):
+        with pytest.raises(kernwright.Error, match="no GPU") as caught:
+            call(torch.zeros(2, 8), torch.zeros(4, 8))
+        assert caught.value.problem == "matmul m=2 n=4 k=8 dtype=fp32"
 
 
 @pytest.mark.parametrize("activation", [None, "silu", "gelu_erf", "gelu_tanh"])

@@ -43,10 +43,12 @@ def _direct(*tensors: Optional[Tensor]) -> bool:
 
 
 def _define(schema: str, compute: Callable[..., Any], shapes: Callable[..., Any]) -> str:
-    """Defines an operator that gives what `compute` does, in tensors that `shapes` gives."""
+    """Defines an operator that gives what `compute` does, in tensors that `shapes` gives. On tensors that
+    lie on no GPU `compute` says so."""
     name = schema[:schema.index("(")]
     _library.define(schema, tags=_TAGS)
-    _library.impl(name, compute, "CUDA")
+    for key in ("CUDA", "CompositeExplicitAutograd"):
+        _library.impl(name, compute, key)
     _library.impl(name, shapes, "Meta")
     return name
 
