@@ -155,9 +155,9 @@ class Fuzzer:
         if self.chooser.random() < 0.1:
             outputs = self.thing()
         plan = (self.chooser.choice([None, *self.kernels, self.thing()]), outputs)
-        plans = {("tag", extension.signature(*inputs, *outs)): plan if self.chooser.random() < 0.9
+        plans = {(("tag",), extension.signature(*inputs, *outs)): plan if self.chooser.random() < 0.9
                  else self.thing()}
-        extension.run(plans, "tag", inputs, outs, tuple(self.things(2)))
+        extension.run(plans, {}, ("tag",), inputs, outs, tuple(self.things(2)))
 
     def chain(self):
         """Slots, arrays and things for the arguments of a chain's steps."""

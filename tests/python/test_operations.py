@@ -195,6 +195,16 @@ def test_plans_may_be_forgotten_at_any_time(compiler, monkeypatch):
         kw.rms_norm(tensor(4, 8), out=tensor(4, 8))
 
 
+def test_the_last_kernel_of_an_operation_is_told(compiler, planned):
+    with compiler:
+        for call, name, operation in ((kw.rms_norm, "rms_norm", "rmsnorm"), (kw.softmax, "softmax", "softmax")):
+            for rows in (4, 6, 4):
+                problem = planned(call, tensor(rows, 8), out=tensor(rows, 8))
+                assert kw.last_kernel(name).problem == compiler.kernel(problem).problem
+                assert problem.startswith(f"{operation} rows={rows} ")
+        assert kw.last_kernel("nonsense") is None
+
+
 @pytest.mark.parametrize("call, name", [
     (lambda thing: kw.linear(thing, tensor(4, 8)), "x"), (lambda thing: kw.linear(tensor(2, 8), thing), "weight"),
     (lambda thing: kw.linear(tensor(2, 8), tensor(4, 8), thing), "bias"),

@@ -73,20 +73,20 @@ PyObject* baked_rebind(PyObject* self, PyObject* const* given, Py_ssize_t count)
 
 PyMethodDef kBakedMethods[] = {
     {"launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(baked_launch)),
-     METH_FASTCALL | METH_KEYWORDS, "launch(stream=None)\n\nThe same as calling it."},
+     METH_FASTCALL | METH_KEYWORDS, "launch($self, /, stream=None)\n--\n\nThe same as calling it."},
     {"rebind", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(baked_rebind)),
      METH_FASTCALL,
-     "rebind(*tensors_and_scalars)\n\nGives other arguments to the launches from now on. Those "
-     "that "
-     "are enqueued already keep theirs. Up to four sets that come back stay ready, so alternating "
-     "between them costs no driver call. Errors: those of a call of the kernel; the arguments are "
-     "then those of before."},
+     "rebind($self, /, *tensors_and_scalars)\n--\n\n"
+     "Gives other arguments to the launches from now on. Those that are enqueued already\n"
+     "keep theirs. Up to four sets that come back stay ready, so alternating between them\n"
+     "costs no driver call. Errors: those of a call of the kernel; the arguments are then\n"
+     "those of before."},
     {"add_to_capture",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(baked_add_to_capture)),
      METH_FASTCALL | METH_KEYWORDS,
-     "add_to_capture(stream=None)\n\nAdds the launch, with its present arguments, to the capture "
-     "that the stream is in. Let go of the captured graph before this. Errors: Error where the "
-     "stream is in no capture."},
+     "add_to_capture($self, /, stream=None)\n--\n\n"
+     "Adds the launch, with its present arguments, to the capture that the stream is in. Let\n"
+     "go of the captured graph before this. Errors: Error where the stream is in no capture."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot kBakedSlots[] = {

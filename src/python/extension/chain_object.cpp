@@ -358,22 +358,21 @@ PyObject* chain_description(PyObject* self, void*) {
 
 PyMethodDef kChainMethods[] = {
     {"launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(chain_launch)),
-     METH_FASTCALL | METH_KEYWORDS, "launch(stream=None)\n\nThe same as calling it."},
+     METH_FASTCALL | METH_KEYWORDS, "launch($self, /, stream=None)\n--\n\nThe same as calling it."},
     {"rebind", chain_rebind, METH_VARARGS,
-     "rebind(*parameters)\n\nGives other arrays to all parameters, in order, from the next launch "
-     "on. They have the dtypes, shapes and strides of those that the builder was given. Up to four "
-     "sets that come back stay ready. Errors: Error; the parameters are then those of before."},
+     "rebind($self, /, *parameters)\n--\n\n"
+     "Gives other arrays to all parameters, in order, from the next launch on. They have the\n"
+     "dtypes, shapes and strides of those that the builder was given. Up to four sets that\n"
+     "come back stay ready. Errors: Error; the parameters are then those of before."},
     {"add_to_capture",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(chain_add_to_capture)),
      METH_FASTCALL | METH_KEYWORDS,
-     "add_to_capture(stream=None)\n\nAdds the kernels, with the present arrays, to the capture "
-     "that "
-     "the stream is in. Let go of the captured graph before this. Errors: Error where the stream "
-     "is "
-     "in no capture."},
+     "add_to_capture($self, /, stream=None)\n--\n\n"
+     "Adds the kernels, with the present arrays, to the capture that the stream is in. Let go\n"
+     "of the captured graph before this. Errors: Error where the stream is in no capture."},
     {"set_path", chain_set_path, METH_O,
-     "set_path(path)\n\nSets the way in which the chain is launched, one of `paths`. Errors: Error "
-     "for another."},
+     "set_path($self, path, /)\n--\n\n"
+     "Sets the way in which the chain is launched, one of `paths`. Errors: Error for another."},
     {"_tune", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(chain_tune)),
      METH_FASTCALL | METH_KEYWORDS, "_tune(stream=None)\n\nkw_tune_chain()."},
     {nullptr, nullptr, 0, nullptr}};

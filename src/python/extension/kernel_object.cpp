@@ -165,7 +165,7 @@ void kernel_dealloc(PyObject* self) {
 PyMethodDef kMethods[] = {
     {"launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(kernel_launch)),
      METH_FASTCALL | METH_KEYWORDS,
-     "launch(*tensors_and_scalars, stream=None)\n\nThe same as calling the kernel."},
+     "launch($self, /, *tensors_and_scalars, stream=None)\n--\n\nThe same as calling the kernel."},
     {"_expect", kernel_expect, METH_VARARGS, kExpectDoc},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -173,7 +173,7 @@ bool launch_on(const KernelState& kernel, const Arrays& arrays, Py_ssize_t first
   return launch(kernel, tensors, scalars, scalars_given, nullptr);
 }
 
-PyObject* run_call(PyObject* plans, PyObject* tag, PyObject* inputs, PyObject* outs,
+PyObject* run_call(PyObject* plans, PyObject* ran, PyObject* tag, PyObject* inputs, PyObject* outs,
                    PyObject* scalars) {
   Arrays arrays;
   Py_ssize_t first = 0;
@@ -205,7 +205,10 @@ PyObject* run_call(PyObject* plans, PyObject* tag, PyObject* inputs, PyObject* o
   }
   Results results;
   if (!results.complete(arrays, first, outputs)) return nullptr;
-  if (kernel != nullptr && !launch_on(*kernel, arrays, first, results, scalars)) return nullptr;
+  if (kernel != nullptr) {
+    if (PyDict_SetItem(ran, PyTuple_GetItem(tag, 0), handle) != 0) return nullptr;
+    if (!launch_on(*kernel, arrays, first, results, scalars)) return nullptr;
+  }
   return results.give();
 }
 
@@ -213,10 +216,12 @@ PyObject* run_call(PyObject* plans, PyObject* tag, PyObject* inputs, PyObject* o
 
 PyObject* run(PyObject*, PyObject* const* given, Py_ssize_t count) {
   const auto is_tuple = [given](int i) { return PyTuple_Check(given[i]) != 0; };
-  if (count != 5 || PyDict_Check(given[0]) == 0 || !is_tuple(2) || !is_tuple(3) || !is_tuple(4)) {
-    return PyErr_Format(PyExc_TypeError, "run() takes a dict, a tag and three tuples");
+  if (count != 6 || PyDict_Check(given[0]) == 0 || PyDict_Check(given[1]) == 0 || !is_tuple(2) ||
+      PyTuple_Size(given[2]) < 1 || !is_tuple(3) || !is_tuple(4) || !is_tuple(5)) {
+    return PyErr_Format(PyExc_TypeError, "run() takes two dicts, a tag and three tuples");
   }
-  return guarded([&] { return run_call(given[0], given[1], given[2], given[3], given[4]); });
+  return guarded(
+      [&] { return run_call(given[0], given[1], given[2], given[3], given[4], given[5]); });
 }
 
 PyObject* signature(PyObject*, PyObject* const* given, Py_ssize_t count) {

@@ -5,8 +5,10 @@
 namespace kernwright::python {
 
 inline constexpr const char* kRunDoc =
-    "run(plans, tag, inputs, outs, scalars) -> array | tuple of arrays | None\n\n"
-    "Does what `plans` has for this call, and gives its results; None where it has nothing.\n\n"
+    "run(plans, ran, tag, inputs, outs, scalars) -> array | tuple of arrays | None\n\n"
+    "Does what `plans` has for this call, and gives its results; None where it has nothing, or "
+    "where "
+    "an array cannot be read. The dict `ran` gets the plan's kernel under the tag's first word.\n\n"
     "The key is (tag, signature(*inputs, *outs)). A plan is (kernel, outputs): the kernel is "
     "launched on the inputs that are there, on `outs` and on the scalars. In the place of an "
     "output "

@@ -16,17 +16,17 @@ from ._operations import (attention, elementwise, gated_linear, gelu_and_mul, gr
                           layer_norm, linear, matmul, reduce, rms_norm, rope, scaled_matmul,
                           silu_and_mul, softmax)
 from ._service import (AnyPath, AnyProblem, Kernel, LookupCount, Problem, Service, Watch, default_service,
-                       set_default)
+                       last_kernel, set_default)
 from ._tool import doctor, main
 
 __version__ = _version()
 
 __all__ = ["BakedLaunch", "Chain", "ChainBuilder", "ChainSlot", "ChainTime", "Error", "Kernel",
            "LookupCount", "Problem", "Service", "attention", "autotune", "default_service",
-           "doctor", "elementwise", "gated_linear", "gelu_and_mul", "grouped_matmul", "layer_norm",
-           "linear", "lookup_counts", "matmul", "metrics", "prewarm", "record_shapes", "reduce",
-           "rms_norm", "rope", "scaled_matmul", "seal", "set_default", "silu_and_mul", "softmax",
-           "tune"]
+           "doctor", "elementwise", "gated_linear", "gelu_and_mul", "grouped_matmul", "last_kernel",
+           "layer_norm", "linear", "lookup_counts", "matmul", "metrics", "prewarm",
+           "record_shapes", "reduce", "rms_norm", "rope", "scaled_matmul", "seal", "set_default",
+           "silu_and_mul", "softmax", "tune"]
 
 
 def tune(problem: AnyProblem, seconds: Optional[float] = None) -> Kernel:

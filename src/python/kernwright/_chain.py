@@ -72,6 +72,7 @@ class Chain(ChainHandle):
 
     @property
     def kernels(self) -> int:
+        """How many there are."""
         return int(self._described()["kernels"])
 
     @property

@@ -28,6 +28,7 @@ class Problem:
     operations with their dims, dtypes and flags."""
 
     __slots__ = ("text",)
+    text: str
 
     def __init__(self, operation: str, **values: Any) -> None:
         self.text = " ".join([operation] + [f"{name}={value}" for name, value in values.items()])
@@ -82,6 +83,7 @@ class Kernel(KernelHandle):
 
     @property
     def problem(self) -> Problem:
+        """What it computes."""
         return Problem(self._summary["problem"])
 
     @property
@@ -161,6 +163,7 @@ class Service:
         self._tune_seconds = tune_seconds
         self._tokens: List["contextvars.Token[Optional[AnyService]]"] = []
         self.plans: Dict[Any, Any] = {}  # of operations' calls, by signature
+        self.ran: Dict[str, Kernel] = {}  # the last kernel of each operation
 
     @property
     def device(self) -> Optional[int]:
@@ -307,6 +310,7 @@ class _ServicePerDevice:
 
     def __init__(self) -> None:
         self.plans: Dict[Any, Any] = {}
+        self.ran: Dict[str, Kernel] = {}
         self._services: Dict[int, Service] = {}
         self._lock = threading.Lock()
 
@@ -357,6 +361,13 @@ def set_default(service: Optional[Service]) -> None:
 def active() -> AnyService:
     """The service of the innermost `with` block, else the default."""
     return _active.get() or _everywhere
+
+
+def last_kernel(operation: str) -> Optional[Kernel]:
+    """The kernel that the last call of an operation went to, on the active service, such as
+    last_kernel("linear"). None where there was no call of it. Operators of kernwright.torch are calls
+    of the operation that they are made of."""
+    return active().ran.get(operation)
 
 
 def default_service() -> Service:

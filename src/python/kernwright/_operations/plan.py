@@ -42,8 +42,9 @@ def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
     `outs` has None. `tag` is its name and whatever else a plan depends on. Plans are kept by tag and
     signature of the arrays; a new one is what `make` gives of the arrays as they were given and of
     what stands behind the name in the tag."""
-    plans = active().plans
-    results = _kernwright.run(plans, tag, inputs, outs, scalars)
+    service = active()
+    plans, ran = service.plans, service.ran
+    results = _kernwright.run(plans, ran, tag, inputs, outs, scalars)
     if results is not None:
         return results
     if len(plans) >= _MOST_PLANS:
@@ -53,7 +54,7 @@ def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
     key = tag, _kernwright.signature(*inputs, *outs)
     plans[key] = plan
     # Not by `plans`, which another thread may empty at any time.
-    results = _kernwright.run({key: plan}, tag, inputs, outs, scalars)
+    results = _kernwright.run({key: plan}, ran, tag, inputs, outs, scalars)
     if results is None:
         raise make_error("an array says something else each time that it is read")
     return results

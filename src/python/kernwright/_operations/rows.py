@@ -32,11 +32,11 @@ def _norm_plan(x: Any, residual: Any, weight: Any, bias: Any, *outs_and_operatio
     return Plan(_kernel(operation, array.device, values), results)
 
 
-def _normalise(operation: str, x: Any, residual: Any, weight: Any, bias: Any, eps: float,
+def _normalise(name: str, operation: str, x: Any, residual: Any, weight: Any, bias: Any, eps: float,
                out: Any) -> Any:
     if residual is None:
-        return _call(("norm", operation), (x, None, weight, bias), (out,), (eps,), _norm_plan)
-    return _call(("norm", operation), (x, residual, weight, bias), _pair(out), (eps,), _norm_plan)
+        return _call((name, operation), (x, None, weight, bias), (out,), (eps,), _norm_plan)
+    return _call((name, operation), (x, residual, weight, bias), _pair(out), (eps,), _norm_plan)
 
 
 def _pair(out: Any) -> Tuple[Any, Any]:
@@ -55,14 +55,14 @@ def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6, *, residual: Any = N
     x: [..., columns] without gaps; weight: [columns]; bf16, fp16 or fp32, all alike
     residual: as x; it is added first, and the result is then (normalised, sum); `out` is then a
     pair too. Source: the operation rmsnorm."""
-    return _normalise("rmsnorm", x, residual, weight, None, eps, out)
+    return _normalise("rms_norm", "rmsnorm", x, residual, weight, None, eps, out)
 
 
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *,
                residual: Any = None, out: Any = None) -> Any:
     """weight * (x - mean) / sqrt(variance + eps) + bias over the last dimension, as
     torch.nn.functional.layer_norm. Arguments as in `rms_norm`. Source: the operation layernorm."""
-    return _normalise("layernorm", x, residual, weight, bias, eps, out)
+    return _normalise("layer_norm", "layernorm", x, residual, weight, bias, eps, out)
 
 
 def _gated_plan(x: Any, out: Any, activation: str) -> Plan:
@@ -81,14 +81,14 @@ def _gated_plan(x: Any, out: Any, activation: str) -> Plan:
         "activation": activation, "layout": "packed"}), result)
 
 
-def _gated(x: Any, activation: str, out: Any) -> Any:
-    return _call(("gated_activation", activation), (x,), (out,), (), _gated_plan)
+def _gated(name: str, x: Any, activation: str, out: Any) -> Any:
+    return _call((name, activation), (x,), (out,), (), _gated_plan)
 
 
 def silu_and_mul(x: Any, *, out: Any = None) -> Any:
     """silu(x[..., :n]) * x[..., n:], as FlashInfer's. x: [..., 2 * n] without gaps; bf16, fp16 or
     fp32. Source: the operation gated_activation."""
-    return _gated(x, "silu", out)
+    return _gated("silu_and_mul", x, "silu", out)
 
 
 def gelu_and_mul(x: Any, *, approximate: str = "none", out: Any = None) -> Any:
@@ -96,7 +96,7 @@ def gelu_and_mul(x: Any, *, approximate: str = "none", out: Any = None) -> Any:
     activations = {"none": "gelu_erf", "tanh": "gelu_tanh"}
     if approximate not in activations:
         raise make_error(f"approximate is {approximate!r}, and 'none' or 'tanh' expected")
-    return _gated(x, activations[approximate], out)
+    return _gated("gelu_and_mul", x, activations[approximate], out)
 
 
 def _softmax_plan(x: Any, mask: Any, out: Any, causal: bool) -> Plan:

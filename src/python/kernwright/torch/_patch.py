@@ -40,10 +40,12 @@ class Report:
 
     @property
     def replaced(self) -> List[Row]:
+        """The modules that run on kernwright's kernels."""
         return [row for row in self.rows if row.replaced]
 
     @property
     def left(self) -> List[Row]:
+        """The modules that run as before, each with a reason."""
         return [row for row in self.rows if not row.replaced]
 
     def undo(self) -> None:
