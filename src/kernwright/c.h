@@ -91,7 +91,7 @@ int kw_get_best_kernels(kw_service* service, const char* problem, kw_kernel** ke
 int kw_tune(kw_service* service, const char* problem, double seconds, kw_kernel** kernel);
 
 /* Ends the tunings that other threads wait for now, in kw_tune or in a miss that is tuned. They
- * fail soon and keep nothing, and their worker process ends. */
+ * fail soon and keep nothing, and their worker process ends. A prewarming fails soon too. */
 int kw_stop_tuning(kw_service* service);
 
 /* Gets the best kernel of every problem, so that later calls find it in memory. The reason of a

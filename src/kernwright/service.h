@@ -158,7 +158,8 @@ class KERNWRIGHT_API Service {
   Result<std::vector<Kernel>> get_best_kernels(const Problem& problem, std::size_t count) const;
 
   /// Gets the best kernel of every problem, so that later calls find it in memory. Errors:
-  /// `not_found`, which lists every problem that cannot be served, with its reason.
+  /// `not_found`, which lists every problem that cannot be served, with its reason; `unavailable`
+  /// where it was stopped.
   Result<void> prewarm(const std::vector<Problem>& problems) const;
 
   /// The same for the problems of a worklist file, also one that `record_shapes` wrote. Errors
@@ -172,7 +173,8 @@ class KERNWRIGHT_API Service {
 
   /// Ends the tunings that other threads wait for now, by `tune` or by a miss that is tuned. They
   /// fail with `unavailable` after at most the step that they are at, keep nothing, and their
-  /// worker process ends. From any thread.
+  /// worker process ends. A prewarming ends in the same way after at most the problem that it is
+  /// at. From any thread.
   void stop_tuning() const;
 
   /// From now on appends every problem that is asked for to `file`, once, with how it was answered.

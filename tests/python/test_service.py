@@ -1,6 +1,7 @@
 """Services: how they are opened, which one a call uses, and what they refuse."""
 
 import json
+import logging
 import os
 import pathlib
 import signal
@@ -141,6 +142,21 @@ def test_an_interrupt_arrives_while_something_compiles(compiler, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         own.kernel("matmul m=512 n=512 k=512 dtype=fp16 bias=column activation=gelu_erf")
     timer.join()
+
+
+def test_an_interrupt_ends_a_prewarming(compiler, tmp_path):
+    own = kw.Service(tmp_path, sku="h200")
+    own.seal("warning")  # of which the first problem tells the log
+
+    class Interrupt(logging.Handler):
+        def emit(self, record):
+            logging.getLogger("kernwright").removeHandler(self)
+            signal.raise_signal(signal.SIGINT)
+
+    logging.getLogger("kernwright").addHandler(Interrupt())
+    with pytest.raises(KeyboardInterrupt):
+        own.prewarm([f"matmul m={m} n=512 k=512 dtype=fp16" for m in range(1, 200)])
+    assert sum(count.count for count in own.lookup_counts()) < 199
 
 
 def test_problems_are_texts():

@@ -38,6 +38,16 @@ class ServingTest(unittest.TestCase):
     def recorded(self):
         return [json.loads(line) for line in self.file.read_text().splitlines()]
 
+    def test_the_innermost_record_of_shapes_counts(self):
+        inner = self.folder / "inner.jsonl"
+        with self.service.record_shapes(self.file):
+            with self.service.record_shapes(inner):
+                self.ask(OTHER)
+            self.ask(PROBLEM)
+        self.ask("vector_add n=16 dtype=bf16")
+        self.assertEqual({line["problem"] for line in self.recorded()}, {PROBLEM})
+        self.assertIn(OTHER, inner.read_text())
+
     def test_a_sealed_service_names_the_problem_and_the_remedy(self):
         self.service = self.open()
         self.service.seal()

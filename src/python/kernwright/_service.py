@@ -160,6 +160,7 @@ class Service:
             background_seconds, compile_threads, check_launches, _pass_on, data_folders())
         self._device = -1 if sku else device
         self._autotune_seconds = 0.0
+        self._shapes_file: Optional[str] = None
         self._tune_seconds = tune_seconds
         self._tokens: List["contextvars.Token[Optional[AnyService]]"] = []
         self.plans: Dict[Any, Any] = {}  # of operations' calls, by signature
@@ -237,10 +238,17 @@ class Service:
         """Appends every problem that is asked for to `file`, from now until the end of the `with`
         block or close(): a worklist that prewarm() and `kernwright sweep` take, in lines of JSON.
         How often a problem was asked for is appended at the end; operations ask once for each
-        signature of their arrays. Threads and processes may share a file. Errors: Error where the
-        file is there and is something else."""
-        _kernwright.record_shapes(self._handle, os.fsdecode(file))
-        return Watch(self, lambda: _kernwright.record_shapes(self._handle, None))
+        signature of their arrays. Blocks may lie in each other; the innermost records. Threads and
+        processes may share a file. Errors: Error where the file is there and is something else."""
+        before, inside = self._shapes_file, os.fsdecode(file)
+        _kernwright.record_shapes(self._handle, inside)
+        self._shapes_file = inside
+
+        def end() -> None:
+            self._shapes_file = before
+            _kernwright.record_shapes(self._handle, before)
+
+        return Watch(self, end)
 
     def autotune(self, seconds: float = 30.0) -> "Watch":
         """Tunes what is asked for and was not tuned, for about `seconds` each, before its first

@@ -78,6 +78,8 @@ class ServiceCore {
   /// Ends the tunings that callers wait for: those of `tune` that were given no flag, and those of
   /// misses that are tuned.
   void stop_tuning() { awaited_.stop(); }
+  /// What that ends; a caller that waits for several problems is one of them too.
+  AwaitedTunings& awaited() { return awaited_; }
   /// `TuningDesk::predict`.
   Result<TuningResult> predict(const Problem& problem, const TuningBudget& budget);
 

@@ -40,7 +40,14 @@ Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
   return guarded([&]() -> Result<void> {
     std::string missing;
     std::size_t count = 0;
+    std::size_t done = 0;
+    const AwaitedTunings::Awaited awaited(core_->awaited());
     for (const Problem& problem : problems) {
+      if (awaited.stop()->load()) {
+        return Error{ErrorCode::unavailable,
+                     concat("stopped after ", done, " of ", problems.size(), " problems")};
+      }
+      ++done;
       const Result<Kernel> kernel = core_->get_best_kernel(problem);
       if (kernel) continue;
       ++count;
