@@ -167,8 +167,8 @@ class KERNWRIGHT_API Service {
   Result<void> prewarm_worklist(const std::string& file) const;
 
   /// Tunes the problem on the device for about `seconds`, stores the record and returns the winner.
-  /// Later calls of get_best_kernel return the winner too. Errors: `unavailable` without a GPU;
-  /// `refused` where the service is sealed.
+  /// Later calls of get_best_kernel return the winner too. Errors: `invalid_argument` unless
+  /// `seconds` is above 0; `unavailable` without a GPU; `refused` where the service is sealed.
   Result<Kernel> tune(const Problem& problem, double seconds = 30) const;
 
   /// Ends the tunings that other threads wait for now, by `tune` or by a miss that is tuned. They

@@ -28,6 +28,9 @@ def test_without_a_gpu_and_a_sku_there_is_no_service():
     ({"l2": "lukewarm"}, "it must be cold"),
     ({"min_match": "perfect"}, "it must be exact"),
     ({"templates": ["/nowhere"]}, "/nowhere"),
+    ({"tune_seconds": -1}, "tune_seconds is -1; it must be 0 or more"),
+    ({"background_seconds": float("nan")}, "background_seconds is nan"),
+    ({"compile_threads": -2}, "compile_threads is -2"),
 ])
 def test_options_are_checked(options, reason):
     with pytest.raises(kw.Error, match=reason):

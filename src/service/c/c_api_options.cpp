@@ -82,6 +82,11 @@ std::string read_min_match(std::string_view name, Match& least) {
   return {};
 }
 
+std::string not_below_zero(const char* field, double value) {
+  if (value >= 0) return {};
+  return concat("kw_options.", field, " is ", value, "; it must be 0 or more");
+}
+
 }  // namespace
 
 std::string read_options(const kw_options& given, ServiceOptions& options) {
@@ -90,6 +95,9 @@ std::string read_options(const kw_options& given, ServiceOptions& options) {
   if (wrong.empty() && o.on_miss) wrong = read_on_miss(o.on_miss, options.on_miss);
   if (wrong.empty() && o.l2) wrong = read_l2(o.l2, options.l2);
   if (wrong.empty() && o.min_match) wrong = read_min_match(o.min_match, options.min_match);
+  if (wrong.empty()) wrong = not_below_zero("tune_seconds", o.tune_seconds);
+  if (wrong.empty()) wrong = not_below_zero("background_seconds", o.background_seconds);
+  if (wrong.empty()) wrong = not_below_zero("compile_threads", o.compile_threads);
   if (!wrong.empty()) return wrong;
 
   if (o.cache) options.cache = o.cache;

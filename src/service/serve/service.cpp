@@ -61,6 +61,10 @@ Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
 
 Result<Kernel> Service::tune(const Problem& problem, double seconds) const {
   return guarded([&]() -> Result<Kernel> {
+    if (!(seconds > 0)) {
+      return Error{ErrorCode::invalid_argument,
+                   concat("seconds is ", seconds, "; it must be above 0")};
+    }
     TuningOptions options;
     options.budget.seconds = seconds;
     Result<TuningResult> tuned = core_->tune(problem, std::move(options));

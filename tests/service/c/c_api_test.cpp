@@ -84,6 +84,14 @@ TEST(CApiTest, WhatIsNotGivenIsTheDefault) {
   EXPECT_EQ(taken.background_seconds, standard.background_seconds);
   EXPECT_EQ(taken.measure_in_process, standard.measure_in_process);
   EXPECT_TRUE(taken.template_dirs.empty());
+
+  options.tune_seconds = -0.5;
+  EXPECT_EQ(c_api::read_options(options, taken),
+            "kw_options.tune_seconds is -0.5; it must be 0 or more");
+  options.tune_seconds = 0;
+  options.compile_threads = -1;
+  EXPECT_EQ(c_api::read_options(options, taken),
+            "kw_options.compile_threads is -1; it must be 0 or more");
 }
 
 TEST(CApiTest, NothingIsTunedForASku) {
@@ -98,6 +106,8 @@ TEST(CApiTest, NothingIsTunedForASku) {
   kw_kernel* kernel = nullptr;
   EXPECT_EQ(kw_tune(service, "vector_add n=1000 dtype=fp32", 1, &kernel), -1);
   EXPECT_NE(std::strstr(kw_last_error(), "for the sku h200"), nullptr) << kw_last_error();
+  EXPECT_EQ(kw_tune(service, "vector_add n=1000 dtype=fp32", -1, &kernel), -1);
+  EXPECT_STREQ(kw_last_error(), "seconds is -1; it must be above 0");
   for (const char* problem : {"", "vector_add", "vector_add n=many dtype=fp32", "= =", "\xff"}) {
     EXPECT_EQ(kw_tune(service, problem, 1, &kernel), -1) << problem;
     EXPECT_EQ(kw_get_best_kernel(service, problem, &kernel), -1) << problem;
