@@ -1,7 +1,7 @@
 """What operators of kernwright compute, in PyTorch."""
 
 import torch
-from kernwright.torch import ops
+from kernwright.torch.ops.attention import _attention_result
 
 F = torch.nn.functional
 ACTIVATIONS = {None: lambda x: x, "silu": F.silu, "gelu_erf": F.gelu,
@@ -68,7 +68,7 @@ def attention(q, k, v, sinks=None, alibi_slopes=None, kv_lengths=None, *, causal
     mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool)
     if causal:
         mask = mask.tril(k.shape[2] - q.shape[2])
-    result = ops._attention_result(q, v)
+    result = _attention_result(q, v)
     result.copy_(attend(q, k, v, mask, scale))
     return result
 

@@ -6,7 +6,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import kernwright
 from kernwright import torch as kw
-from kernwright.torch import _gradients, ops
+from kernwright.torch import _gradients
+from kernwright.torch.ops import define
 
 import reference
 
@@ -83,8 +84,9 @@ def test_out_dtype():
     (lambda: kw.qkv_linear(meta(5, 8), meta(8, 8), kv_heads=1, head_dim=4), "2 . 1 heads of 4"),
 ])
 def test_wrong_shapes_are_refused(call, text):
-    with pytest.raises(RuntimeError, match=text):
+    with pytest.raises(kernwright.Error, match=text) as caught:
         call()
+    assert caught.value.reason == str(caught.value) and caught.value.problem == ""
 
 
 @pytest.mark.parametrize("arguments, text", [
@@ -227,13 +229,13 @@ def test_a_kernel_is_launched_at_once_where_nobody_watches(monkeypatch):
         pass
 
     x = torch.zeros(2)
-    monkeypatch.setattr(ops, "_PLAIN", (torch.Tensor,))
-    assert not ops._direct(x)  # on no GPU
-    monkeypatch.setattr(ops, "_PLAIN", ())
-    assert not ops._direct(x)  # a class of its own
-    assert ops._direct(None)
+    monkeypatch.setattr(define, "_PLAIN", (torch.Tensor,))
+    assert not define._direct(x)  # on no GPU
+    monkeypatch.setattr(define, "_PLAIN", ())
+    assert not define._direct(x)  # a class of its own
+    assert define._direct(None)
     with FakeTensorMode():
-        assert not ops._direct(None)
+        assert not define._direct(None)
     with torch.autograd.forward_ad.dual_level():
-        assert not ops._direct(None)
-    assert not torch.compile(lambda: ops._direct(None), backend="eager", fullgraph=True)()
+        assert not define._direct(None)
+    assert not torch.compile(lambda: define._direct(None), backend="eager", fullgraph=True)()

@@ -1,0 +1,16 @@
+"""kernwright's operations as operators of PyTorch, `torch.ops.kernwright`.
+
+torch.compile traces them without graph breaks, and CUDA graphs capture them. They compute on a GPU,
+and on meta and fake tensors they give shapes. The functions of this module take the same arguments:
+where nothing but the kernel has to see a call, they launch it at once, without the dispatcher.
+
+`linear`, `matmul` and `gated_linear` have a backward, by PyTorch's products. The others refuse
+arguments that require a gradient."""
+
+from .attention import append_attention, attention, scaled_dot_product_attention
+from .products import gated_linear, linear, matmul, qkv_linear
+from .rows import (gelu_and_mul, layer_norm, rms_norm, rope, silu_and_mul, silu_mul, softmax)
+
+__all__ = ["append_attention", "attention", "gated_linear", "gelu_and_mul", "layer_norm", "linear",
+           "matmul", "qkv_linear", "rms_norm", "rope", "scaled_dot_product_attention",
+           "silu_and_mul", "silu_mul", "softmax"]

@@ -1,0 +1,126 @@
+"""Attention."""
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from ... import _operations as _arrays
+from ..._arrays import make_error
+from .. import _fused
+from .define import _define_forward_only, _direct, _expect, _new
+
+
+def _attention_result(q: Tensor, v: Tensor) -> Tensor:
+    """A tensor for the result, which lies as q does: as [batch, heads, tokens, head_dim], or as the
+    transposed view of [batch, tokens, heads, head_dim]."""
+    _expect(q.dim() == 4 and v.dim() == 4, lambda: "q and v have 4 dimensions: batch, heads, "
+                                                   "tokens, head_dim")
+    batch, heads, tokens, _ = q.shape
+    if q.stride(1) < q.stride(2):
+        return _new(q, (batch, tokens, heads, v.shape[-1])).transpose(1, 2)
+    return _new(q, (batch, heads, tokens, v.shape[-1]))
+
+
+def _compute_attention(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor] = None,
+                       alibi_slopes: Optional[Tensor] = None, kv_lengths: Optional[Tensor] = None,
+                       *, causal: bool = False, scale: Optional[float] = None,
+                       window: Optional[int] = None, softcap: Optional[float] = None) -> Tensor:
+    return _arrays.attention(q, k, v, causal=causal, scale=scale, window=window, softcap=softcap,
+                             sinks=sinks, alibi_slopes=alibi_slopes, kv_lengths=kv_lengths,
+                             out=_attention_result(q, v))
+
+
+_ATTENTION = ("(Tensor q, Tensor k, Tensor v, Tensor? sinks=None, Tensor? alibi_slopes=None, "
+              "Tensor? kv_lengths=None, *, bool causal=False, float? scale=None, "
+              "int? window=None, float? softcap=None)")
+_define_forward_only(f"attention{_ATTENTION} -> Tensor", _compute_attention,
+                     lambda q, k, v, *_, **named: _attention_result(q, v))
+
+
+def _compute_attention_lse(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor] = None,
+                           alibi_slopes: Optional[Tensor] = None,
+                           kv_lengths: Optional[Tensor] = None, **named: Any
+                           ) -> Tuple[Tensor, Tensor]:
+    return _arrays.attention(q, k, v, sinks=sinks, alibi_slopes=alibi_slopes,
+                             kv_lengths=kv_lengths, return_lse=True, out=_attention_result(q, v),
+                             **named)
+
+
+_define_forward_only(f"attention_lse{_ATTENTION} -> (Tensor, Tensor)", _compute_attention_lse,
+                     lambda q, k, v, *_, **named: (_attention_result(q, v),
+                                                   _new(q, q.shape[:3], torch.float32)))
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
+              scale: Optional[float] = None, window: Optional[int] = None,
+              softcap: Optional[float] = None, sinks: Optional[Tensor] = None,
+              alibi_slopes: Optional[Tensor] = None, kv_lengths: Optional[Tensor] = None,
+              return_lse: bool = False) -> Any:
+    """softmax(scale * q @ k.T) @ v for each head; see kernwright.attention.
+
+    q: [batch, heads, q_len, head_dim]; k, v: [batch, kv_heads, kv_len, head_dim]; bf16 or fp16;
+    each contiguous or the transposed view of [batch, tokens, heads, head_dim], all alike.
+    causal: the last query sees all keys. The result lies as q does."""
+    if _direct(q, k, v, sinks, alibi_slopes, kv_lengths):
+        return _arrays.attention(q, k, v, causal=causal, scale=scale, window=window,
+                                 softcap=softcap, sinks=sinks, alibi_slopes=alibi_slopes,
+                                 kv_lengths=kv_lengths, return_lse=return_lse)
+    operator = torch.ops.kernwright.attention_lse if return_lse else torch.ops.kernwright.attention
+    return operator(q, k, v, sinks, alibi_slopes, kv_lengths, causal=causal, scale=scale,
+                    window=window, softcap=softcap)
+
+
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
+                                 attn_mask: Optional[Tensor] = None, dropout_p: float = 0.0,
+                                 is_causal: bool = False, scale: Optional[float] = None,
+                                 enable_gqa: bool = False) -> Tensor:
+    """torch.nn.functional.scaled_dot_product_attention of what kernels take. Errors: Error for a
+    mask, for dropout, for is_causal with other numbers of queries than of keys (PyTorch's first
+    query then sees the first key alone), and for grouped heads without enable_gqa."""
+    if attn_mask is not None or dropout_p != 0:
+        raise make_error("attn_mask or dropout_p is given, and no kernel takes them")
+    if is_causal and query.shape[-2] != key.shape[-2]:
+        raise make_error(f"is_causal with {query.shape[-2]} queries and {key.shape[-2]} keys, and "
+                         "equally many expected")
+    if not enable_gqa and query.shape[1] != key.shape[1]:
+        raise make_error(f"q has {query.shape[1]} heads and k {key.shape[1]}, and equally many "
+                         "expected without enable_gqa=True")
+    return attention(query, key, value, causal=is_causal, scale=scale)
+
+
+def _append_attention_shape(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_new: Tensor,
+                            kv_lengths: Tensor, cos: Tensor, sin: Tensor,
+                            q_norm: Optional[Tensor] = None, k_norm: Optional[Tensor] = None, *,
+                            scale: Optional[float] = None, eps: float = 1e-6) -> Tensor:
+    _expect(k.dim() == 4, lambda: f"k has {k.dim()} dimensions, and 4 expected: batch, kv_heads, "
+                                  "tokens, head_dim")
+    _expect(q.dim() >= 2 and q.numel() == k.shape[0] * q.shape[-2] * q.shape[-1],
+            lambda: f"q has the shape {tuple(q.shape)}, and one token of each of the "
+                    f"{k.shape[0]} sequences of the cache expected")
+    return _new(q, q.shape)
+
+
+_define_forward_only("append_attention(Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor k_new, "
+                     "Tensor v_new, Tensor kv_lengths, Tensor cos, Tensor sin, "
+                     "Tensor? q_norm=None, Tensor? k_norm=None, *, float? scale=None, "
+                     "float eps=1e-6) -> Tensor", _fused.append_attention, _append_attention_shape)
+
+
+def append_attention(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_new: Tensor,
+                     kv_lengths: Tensor, cos: Tensor, sin: Tensor,
+                     q_norm: Optional[Tensor] = None, k_norm: Optional[Tensor] = None, *,
+                     scale: Optional[float] = None, eps: float = 1e-6) -> Tensor:
+    """One decode step of attention in one kernel: the new token's q and k are normalised where there
+    are q_norm and k_norm, and rotated; k and v go to their place in the cache; and q attends.
+
+    q: [batch, ..., heads, head_dim], k_new, v_new: [batch, ..., kv_heads, head_dim], as
+    `qkv_linear` gives them; k, v: the cache, [batch, kv_heads, tokens, head_dim], changed
+    kv_lengths: [batch] in int32, keys of each sequence with the new one
+    cos, sin: [tokens, head_dim / 2] in fp32, of all positions; q_norm, k_norm: [head_dim]
+    Result: as q. Source: the operation attention with append=rope or norm_rope."""
+    if _direct(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm, k_norm):
+        return _fused.append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm, k_norm,
+                                       scale=scale, eps=eps)
+    return torch.ops.kernwright.append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin,
+                                                 q_norm, k_norm, scale=scale, eps=eps)

@@ -1,0 +1,218 @@
+"""Matrix products."""
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from ... import _operations as _arrays
+from .. import _fused, _gradients
+from .define import _define, _define_forward_only, _direct, _expect, _library, _new
+
+
+def _product_shape(x: Tensor, k: Any, n: Any, bias: Optional[Tensor], residual: Optional[Tensor],
+                   dtype: Optional[torch.dtype]) -> Tensor:
+    _expect(x.shape[-1] == k, lambda: f"x has rows of {x.shape[-1]} elements, and the weight has "
+                                      f"k={k}")
+    shape = (*x.shape[:-1], n)
+    if bias is not None:
+        _expect(bias.dim() == 1 and bias.shape[0] == n,
+                lambda: f"bias has the shape {tuple(bias.shape)}, and ({n},) expected")
+    if residual is not None:
+        _expect(tuple(residual.shape) == shape,
+                lambda: f"residual has the shape {tuple(residual.shape)}, and {shape} expected")
+    return _new(x, shape, dtype)
+
+
+def _matrix(name: str, tensor: Tensor) -> Tuple[Any, Any]:
+    _expect(tensor.dim() == 2, lambda: f"{name} has {tensor.dim()} dimensions, and 2 expected")
+    return tensor.shape[0], tensor.shape[1]
+
+
+def _compute_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
+                    residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
+                    out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    return _arrays.linear(x, weight, bias, residual=residual, activation=activation,
+                          out_dtype=out_dtype)
+
+
+def _linear_shape(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
+                  residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
+                  out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    n, k = _matrix("weight", weight)
+    return _product_shape(x, k, n, bias, residual, out_dtype)
+
+
+_define("linear(Tensor x, Tensor weight, Tensor? bias=None, Tensor? residual=None, *, "
+        "str? activation=None, ScalarType? out_dtype=None) -> Tensor",
+        _compute_linear, _linear_shape)
+
+
+def _compute_linear_out(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
+                        residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
+                        out: Tensor) -> None:
+    _arrays.linear(x, weight, bias, residual=residual, activation=activation, out=out)
+
+
+def _linear_out_shape(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
+                      residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
+                      out: Tensor) -> None:
+    shape = tuple(_linear_shape(x, weight, bias, residual).shape)
+    _expect(tuple(out.shape) == shape,
+            lambda: f"out has the shape {tuple(out.shape)}, and {shape} expected")
+
+
+_define_forward_only("linear.out(Tensor x, Tensor weight, Tensor? bias=None, "
+                     "Tensor? residual=None, *, str? activation=None, Tensor(a!) out) -> ()",
+                     _compute_linear_out, _linear_out_shape)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *,
+           activation: Optional[str] = None, residual: Optional[Tensor] = None,
+           out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    """activation(x @ weight.T + bias) + residual, as torch.nn.functional.linear with more fused.
+
+    x: [..., k]; weight: [n, k], bf16, fp16 or fp8_e4m3 as x; bias: [n]; residual: [..., n]
+    activation: None, "gelu_tanh", "gelu_erf" or "silu"
+    out: [..., n], without gradients; out_dtype: of a new result, x's where left out
+
+    Differentiable in x, weight, bias and residual. Errors: kernwright.Error, see
+    kernwright.linear."""
+    if _direct(x, weight, bias, residual, out):
+        return _arrays.linear(x, weight, bias, activation=activation, residual=residual, out=out,
+                              out_dtype=out_dtype)
+    if out is None:
+        return torch.ops.kernwright.linear(x, weight, bias, residual, activation=activation,
+                                           out_dtype=out_dtype)
+    torch.ops.kernwright.linear.out(x, weight, bias, residual, activation=activation, out=out)
+    return out
+
+
+def _compute_matmul(a: Tensor, b: Tensor, bias: Optional[Tensor] = None,
+                    residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
+                    out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    return _arrays.matmul(a, b, bias=bias, residual=residual, activation=activation,
+                          out_dtype=out_dtype)
+
+
+def _matmul_shape(a: Tensor, b: Tensor, bias: Optional[Tensor] = None,
+                  residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
+                  out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    k, n = _matrix("b", b)
+    return _product_shape(a, k, n, bias, residual, out_dtype)
+
+
+_define("matmul(Tensor a, Tensor b, Tensor? bias=None, Tensor? residual=None, *, "
+        "str? activation=None, ScalarType? out_dtype=None) -> Tensor",
+        _compute_matmul, _matmul_shape)
+
+
+def _compute_matmul_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
+    _arrays.matmul(a, b, out=out)
+
+
+def _matmul_out_shape(a: Tensor, b: Tensor, *, out: Tensor) -> None:
+    shape = tuple(_matmul_shape(a, b).shape)
+    _expect(tuple(out.shape) == shape,
+            lambda: f"out has the shape {tuple(out.shape)}, and {shape} expected")
+
+
+_define_forward_only("matmul.out(Tensor a, Tensor b, *, Tensor(a!) out) -> ()",
+                     _compute_matmul_out, _matmul_out_shape)
+
+
+def matmul(a: Tensor, b: Tensor, *, bias: Optional[Tensor] = None,
+           activation: Optional[str] = None, residual: Optional[Tensor] = None,
+           out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    """activation(a @ b + bias) + residual, as torch.matmul of matrices.
+
+    a: [..., k]; b: [k, n], or the transposed view of [n, k]; the rest as in `linear`."""
+    if _direct(a, b, bias, residual):
+        return _arrays.matmul(a, b, bias=bias, activation=activation, residual=residual,
+                              out_dtype=out_dtype)
+    return torch.ops.kernwright.matmul(a, b, bias, residual, activation=activation,
+                                       out_dtype=out_dtype)
+
+
+def _compute_gated_linear(x: Tensor, weight: Tensor, norm_weight: Optional[Tensor] = None, *,
+                          activation: str = "silu", eps: float = 1e-6) -> Tensor:
+    if norm_weight is None:
+        return _arrays.gated_linear(x, weight, activation=activation)
+    return _fused.norm_gated_linear(x, weight, norm_weight, activation, eps)
+
+
+def _gated_linear_shape(x: Tensor, weight: Tensor, norm_weight: Optional[Tensor] = None, *,
+                        activation: str = "silu", eps: float = 1e-6) -> Tensor:
+    rows, k = _matrix("weight", weight)
+    _expect(rows % 2 == 0, lambda: f"weight has {rows} rows, and an even number expected: those of "
+                                   "the gate, then those of the up projection")
+    return _product_shape(x, k, rows // 2, None, None, None)
+
+
+_define("gated_linear(Tensor x, Tensor weight, Tensor? norm_weight=None, *, str activation='silu', "
+        "float eps=1e-6) -> Tensor", _compute_gated_linear, _gated_linear_shape)
+
+
+def gated_linear(x: Tensor, weight: Tensor, norm_weight: Optional[Tensor] = None, *,
+                 activation: str = "silu", eps: float = 1e-6) -> Tensor:
+    """activation(x @ gate.T) * (x @ up.T) in one kernel, the first half of a SwiGLU.
+
+    x: [..., k]; weight: [2 * n, k], the rows of the gate, then those of up; result: [..., n]
+    norm_weight: [k], for at most 16 rows of x in bf16: they are first normalised as by `rms_norm`
+    activation: "silu", "gelu_tanh" or "gelu_erf"
+
+    Differentiable in x and weight where there is no norm_weight."""
+    if _direct(x, weight, norm_weight):
+        return _compute_gated_linear(x, weight, norm_weight, activation=activation, eps=eps)
+    return torch.ops.kernwright.gated_linear(x, weight, norm_weight, activation=activation,
+                                             eps=eps)
+
+
+def _compute_qkv_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
+                        norm_weight: Optional[Tensor] = None, *, kv_heads: int,
+                        head_dim: int, eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
+    return _fused.qkv_linear(x, weight, bias, norm_weight, kv_heads, head_dim, eps)
+
+
+def _qkv_linear_shape(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
+                      norm_weight: Optional[Tensor] = None, *, kv_heads: int, head_dim: int,
+                      eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
+    rows, k = _matrix("weight", weight)
+    heads = rows // head_dim - 2 * kv_heads
+    _expect(heads > 0 and rows % head_dim == 0,
+            lambda: f"weight has {rows} rows, and those of q, and 2 * {kv_heads} heads of "
+                    f"{head_dim} expected")
+    _product_shape(x, k, rows, bias, None, None)
+    q, k_new, v_new = (_new(x, (*x.shape[:-1], count, head_dim))
+                       for count in (heads, kv_heads, kv_heads))
+    return q, k_new, v_new
+
+
+_define_forward_only("qkv_linear(Tensor x, Tensor weight, Tensor? bias=None, "
+                     "Tensor? norm_weight=None, *, int kv_heads, int head_dim, float eps=1e-6) "
+                     "-> (Tensor, Tensor, Tensor)", _compute_qkv_linear, _qkv_linear_shape)
+
+
+def qkv_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
+               norm_weight: Optional[Tensor] = None, *, kv_heads: int, head_dim: int,
+               eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
+    """x @ weight.T + bias, split into q, k and v, in one kernel.
+
+    x: [..., hidden]; weight: [(heads + 2 * kv_heads) * head_dim, hidden], the rows of q, of k, of v
+    bias: one for each row; norm_weight: as in `gated_linear`
+    Result: [..., heads, head_dim], [..., kv_heads, head_dim] and the same again, without gaps.
+    Source: matmul with split=qkv."""
+    if _direct(x, weight, bias, norm_weight):
+        return _fused.qkv_linear(x, weight, bias, norm_weight, kv_heads, head_dim, eps)
+    return torch.ops.kernwright.qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads,
+                                           head_dim=head_dim, eps=eps)
+
+
+torch.library.register_autograd("kernwright::linear",
+                                lambda ctx, grad: _gradients.product_backward(ctx, grad, False),
+                                setup_context=_gradients.keep_product, lib=_library)
+torch.library.register_autograd("kernwright::matmul",
+                                lambda ctx, grad: _gradients.product_backward(ctx, grad, True),
+                                setup_context=_gradients.keep_product, lib=_library)
+torch.library.register_autograd("kernwright::gated_linear", _gradients.gated_backward,
+                                setup_context=_gradients.keep_gated, lib=_library)
