@@ -35,6 +35,40 @@ def gated_linear(x, weight, norm_weight=None, *, activation="silu", eps=1e-6):
     return (ACTIVATIONS[activation](gate) * up).to(x.dtype)
 
 
+def in_blocks(scales, rows, columns, of_rows):
+    """Scales of blocks for every element."""
+    return scales.repeat_interleave(of_rows, 0)[:rows].repeat_interleave(128, 1)[:, :columns]
+
+
+def scaled_matmul(a, b, scale_a, scale_b, bias=None, residual=None, *, activation=None,
+                  out_dtype=None):
+    rows, weight = a.float().flatten(0, -2), b.float().t()
+    if isinstance(scale_a, torch.Tensor):
+        scale_a = in_blocks(scale_a, *rows.shape, 1)
+        scale_b = in_blocks(scale_b.t(), *weight.shape, 128)
+    return linear((rows * scale_a).view(a.shape), weight * scale_b, bias, residual,
+                  activation=activation, out_dtype=out_dtype or torch.bfloat16)
+
+
+def grouped_matmul(a, b, offs, scale_a=None, scale_b=None, *, activation=None, gated=False,
+                   out_dtype=None):
+    assert scale_a is None and scale_b is None
+    result = a.new_full((a.shape[0], b.shape[2] // 2 if gated else b.shape[2]), torch.nan)
+    for group, (begin, end) in enumerate(zip([0, *offs.tolist()], offs.tolist())):
+        of_group = gated_linear if gated else linear
+        result[begin:end] = of_group(a[begin:end], b[group].t(), activation=activation)
+    return result.to(out_dtype or a.dtype)
+
+
+def writing(function):
+    """The form of an operator that writes to `out`: where the result has something."""
+    def write(*arguments, out, **named):
+        result = function(*arguments, **named)
+        out.copy_(torch.where(result.isnan(), out, result))
+
+    return write
+
+
 def qkv_linear(x, weight, bias=None, norm_weight=None, *, kv_heads, head_dim, eps=1e-6):
     if norm_weight is not None:
         x = rms(x, norm_weight, eps)
@@ -90,8 +124,10 @@ def append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm=None, k
 
 IMPLEMENTATIONS = {
     "linear": linear, "matmul": matmul, "gated_linear": gated_linear, "qkv_linear": qkv_linear,
-    "linear.out": lambda *arguments, out, **named:
-        (out.copy_(linear(*arguments, **named)), None)[1],
+    "linear.out": writing(linear), "matmul.out": writing(matmul),
+    "scaled_matmul": scaled_matmul, "scaled_matmul.Scalar": scaled_matmul,
+    "scaled_matmul.out": writing(scaled_matmul), "scaled_matmul.Scalar_out": writing(scaled_matmul),
+    "grouped_matmul": grouped_matmul, "grouped_matmul.out": writing(grouped_matmul),
     "rms_norm": rms, "rope": rope, "attention": attention, "append_attention": append_attention,
     "add_rms_norm": lambda x, residual, weight=None, eps=1e-6:
         (rms(x + residual, weight, eps), x + residual),

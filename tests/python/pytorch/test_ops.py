@@ -73,7 +73,9 @@ def test_out_dtype():
 
 
 @pytest.mark.parametrize("call, text", [
-    (lambda: kw.linear(meta(5, 8), meta(6, 4)), "rows of 8 elements, and the weight has k=4"),
+    (lambda: kw.linear(meta(5, 8), meta(6, 4)), "x has rows of 8 elements, and weight has k=4"),
+    (lambda: kw.matmul(meta(5, 8), meta(4, 6)), "a has rows of 8 elements, and b has k=4"),
+    (lambda: kw.matmul(meta(5, 8), meta(8, 6), out=meta(5, 5)), "out has the shape"),
     (lambda: kw.linear(meta(5, 8), meta(6, 8), meta(5)), "bias has the shape"),
     (lambda: kw.linear(meta(5, 8), meta(6, 8), residual=meta(6, 6)), "residual has the shape"),
     (lambda: kw.linear(meta(5, 8), meta(6, 8), out=meta(5, 5)), "out has the shape"),

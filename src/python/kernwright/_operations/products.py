@@ -147,6 +147,14 @@ def _fp32(array: Array) -> Array:
     return array
 
 
+def _are_numbers(scale_a: Any, scale_b: Any) -> bool:
+    """Whether both scales are numbers, one for all of an operand. Errors: Error where one is."""
+    numbers = [isinstance(scale, (int, float)) for scale in (scale_a, scale_b)]
+    if any(numbers) != all(numbers) or scale_a is None or scale_b is None:
+        raise make_error("scale_a and scale_b have to be two numbers or two arrays")
+    return all(numbers)
+
+
 def _scaled_matmul_plan(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, residual: Any,
                         out: Any, activation: Optional[str], out_dtype: Any) -> Plan:
     rows, matrix = read("a", a), read("b", b)
@@ -181,11 +189,8 @@ def scaled_matmul(a: Any, b: Any, scale_a: Any, scale_b: Any, *, bias: Any = Non
     bias: [n]; residual: [..., n]; both of the result's dtype; activation: as in `linear`
     out_dtype: bf16, fp16, fp32 or fp8_e4m3. Source: the operation matmul with scaling=."""
     scalars: Tuple[float, ...] = ()
-    numbers = [isinstance(scale, (int, float)) for scale in (scale_a, scale_b)]
-    if all(numbers):
+    if _are_numbers(scale_a, scale_b):
         scalars, scale_a, scale_b = (scale_a * scale_b,), None, None
-    elif any(numbers) or scale_a is None or scale_b is None:
-        raise make_error("scale_a and scale_b have to be two numbers or two arrays")
     return _call(("scaled_matmul", activation, out_dtype),
                  (a, b, scale_a, scale_b, bias, residual), (out,), scalars, _scaled_matmul_plan)
 

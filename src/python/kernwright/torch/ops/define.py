@@ -63,6 +63,22 @@ def _define_forward_only(schema: str, compute: Callable[..., Any],
     _library.impl(name, refuse_gradients, "Autograd", with_keyset=True)
 
 
+def _define_out(name: str, arguments: str, compute: Callable[..., Any],
+                shapes: Callable[..., Tensor]) -> None:
+    """The form of an operator with one result that writes it to `out`: name.out, or of an overload
+    name_out. `compute` takes `out` too. It has no backward."""
+    def write(*given: Any, out: Tensor, **named: Any) -> None:
+        compute(*given, out=out, **named)
+
+    def check(*given: Any, out: Tensor, **named: Any) -> None:
+        shape = tuple(shapes(*given, **named).shape)
+        _expect(tuple(out.shape) == shape,
+                lambda: f"out has the shape {tuple(out.shape)}, and {shape} expected")
+
+    suffix = "_out" if "." in name else ".out"
+    _define_forward_only(f"{name}{suffix}({arguments}, Tensor(a!) out) -> ()", write, check)
+
+
 def _expect(right: Any, text: Callable[[], str]) -> None:
     """Refuses on meta and fake tensors what a kernel would refuse. What is symbolic is checked where
     the compiled program runs."""

@@ -7,13 +7,15 @@ from torch import Tensor
 
 from ... import _operations as _arrays
 from .. import _fused, _gradients
-from .define import _define, _define_forward_only, _direct, _expect, _library, _new
+from .define import (_define, _define_forward_only, _define_out, _direct, _expect, _library, _new)
 
 
-def _product_shape(x: Tensor, k: Any, n: Any, bias: Optional[Tensor], residual: Optional[Tensor],
-                   dtype: Optional[torch.dtype]) -> Tensor:
-    _expect(x.shape[-1] == k, lambda: f"x has rows of {x.shape[-1]} elements, and the weight has "
-                                      f"k={k}")
+def _product_shape(x: Tensor, k: Any, n: Any, bias: Optional[Tensor] = None,
+                   residual: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
+                   names: Tuple[str, str] = ("x", "weight")) -> Tensor:
+    """The result of a product of x, whose names are those of x and of the matrix."""
+    _expect(x.shape[-1] == k, lambda: f"{names[0]} has rows of {x.shape[-1]} elements, and "
+                                      f"{names[1]} has k={k}")
     shape = (*x.shape[:-1], n)
     if bias is not None:
         _expect(bias.dim() == 1 and bias.shape[0] == n,
@@ -30,10 +32,8 @@ def _matrix(name: str, tensor: Tensor) -> Tuple[Any, Any]:
 
 
 def _compute_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
-                    residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
-                    out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    return _arrays.linear(x, weight, bias, residual=residual, activation=activation,
-                          out_dtype=out_dtype)
+                    residual: Optional[Tensor] = None, **named: Any) -> Tensor:
+    return _arrays.linear(x, weight, bias, residual=residual, **named)
 
 
 def _linear_shape(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
@@ -43,28 +43,10 @@ def _linear_shape(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
     return _product_shape(x, k, n, bias, residual, out_dtype)
 
 
-_define("linear(Tensor x, Tensor weight, Tensor? bias=None, Tensor? residual=None, *, "
-        "str? activation=None, ScalarType? out_dtype=None) -> Tensor",
-        _compute_linear, _linear_shape)
-
-
-def _compute_linear_out(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
-                        residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
-                        out: Tensor) -> None:
-    _arrays.linear(x, weight, bias, residual=residual, activation=activation, out=out)
-
-
-def _linear_out_shape(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
-                      residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
-                      out: Tensor) -> None:
-    shape = tuple(_linear_shape(x, weight, bias, residual).shape)
-    _expect(tuple(out.shape) == shape,
-            lambda: f"out has the shape {tuple(out.shape)}, and {shape} expected")
-
-
-_define_forward_only("linear.out(Tensor x, Tensor weight, Tensor? bias=None, "
-                     "Tensor? residual=None, *, str? activation=None, Tensor(a!) out) -> ()",
-                     _compute_linear_out, _linear_out_shape)
+_LINEAR = ("Tensor x, Tensor weight, Tensor? bias=None, Tensor? residual=None, *, "
+           "str? activation=None")
+_define(f"linear({_LINEAR}, ScalarType? out_dtype=None) -> Tensor", _compute_linear, _linear_shape)
+_define_out("linear", _LINEAR, _compute_linear, _linear_shape)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *,
@@ -89,49 +71,36 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *,
 
 
 def _compute_matmul(a: Tensor, b: Tensor, bias: Optional[Tensor] = None,
-                    residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
-                    out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    return _arrays.matmul(a, b, bias=bias, residual=residual, activation=activation,
-                          out_dtype=out_dtype)
+                    residual: Optional[Tensor] = None, **named: Any) -> Tensor:
+    return _arrays.matmul(a, b, bias=bias, residual=residual, **named)
 
 
 def _matmul_shape(a: Tensor, b: Tensor, bias: Optional[Tensor] = None,
                   residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
                   out_dtype: Optional[torch.dtype] = None) -> Tensor:
     k, n = _matrix("b", b)
-    return _product_shape(a, k, n, bias, residual, out_dtype)
+    return _product_shape(a, k, n, bias, residual, out_dtype, ("a", "b"))
 
 
-_define("matmul(Tensor a, Tensor b, Tensor? bias=None, Tensor? residual=None, *, "
-        "str? activation=None, ScalarType? out_dtype=None) -> Tensor",
-        _compute_matmul, _matmul_shape)
-
-
-def _compute_matmul_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
-    _arrays.matmul(a, b, out=out)
-
-
-def _matmul_out_shape(a: Tensor, b: Tensor, *, out: Tensor) -> None:
-    shape = tuple(_matmul_shape(a, b).shape)
-    _expect(tuple(out.shape) == shape,
-            lambda: f"out has the shape {tuple(out.shape)}, and {shape} expected")
-
-
-_define_forward_only("matmul.out(Tensor a, Tensor b, *, Tensor(a!) out) -> ()",
-                     _compute_matmul_out, _matmul_out_shape)
+_MATMUL = "Tensor a, Tensor b, Tensor? bias=None, Tensor? residual=None, *, str? activation=None"
+_define(f"matmul({_MATMUL}, ScalarType? out_dtype=None) -> Tensor", _compute_matmul, _matmul_shape)
+_define_out("matmul", _MATMUL, _compute_matmul, _matmul_shape)
 
 
 def matmul(a: Tensor, b: Tensor, *, bias: Optional[Tensor] = None,
            activation: Optional[str] = None, residual: Optional[Tensor] = None,
-           out_dtype: Optional[torch.dtype] = None) -> Tensor:
+           out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
     """activation(a @ b + bias) + residual, as torch.matmul of matrices.
 
     a: [..., k]; b: [k, n], or the transposed view of [n, k]; the rest as in `linear`."""
-    if _direct(a, b, bias, residual):
-        return _arrays.matmul(a, b, bias=bias, activation=activation, residual=residual,
+    if _direct(a, b, bias, residual, out):
+        return _arrays.matmul(a, b, bias=bias, activation=activation, residual=residual, out=out,
                               out_dtype=out_dtype)
-    return torch.ops.kernwright.matmul(a, b, bias, residual, activation=activation,
-                                       out_dtype=out_dtype)
+    if out is None:
+        return torch.ops.kernwright.matmul(a, b, bias, residual, activation=activation,
+                                           out_dtype=out_dtype)
+    torch.ops.kernwright.matmul.out(a, b, bias, residual, activation=activation, out=out)
+    return out
 
 
 def _compute_gated_linear(x: Tensor, weight: Tensor, norm_weight: Optional[Tensor] = None, *,
@@ -146,7 +115,7 @@ def _gated_linear_shape(x: Tensor, weight: Tensor, norm_weight: Optional[Tensor]
     rows, k = _matrix("weight", weight)
     _expect(rows % 2 == 0, lambda: f"weight has {rows} rows, and an even number expected: those of "
                                    "the gate, then those of the up projection")
-    return _product_shape(x, k, rows // 2, None, None, None)
+    return _product_shape(x, k, rows // 2)
 
 
 _define("gated_linear(Tensor x, Tensor weight, Tensor? norm_weight=None, *, str activation='silu', "
@@ -182,7 +151,7 @@ def _qkv_linear_shape(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
     _expect(heads > 0 and rows % head_dim == 0,
             lambda: f"weight has {rows} rows, and those of q, and 2 * {kv_heads} heads of "
                     f"{head_dim} expected")
-    _product_shape(x, k, rows, bias, None, None)
+    _product_shape(x, k, rows, bias)
     q, k_new, v_new = (_new(x, (*x.shape[:-1], count, head_dim))
                        for count in (heads, kv_heads, kv_heads))
     return q, k_new, v_new
