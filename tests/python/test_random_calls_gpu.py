@@ -23,6 +23,10 @@ SEED = int(os.environ.get("KERNWRIGHT_SEED", "1"))
 THREADS = 12
 
 
+FP8_SLACK = 2.0 ** -11  # what tensor cores leave of sums of fp8
+BLOCK = 128
+
+
 class Mismatch(Exception):
     pass
 
@@ -31,9 +35,10 @@ def roundoff(dtype):
     return torch.finfo(dtype).eps
 
 
-def compare(what, result, expected, scale):
-    """`expected` is exact to fp32; `scale` bounds the sum of the absolute terms of each element."""
-    allowed = roundoff(result.dtype) * expected.abs() + 2e-5 * scale + 1e-6
+def compare(what, result, expected, scale, slack=2e-5):
+    """`expected` is exact to fp32; `scale` bounds the sum of the absolute terms of each element, of
+    which the sum may be off by `slack`."""
+    allowed = roundoff(result.dtype) * expected.abs() + slack * scale + 1e-6
     excess = ((result.float() - expected).abs() - allowed).max().item()
     if not excess <= 0:
         raise Mismatch(f"{what}: {excess} beyond the bound")
@@ -114,6 +119,98 @@ class Case:
         scale = (x.float().abs() @ weight.float().abs().t()).amax(-1, keepdim=True)
         compare(f"gated_linear {tuple(x.shape)} {n}", kw.gated_linear(x, weight),
                 functional.silu(gate) * up, scale * (1 + up.abs() + gate.abs()))
+
+    def fp8(self, *shape):
+        return self.tensor(*shape).to(torch.float8_e4m3fn)
+
+    def scales(self, *shape):
+        """A tensor whose transposed view has scales of blocks."""
+        return torch.rand(*shape, generator=self.generator, device="cuda") + 0.5
+
+    @staticmethod
+    def in_blocks(scales, rows, columns, of_rows):
+        """Scales of blocks for every element."""
+        of_rows = scales.repeat_interleave(of_rows, -2)[..., :rows, :]
+        return of_rows.repeat_interleave(BLOCK, -1)[..., :columns]
+
+    def scaled_matmul(self):
+        n, k, leading = self.size(512), self.size(1024, 16), self.leading(256)
+        a = self.fp8(*leading, k + self.chooser.choice([0, 16, 64]))[..., :k]
+        b = self.fp8(n, k)
+        out_dtype = self.chooser.choice([torch.bfloat16, torch.float16, torch.float32])
+        bias = self.tensor(n, dtype=out_dtype) if self.chooser.random() < 0.4 else None
+        residual = self.tensor(*leading, n, dtype=out_dtype) if self.chooser.random() < 0.3 else None
+        activation = self.chooser.choice([None, None, "silu", "gelu_tanh"])
+        rows, weight, blocks = a.float().flatten(0, -2), b.float(), -(-k // BLOCK)
+        if self.chooser.random() < 0.4:
+            kind, scale_a, scale_b = "alpha", self.chooser.uniform(0.01, 0.1), 0.5
+            rows = rows * (scale_a * scale_b)
+        else:
+            kind, scale_a = "block", self.scales(blocks, rows.shape[0]).t() * k ** -0.5
+            scale_b = self.scales(-(-n // BLOCK), blocks).t()
+            rows = rows * self.in_blocks(scale_a, *rows.shape, 1)
+            weight = weight * self.in_blocks(scale_b.t(), n, k, BLOCK)
+        out = None
+        if self.chooser.random() < 0.5:
+            out = self.tensor(*leading, n, dtype=out_dtype)
+        result = kw.scaled_matmul(a, b.t(), scale_a, scale_b, bias=bias, residual=residual,
+                                  activation=activation, out=out, out_dtype=out_dtype)
+        if out is not None and result is not out:
+            raise Mismatch("scaled_matmul: the result is not out")
+        product, scale = rows @ weight.t(), rows.abs() @ weight.abs().t()
+        if bias is not None:
+            product, scale = product + bias.float(), scale + bias.float().abs()
+        product, scale = (part.view(*leading, n) for part in (product, scale))
+        product = self.activate(product, activation)
+        if residual is not None:
+            product, scale = product + residual.float(), scale + residual.float().abs()
+        compare(f"scaled_matmul {kind} {tuple(a.shape)} n={n} {activation} {out_dtype}", result, product,
+                scale, FP8_SLACK)
+
+    def ends_of(self, groups, rows):
+        """Where each group ends: uneven groups, many of them empty, and often rows behind the last."""
+        cuts = [self.chooser.randint(0, rows) for _ in range(self.chooser.randint(0, groups))] + [rows]
+        return sorted(self.chooser.choice(cuts) for _ in range(groups))
+
+    def grouped_matmul(self):
+        groups, rows = self.chooser.choice([1, 2, 7, 16, 64]), self.size(512, 1)
+        of_fp8, gated = self.chooser.random() < 0.3, self.chooser.random() < 0.4
+        n, k = self.size(512, BLOCK if of_fp8 and gated else 8), self.size(512, 16)
+        activation = self.chooser.choice([None, "silu", "gelu_tanh"])
+        columns, before = 2 * n if gated else n, self.chooser.choice([0, 1, 5])
+        ends, named = self.ends_of(groups, rows), {}
+        offs = torch.tensor([0, *ends], device="cuda", dtype=torch.int32)[1:]
+        if of_fp8:
+            a, b = self.fp8(before + rows, k)[before:], self.fp8(groups, columns, k)
+            blocks = -(-k // BLOCK)
+            scale_a = self.scales(blocks, rows) * k ** -0.5
+            scale_b = self.scales(groups, -(-columns // BLOCK), blocks)
+            named = dict(scale_a=scale_a.t(), scale_b=scale_b.transpose(1, 2))
+            wide = a.float() * self.in_blocks(scale_a.t(), rows, k, 1)
+            weights = b.float() * self.in_blocks(scale_b, columns, k, BLOCK)
+        else:
+            a = self.tensor(before + rows, k)[before:]
+            b = self.tensor(groups, columns, k, scale=k ** -0.5)
+            wide, weights = a.float(), b.float()
+        out = self.tensor(rows, n, dtype=torch.bfloat16 if of_fp8 else self.dtype)
+        expected, scale = out.float(), torch.zeros_like(out).float()
+        result = kw.grouped_matmul(a, b.transpose(1, 2), offs, activation=activation, gated=gated,
+                                   out=out, **named)
+        if result is not out:
+            raise Mismatch("grouped_matmul: the result is not out")
+        for group, (begin, end) in enumerate(zip([0, *ends], ends)):
+            product = wide[begin:end] @ weights[group].t()
+            terms = wide[begin:end].abs() @ weights[group].abs().t()
+            if gated:
+                gate, other = product.chunk(2, -1)
+                product = self.activate(gate, activation) * other
+                terms = terms.amax(-1, keepdim=True) * (1 + gate.abs() + other.abs())
+            else:
+                product = self.activate(product, activation)
+            expected[begin:end], scale[begin:end] = product, terms
+        # Rows of no group are compared too: they are what they were.
+        compare(f"grouped_matmul {a.dtype} {ends} n={n} k={k} {activation} gated={gated}", result,
+                expected, scale, FP8_SLACK if of_fp8 else 2e-5)
 
     def rms_norm(self):
         self.norm(kw.rms_norm, lambda x, w, b, eps: functional.rms_norm(x, x.shape[-1:], w, eps), False)
@@ -217,32 +314,69 @@ class Case:
 
     def attention(self):
         batch, head_dim = self.chooser.randint(1, 3), self.chooser.choice([64, 128])
+        head_dim_v = self.chooser.choice([head_dim, head_dim, 64])
         heads, kv_heads = self.chooser.choice([(8, 2), (4, 4), (16, 2)])
         q_len, kv_len = self.chooser.choice([(1, self.size(512, 1)), (self.size(256, 1),) * 2, (16, 80)])
-        causal = self.chooser.random() < 0.5
+        transposed, gap = self.chooser.random() < 0.5, self.chooser.choice([0, 0, 8])
 
-        def made(count, tokens):
+        def made(count, tokens, size):
             if transposed:
-                return self.tensor(batch, tokens, count, head_dim).transpose(1, 2)
-            return self.tensor(batch, count, tokens, head_dim)
+                wide = self.tensor(batch, tokens, count * size + gap)[..., :count * size]
+                return wide.unflatten(-1, (count, size)).transpose(1, 2)
+            # Of a single token, what lies behind it would lie between heads.
+            return self.tensor(batch, count, tokens, size + (gap if tokens > 1 else 0))[..., :size]
 
-        transposed = self.chooser.random() < 0.5
-        q, k, v = made(heads, q_len), made(kv_heads, kv_len), made(kv_heads, kv_len)
-        result = kw.attention(q, k, v, causal=causal)
-        seen = torch.ones(q_len, kv_len, device="cuda", dtype=torch.bool)
-        seen = seen.tril(kv_len - q_len) if causal else seen
+        q, k = made(heads, q_len, head_dim), made(kv_heads, kv_len, head_dim)
+        v = made(kv_heads, kv_len, head_dim_v)
+        mask = self.chooser.choice(["none", "causal", "window"])
+        window = self.chooser.randint(1, kv_len) if mask == "window" else None
+        softcap = self.chooser.choice([None, None, 30.0])
+        per_head = torch.rand(heads, generator=self.generator, device="cuda")
+        sinks = per_head * 2 if self.chooser.random() < 0.3 else None
+        slopes = per_head * 0.1 if self.chooser.random() < 0.3 else None
+        lengths = None
+        if self.chooser.random() < 0.3:
+            own = [self.chooser.randint(q_len, kv_len) for _ in range(batch)]
+            lengths = torch.tensor(own, device="cuda", dtype=torch.int32)
+        return_lse = self.chooser.random() < 0.3
+        result = kw.attention(q, k, v, causal=mask == "causal", window=window, softcap=softcap,
+                              sinks=sinks, alibi_slopes=slopes, kv_lengths=lengths,
+                              return_lse=return_lse)
+        result, lse = result if return_lse else (result, None)
         groups = heads // kv_heads
         logits = q.float() @ k.float().repeat_interleave(groups, 1).transpose(-1, -2) * head_dim ** -0.5
-        weights = logits.masked_fill(~seen, -math.inf).softmax(-1)
+        if softcap is not None:
+            logits = softcap * (logits / softcap).tanh()
+        keys = torch.arange(kv_len, device="cuda")
+        ends = torch.full((batch,), kv_len, device="cuda") if lengths is None else lengths
+        places = ends[:, None, None, None] - q_len + torch.arange(q_len, device="cuda")[:, None]
+        if slopes is not None:
+            logits = logits - slopes[:, None, None] * (places - keys).abs()
+        seen = (keys < ends[:, None, None, None]).expand(batch, 1, q_len, kv_len)
+        if mask != "none":
+            seen = seen & (keys <= places)
+        if mask == "window":
+            seen = seen & (keys > places - window)
+        logits = logits.masked_fill(~seen, -math.inf)
+        if sinks is not None:
+            sink = sinks[:, None, None].expand(batch, heads, q_len, 1)
+            logits = torch.cat((logits, sink), -1)
+        weights = logits.softmax(-1)[..., :kv_len]
         values = v.float().repeat_interleave(groups, 1)
         # The weights are rounded before the second product.
         scale = weights @ values.abs() * (1 + 200 * roundoff(self.dtype))
-        compare(f"attention {tuple(q.shape)} {tuple(k.shape)} causal={causal} transposed={transposed}",
-                result, weights @ values, scale * 40)
+        what = (f"attention {tuple(q.shape)} {tuple(v.shape)} {mask} {window} transposed={transposed} "
+                f"gap={gap} softcap={softcap} sinks={sinks is not None} alibi={slopes is not None} "
+                f"lengths={lengths is not None}")
+        compare(what, result, weights @ values, scale * 40)
+        if lse is not None:
+            expected = logits.logsumexp(-1)
+            compare(f"{what}: lse", lse, expected, (1 + expected.abs()) * 40)
 
 
-OPERATIONS = ["linear", "linear", "linear", "gated_linear", "rms_norm", "layer_norm", "silu_and_mul",
-              "gelu_and_mul", "softmax", "reduce", "rope", "elementwise", "attention"]
+OPERATIONS = ["linear", "linear", "linear", "gated_linear", "scaled_matmul", "scaled_matmul",
+              "grouped_matmul", "grouped_matmul", "rms_norm", "layer_norm", "silu_and_mul",
+              "gelu_and_mul", "softmax", "reduce", "rope", "elementwise", "attention", "attention"]
 
 
 @unittest.skipIf(NO_GPU, NO_GPU)
@@ -336,9 +470,57 @@ class RandomCallsGpuTest(unittest.TestCase):
             with self.subTest(name), self.assertRaises(kw.Error) as caught:
                 call()
             self.assertTrue(caught.exception.reason, name)
+        self.assert_right_still(kernel, x, weight, out)
+
+    def assert_right_still(self, kernel, x, weight, out):
         kernel(x, weight, out)
         expected = x.float() @ weight.float().t()
         self.assertLess((out.float() - expected).abs().max().item(), 1.0)
+
+    def test_wrong_calls_name_the_tensor_and_what_was_expected(self):
+        def made(*shape, dtype=torch.bfloat16):
+            return torch.zeros(shape, device="cuda", dtype=dtype)
+
+        fp8, fp32, int32 = torch.float8_e4m3fn, torch.float32, torch.int32
+        a, b, offs = made(64, 256), made(4, 128, 256).transpose(1, 2), made(4, dtype=int32)
+        a8, b8 = made(64, 256, dtype=fp8), made(256, 256, dtype=fp8).t()
+        of_a, of_b = made(2, 64, dtype=fp32).t(), made(2, 2, dtype=fp32).t()
+        q, k = made(2, 8, 16, 64), made(2, 2, 32, 64)
+        wrong = [
+            ("", "offs is int64, and int32 expected", kw.grouped_matmul, (a, b, offs.long())),
+            ("", "offs has the shape (3,), and (4,) expected", kw.grouped_matmul, (a, b, offs[1:])),
+            ("", "the transposed view of [groups, n, k]", kw.grouped_matmul, (a, b.contiguous(), offs)),
+            ("", "b has k=256", kw.grouped_matmul, (a[:, :128].contiguous(), b, offs)),
+            ("", "this operation takes arrays without gaps", kw.grouped_matmul,
+             (made(64, 264)[:, :256], b, offs)),
+            ("", "one dtype expected", kw.grouped_matmul, (a.half(), b, offs)),
+            ("", "scale_a and scale_b are for fp8_e4m3", kw.grouped_matmul, (a.to(fp8), b.to(fp8), offs)),
+            ("grouped_matmul groups=4 rows=64 n=124", "n % 8 == 0", kw.grouped_matmul,
+             (a, b.transpose(1, 2)[:, :124].contiguous().transpose(1, 2), offs)),
+            ("grouped_matmul", "ends lies on no GPU", kw.grouped_matmul, (a, b, offs.cpu())),
+            ("", "a and b are bf16, and fp8_e4m3 expected", kw.scaled_matmul, (a, a.t(), 1.0, 1.0)),
+            ("", "two numbers or two arrays", kw.scaled_matmul, (a8, b8, of_a, 1.0)),
+            ("", "scale_a is bf16, and fp32 expected", kw.scaled_matmul, (a8, b8, of_a.bfloat16(), of_b)),
+            ("", "scale_b has the strides", kw.scaled_matmul, (a8, b8, of_a, of_b.contiguous())),
+            ("", "the transposed view of [n, k]", kw.scaled_matmul, (a8, b8.contiguous(), 1.0, 1.0)),
+            ("", "q has 3 dimensions, and 4 expected", kw.attention, (q[0], k, k)),
+            ("", "k has the shape", kw.attention, (q, k[..., :32].contiguous(), k)),
+            ("", "one dtype expected", kw.attention, (q, k, k.half())),
+            ("", "all contiguous, or all the transposed view", kw.attention,
+             (q, k, k.transpose(1, 2).contiguous().transpose(1, 2))),
+            ("attention batch=2 heads=8 kv_heads=3", "heads % kv_heads == 0", kw.attention,
+             (q, made(2, 3, 32, 64), made(2, 3, 32, 64))),
+        ]
+        for problem, reason, operation, arguments in wrong:
+            with self.subTest(reason), self.assertRaises(kw.Error) as caught:
+                operation(*arguments)
+            self.assertTrue(caught.exception.problem.startswith(problem), caught.exception.problem)
+            self.assertIn(reason, caught.exception.reason)
+            if not problem:
+                self.assertEqual(caught.exception.problem, "")
+        kernel = kw.default_service().kernel("matmul m=8 n=256 k=512 dtype=bf16")
+        self.assert_right_still(kernel, torch.randn(8, 512, device="cuda").bfloat16(),
+                                torch.randn(256, 512, device="cuda").bfloat16(), made(8, 256))
 
     def test_columns_of_one_matrix_are_input_and_output(self):
         both = torch.randn(8, 1024, device="cuda", dtype=torch.bfloat16)

@@ -1,7 +1,7 @@
 """kernwright in PyTorch: operators, models, Inductor and layers of Hugging Face's `kernels`.
 
     import kernwright.torch
-    report = kernwright.torch.patch(model)        # Hugging Face models: Llama, Mistral, Qwen
+    report = kernwright.torch.patch(model)        # Hugging Face: Llama, Mistral, Mixtral, Qwen
     print(report)                                 # what was replaced, what was not, and why
 
 The functions are kernwright's operations as operators, `torch.ops.kernwright`, which torch.compile

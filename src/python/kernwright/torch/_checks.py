@@ -1,7 +1,7 @@
 """Whether a module computes what a replacement is for: by its class and members, and by a run on a few
 random rows."""
 
-from typing import Any, Callable, Dict, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +10,13 @@ from torch.nn import functional
 from . import _modules as modules
 from ._modules import epsilon, head_norms
 
-# Of these classes a layer is norm, attention, residual, norm, SwiGLU, residual and nothing else.
-LAYERS = ("LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
+# Of these classes a layer is norm, attention, residual, norm, SwiGLU, residual and nothing else. A
+# router with experts may be in the place of the SwiGLU.
+LAYERS = ("LlamaDecoderLayer", "MistralDecoderLayer", "MixtralDecoderLayer", "Qwen2DecoderLayer",
+          "Qwen2MoeDecoderLayer", "Qwen3DecoderLayer", "Qwen3MoeDecoderLayer")
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 DTYPES = (torch.bfloat16, torch.float16)
+MOST_EXPERTS = 1024  # of a grouped product
 LARGEST_ERROR = 0.03  # of what is computed in 16 bits twice, relative
 
 
@@ -102,21 +105,71 @@ def check_swiglu(module: nn.Module) -> str:
     return activation
 
 
-def _layer_formula(layer: nn.Module, activation: str, x: Tensor,
-                   angles: Tuple[Tensor, Tensor]) -> Tensor:
-    """What a layer of LAYERS computes, in plain PyTorch."""
-    attention, mlp = layer.self_attn, layer.mlp
+def _how_experts_lie(module: nn.Module) -> None:
+    flags = ("has_gate", "has_bias", "is_transposed", "is_concatenated")
+    if not all(hasattr(module, flag) for flag in flags):
+        raise Left("is none of Transformers' ExpertsInterface, which says how weights lie")
+    wrong = []
+    if module.is_transposed:
+        wrong.append("its weights are [experts, in, out], and [experts, out, in] expected")
+    if module.has_bias:
+        wrong.append("its products have biases, which grouped products have not")
+    if not module.has_gate:
+        wrong.append("its experts have no gate")
+    elif not module.is_concatenated:
+        wrong.append("gates and what they open are interleaved")
+    if wrong:
+        raise Left("; ".join(wrong))
+
+
+def check_experts(module: nn.Module) -> str:
+    """Gives the activation."""
+    _how_experts_lie(module)
+    gate_up, down = module.gate_up_proj, module.down_proj
+    for weight in (gate_up, down):
+        _expect_kernels_for(weight, DTYPES)
+        if not weight.is_contiguous():
+            raise Left("its weights are not contiguous")
+    experts, columns, inner = down.shape
+    if gate_up.dtype is not down.dtype or gate_up.shape != (experts, 2 * inner, columns):
+        raise Left(f"its weights are {tuple(gate_up.shape)} and {tuple(down.shape)}, which are no "
+                   "gates, what they open, and what follows, in one dtype")
+    if experts > MOST_EXPERTS or columns % 8 != 0 or inner % 8 != 0:
+        raise Left(f"it has {experts} experts from {columns} to {inner} columns, and at most "
+                   f"{MOST_EXPERTS} and multiples of 8 expected")
+    if not callable(getattr(module, "act_fn", None)):
+        raise Left("has no act_fn")
+    activation = _activation_of(module.act_fn, down.device)
+    x, choices = _random(down, 4, columns), min(2, experts)
+    index = torch.arange(4 * choices, device=x.device).remainder(experts).view(4, choices)
+    shares = torch.linspace(0.2, 0.8, 4 * choices, device=x.device).view(4, choices).to(x.dtype)
+    expected = torch.zeros_like(x, dtype=torch.float32)
+    for row in range(4):
+        for expert, share in zip(index[row], shares[row]):
+            gate, other = functional.linear(x[row], gate_up[expert]).float().chunk(2)
+            opened = (_ACTIVATIONS[activation](gate) * other).to(x.dtype)
+            expected[row] += share * functional.linear(opened, down[expert]).float()
+    _expect_near(module(x, index, shares), expected,
+                 "down(activation(gate(x)) * up(x)) of the experts of each row, by their shares")
+    return activation
+
+
+def _half_a_layer(layer: nn.Module, x: Tensor,
+                  angles: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tensor]:
+    """What a layer of LAYERS computes before its feed-forward layer, in plain PyTorch: the sum so far,
+    and what that layer gets of it."""
+    attention = layer.self_attn
     batch, tokens, _ = x.shape
 
     def norm(own: nn.Module, rows: Tensor) -> Tensor:
         return functional.rms_norm(rows, rows.shape[-1:], own.weight, epsilon(own))
 
+    def product(own: nn.Module, rows: Tensor) -> Tensor:
+        return functional.linear(rows, own.weight, own.bias)
+
     def rotate(part: Tensor) -> Tensor:
         first, second = part.chunk(2, -1)
         return part * angles[0][:, None] + torch.cat((-second, first), -1) * angles[1][:, None]
-
-    def product(own: nn.Module, rows: Tensor) -> Tensor:
-        return functional.linear(rows, own.weight, own.bias)
 
     rows = norm(layer.input_layernorm, x)
     q, k, v = (product(own, rows).view(batch, tokens, -1, attention.head_dim).transpose(1, 2)
@@ -127,14 +180,11 @@ def _layer_formula(layer: nn.Module, activation: str, x: Tensor,
     attended = functional.scaled_dot_product_attention(
         rotate(q), rotate(k), v, is_causal=True, scale=attention.scaling, enable_gqa=True)
     x = x + product(attention.o_proj, attended.transpose(1, 2).reshape(batch, tokens, -1))
-    rows = norm(layer.post_attention_layernorm, x)
-    inner = _ACTIVATIONS[activation](product(mlp.gate_proj, rows))
-    return x + product(mlp.down_proj, inner * product(mlp.up_proj, rows))
+    return x, norm(layer.post_attention_layernorm, x)
 
 
-def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type],
-                activations: Dict[nn.Module, str]) -> None:
-    """`fronts` has what takes the place of the modules that passed, `activations` those of SwiGLUs."""
+def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> None:
+    """`fronts` has what takes the place of the modules that passed."""
     name = type(layer).__name__
     if name not in LAYERS:
         raise Left(f"{name} is none of {', '.join(LAYERS)}; its parts are looked at one by one")
@@ -144,10 +194,10 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type],
         raise Left("one of its linear layers was left")
     if len({part.bias is None for part in parts[:3]}) != 1:
         raise Left("some of q, k and v have a bias, and some have none")
-    if getattr(attention, "sliding_window",
-               getattr(attention.config, "sliding_window", None)) is not None:
+    if getattr(attention, "sliding_window", getattr(attention.config, "sliding_window", None)):
         raise Left("its attention has a sliding window")
-    if fronts.get(layer.mlp) is not modules.SwiGLU:
+    if fronts.get(layer.mlp) is not modules.SwiGLU and (
+            fronts.get(getattr(layer.mlp, "experts", None)) is not modules.Experts):
         raise Left("its feed-forward layer was left")
     norms = (layer.input_layernorm, layer.post_attention_layernorm, *head_norms(attention))
     if any(fronts.get(norm) is not modules.RMSNorm for norm in norms):
@@ -162,12 +212,22 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type],
     angles = tuple(torch.cat((table, table), -1).to(x.dtype) for table in (turns.cos(), turns.sin()))
     implementation = attention.config._attn_implementation
     attention.config._attn_implementation = "sdpa"
+    fed: List[Tuple[Tuple[Tensor, ...], Tensor]] = []
+    handle = layer.mlp.register_forward_hook(lambda _, given, mixed: fed.append((given, mixed)))
     try:
         result = layer(x, attention_mask=None, position_embeddings=angles, past_key_values=None,
                        position_ids=None)
     finally:
+        handle.remove()
         attention.config._attn_implementation = implementation
-    _expect_near(result, _layer_formula(layer, activations[layer.mlp], x, angles), "a layer as it was known")
+    known = "a layer as it was known"
+    if [len(given) for given, _ in fed] != [1]:
+        raise Left(f"does not compute {known}")
+    # The feed-forward layer passed a check of its own. Which experts a router chooses may hang on
+    # roundoff, so what it gave is taken as it was.
+    so_far, rows = _half_a_layer(layer, x, angles)
+    _expect_near(fed[0][0][0], rows, known)
+    _expect_near(result, so_far + fed[0][1], known)
 
 
 def _angle_tables(model: nn.Module) -> Tuple[Tensor, Tensor]:

@@ -88,6 +88,35 @@ class SwiGLU(Packed):
         return super().forward(x)
 
 
+class Experts(nn.Module):
+    """The experts of a mixture, SwiGLUs with weights [experts, out, in], as Transformers'
+    ExpertsInterface has them."""
+    gate_up_proj: Tensor
+    down_proj: Tensor
+
+    def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+        if (hidden_states.dim() == 2 and takes(hidden_states, self.gate_up_proj)
+                and takes(hidden_states, self.down_proj)):
+            return self._kernwright_mix(hidden_states, top_k_index, top_k_weights)
+        return super().forward(hidden_states, top_k_index, top_k_weights)
+
+    def _kernwright_mix(self, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+        """Rows are sorted by expert for two grouped products, and put back. Nothing waits for the
+        GPU. An expert that is not here, as expert parallelism names them, has no rows."""
+        tokens, choices = top_k_index.shape
+        experts, order = top_k_index.flatten().sort()
+        here = torch.arange(self.down_proj.shape[0], dtype=experts.dtype, device=experts.device)
+        ends = torch.searchsorted(experts, here, right=True, out_int32=True)
+        rows = x[order // choices]
+        inner = kw.grouped_matmul(rows, self.gate_up_proj.transpose(1, 2), ends, gated=True,
+                                  activation=self._kernwright_activation)
+        sorted_rows = kw.grouped_matmul(inner, self.down_proj.transpose(1, 2), ends,
+                                        out=torch.zeros_like(rows))
+        mixed = torch.empty_like(rows).index_copy_(0, order, sorted_rows)
+        mixed = mixed.view(tokens, choices, -1) * top_k_weights.unsqueeze(-1)
+        return mixed.sum(1).to(x.dtype)
+
+
 class DecoderLayer(Packed):
     def _kernwright_packs(self) -> Dict[str, List[nn.Parameter]]:
         return qkv_packs(self.self_attn)
@@ -119,8 +148,10 @@ class DecoderLayer(Packed):
                                **named)
 
     def _kernwright_is_whole(self) -> bool:
+        mlp = self.mlp
         return self._kernwright_is_packed(NAMES["qkv"], self.self_attn.q_proj.weight) and (
-            self.mlp._kernwright_is_packed(NAMES["gate_up"], self.mlp.gate_proj.weight))
+            not isinstance(mlp, SwiGLU)
+            or mlp._kernwright_is_packed(NAMES["gate_up"], mlp.gate_proj.weight))
 
     def _kernwright_qkv_of(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         norm, head_dim = self.input_layernorm, self.self_attn.head_dim
@@ -136,6 +167,8 @@ class DecoderLayer(Packed):
         """What comes behind attention."""
         mlp, norm, o = self.mlp, self.post_attention_layernorm, self.self_attn.o_proj
         x = kw.linear(attended, o.weight, o.bias, residual=x)
+        if not isinstance(mlp, SwiGLU):  # but a router with experts
+            return x + mlp(kw.rms_norm(x, norm.weight, epsilon(norm)))
         weight, activation = mlp._kernwright_gate_up, mlp._kernwright_activation
         if normalises(x):
             inner = kw.gated_linear(x, weight, norm.weight, activation=activation,
@@ -146,7 +179,8 @@ class DecoderLayer(Packed):
         return kw.linear(inner, mlp.down_proj.weight, mlp.down_proj.bias, residual=x)
 
     def _kernwright_decode(self, x: Tensor, cache: Any, step: DecodeStep) -> Tensor:
-        """One token of each sequence: five kernels, seven where rows are normalised by one."""
+        """One token of each sequence: five kernels, seven where rows are normalised by one. Before a
+        router with experts, four or five."""
         attention = self.self_attn
         q, k, v = self._kernwright_qkv_of(x)
         own = cache.layers[attention.layer_idx]

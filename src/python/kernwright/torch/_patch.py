@@ -15,10 +15,10 @@ from torch import nn
 
 from . import _checks as checks
 from ._checks import Left
-from ._modules import (DecoderLayer, Linear, Model, RMSNorm, RotaryEmbedding, SwiGLU, original,
-                       packs_moved, restore, swap)
+from ._modules import (DecoderLayer, Experts, Linear, Model, RMSNorm, RotaryEmbedding, SwiGLU,
+                       original, packs_moved, restore, swap)
 
-OPS = ("linear", "rms_norm", "swiglu", "decoder_layer")
+OPS = ("linear", "rms_norm", "swiglu", "experts", "decoder_layer")
 
 
 class Row(NamedTuple):
@@ -76,7 +76,6 @@ class _Patcher:
                  where: Optional[Callable[[str, nn.Module], bool]], unpadded: bool) -> None:
         self.model, self.ops, self.where, self.unpadded = model, ops, where, unpadded
         self.fronts: Dict[nn.Module, type] = {}  # of the modules that passed
-        self.activations: Dict[nn.Module, str] = {}
 
     # Each of these looks at a module, and gives what replaces it and returns a note.
 
@@ -89,7 +88,7 @@ class _Patcher:
         return self.passed(module, RMSNorm)
 
     def swiglu(self, module: nn.Module) -> Callable[[], str]:
-        activation = self.activations[module] = checks.check_swiglu(module)
+        activation = checks.check_swiglu(module)
 
         def finish() -> str:
             module._kernwright_activation = activation
@@ -98,8 +97,17 @@ class _Patcher:
 
         return self.passed(module, SwiGLU, finish)
 
+    def experts(self, module: nn.Module) -> Callable[[], str]:
+        activation = checks.check_experts(module)
+
+        def finish() -> str:
+            module._kernwright_activation = activation
+            return ""
+
+        return self.passed(module, Experts, finish)
+
     def decoder_layer(self, module: nn.Module) -> Callable[[], str]:
-        checks.check_layer(module, self.fronts, self.activations)
+        checks.check_layer(module, self.fronts)
         return self.passed(module, DecoderLayer, lambda: (
             "q_proj, k_proj and v_proj were moved into one tensor, as views" if packs_moved(module)
             else ""))
@@ -147,6 +155,8 @@ class _Patcher:
             ("rms_norm", lambda m: type(m).__name__.endswith("RMSNorm"), self.rms_norm),
             ("swiglu", lambda m: all(hasattr(m, part) for part in (
                 "gate_proj", "up_proj", "down_proj", "act_fn")), self.swiglu),
+            ("experts", lambda m: isinstance(getattr(m, "down_proj", None), torch.Tensor),
+             self.experts),
             ("decoder_layer", lambda m: hasattr(m, "self_attn") and hasattr(m, "mlp")
              and hasattr(m, "input_layernorm"), self.decoder_layer),
             ("decoder_layer", lambda m: isinstance(getattr(m, "layers", None), nn.ModuleList)
@@ -170,8 +180,13 @@ def patch(model: nn.Module, ops: Sequence[str] = OPS, *,
         "rms_norm": classes named ...RMSNorm that compute weight * x / rms(x)
         "swiglu": modules with gate_proj, up_proj, down_proj and act_fn that compute
             down(activation(gate(x)) * up(x)), whose first half becomes one kernel
-        "decoder_layer": layers of Llama, Mistral, Qwen2 and Qwen3 whose parts were replaced. A decode
-            step with a StaticCache then has five kernels a layer, and a prefill ten
+        "experts": the experts of a mixture, as Transformers' ExpertsInterface has them, that compute
+            down(activation(gate(x)) * up(x)) from weights [experts, out, in] without biases, by two
+            grouped products: Mixtral, Qwen2-MoE, Qwen3-MoE and others, not gpt-oss. Others run by
+            their `experts_implementation` as before
+        "decoder_layer": layers of Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen2-MoE and Qwen3-MoE whose
+            parts were replaced. A decode step with a StaticCache then has five kernels a layer, and a
+            prefill ten; with experts four before the router
     where: where(name, module) says whether a module may be replaced
     unpadded: the promise that no sequence of a batch is ever padded, so that masks and positions of a
         decode step need not be looked at. Without it a step that is given a mask waits for the GPU to
