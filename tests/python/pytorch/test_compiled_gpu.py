@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Scaled and grouped products on a GPU under torch.compile and in CUDA graphs, against PyTorch in fp64; and
+mixtures of experts that kernwright.torch.patch has put on them, against the same models in fp32."""
+
+import copy
+import unittest
+
+try:
+    import torch
+    from torch.nn import functional
+    NO_GPU = "" if torch.cuda.is_available() else "PyTorch sees no GPU"
+except ImportError:
+    NO_GPU = "PyTorch is not installed"
+try:
+    import transformers
+    NO_MODELS = ""
+except ImportError:
+    NO_MODELS = "transformers is not installed"
+
+if not NO_GPU:
+    import kernwright
+    import kernwright.torch as kw
+
+BLOCK = 128
+
+
+def random(*shape, seed=0, dtype=None, scale=1.0):
+    generator = torch.Generator("cuda").manual_seed(seed + sum(shape))
+    return (torch.randn(shape, generator=generator, device="cuda") * scale).to(dtype or torch.bfloat16)
+
+
+def relative(result, expected):
+    return float((result.double() - expected.double()).norm() / expected.double().norm())
+
+
+def in_blocks(scales, rows, columns, of_rows):
+    """Scales of blocks for every element, in fp64."""
+    of_rows = scales.double().repeat_interleave(of_rows, -2)[..., :rows, :]
+    return of_rows.repeat_interleave(BLOCK, -1)[..., :columns]
+
+
+def mixture(x, weights, down, offs):
+    inner = kw.grouped_matmul(x, weights.transpose(1, 2), offs, activation="silu", gated=True)
+    return kw.grouped_matmul(inner, down.transpose(1, 2), offs, out=torch.zeros_like(x))
+
+
+def exact_mixture(x, weights, down, offs):
+    result = torch.zeros_like(x, dtype=torch.float64)
+    ends = offs.tolist()
+    for group, (begin, end) in enumerate(zip([0, *ends], ends)):
+        gate, other = (x[begin:end].double() @ weights[group].double().t()).chunk(2, -1)
+        inner = (functional.silu(gate) * other).bfloat16().double()  # as it is handed on
+        result[begin:end] = inner @ down[group].double().t()
+    return result
+
+
+def mixture_of_fp8(x, weights, scale_x, scale_weights, offs):
+    return kw.grouped_matmul(x, weights.transpose(1, 2), offs, scale_a=scale_x.t(),
+                             scale_b=scale_weights.transpose(1, 2))
+
+
+def exact_mixture_of_fp8(x, weights, scale_x, scale_weights, offs):
+    wide = x.double() * in_blocks(scale_x.t(), *x.shape, 1)
+    every = weights.double() * in_blocks(scale_weights, *weights.shape[1:], BLOCK)
+    ends = offs.tolist()
+    return torch.cat([wide[begin:end] @ every[group].t()
+                      for group, (begin, end) in enumerate(zip([0, *ends], ends))])
+
+
+def scaled(x, weight, scale_x, scale_weight, bias):
+    whole = kw.scaled_matmul(x, weight.t(), 0.5, 0.25, bias=bias)
+    return kw.scaled_matmul(x, weight.t(), scale_x.t(), scale_weight.t(), residual=whole)
+
+
+def exact_scaled(x, weight, scale_x, scale_weight, bias):
+    whole = (x.double() @ weight.double().t() * 0.125 + bias.double()).bfloat16().double()
+    return whole + (x.double() * in_blocks(scale_x.t(), *x.shape, 1)) @ (
+        weight.double() * in_blocks(scale_weight, *weight.shape, BLOCK)).t()
+
+
+@unittest.skipIf(NO_GPU, NO_GPU)
+class CompiledProductsGpuTest(unittest.TestCase):
+    """A result may be off by the roundoff of bf16, twice where one product feeds the next."""
+
+    def cases(self, seed):
+        ends = torch.tensor([[0, 40, 40, 100], [10, 10, 64, 100]][seed % 2], device="cuda",
+                            dtype=torch.int32)
+        fp8 = dict(seed=seed, dtype=torch.float8_e4m3fn)
+
+        def scales(*shape):
+            return random(*shape, seed=seed, dtype=torch.float32).abs() + 0.5
+
+        yield mixture, exact_mixture, (random(112, 256, seed=seed), random(4, 512, 256, scale=1 / 16),
+                                       random(4, 256, 256, scale=1 / 16), ends)
+        yield mixture_of_fp8, exact_mixture_of_fp8, (
+            random(100, 384, **fp8), random(4, 256, 384, **fp8), scales(3, 100), scales(4, 2, 3), ends)
+        yield scaled, exact_scaled, (random(100, 384, **fp8), random(256, 384, **fp8), scales(3, 100),
+                                     scales(2, 3), random(256, seed=seed))
+
+    def expect_right(self, result, exact, arguments):
+        self.assertLess(relative(result, exact(*arguments)), 0.01)
+
+    def test_without_graph_breaks(self):
+        for mode in ("default", "reduce-overhead"):
+            torch.compiler.reset()
+            for call, exact, arguments in self.cases(0):
+                compiled = torch.compile(call, fullgraph=True, mode=mode)
+                with self.subTest(f"{mode} {call.__name__}"), torch.no_grad():
+                    for _ in range(4):  # reduce-overhead records its graph in the second
+                        result = compiled(*arguments)
+                    self.expect_right(result, exact, arguments)
+                    self.assertTrue(torch.equal(result, call(*arguments)))
+
+    def test_a_capture_computes_anew_from_what_its_inputs_have(self):
+        for (call, exact, arguments), (_, _, others) in zip(self.cases(0), self.cases(1)):
+            for form in ("plain", "compiled"):
+                torch.compiler.reset()
+                step = call if form == "plain" else torch.compile(call, fullgraph=True)
+                kept = [argument.clone() for argument in arguments]
+                with self.subTest(f"{form} {call.__name__}"), torch.no_grad():
+                    step(*kept)
+                    graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(graph):
+                        result = step(*kept)
+                    for given in (others, arguments):
+                        for place, value in zip(kept, given):
+                            place.copy_(value)
+                        graph.replay()
+                        torch.cuda.synchronize()
+                        self.expect_right(result, exact, given)
+
+    def test_numbers_of_rows_that_a_compiler_does_not_know(self):
+        torch.compiler.reset()
+        compiled = torch.compile(mixture, fullgraph=True, dynamic=True)
+        weights, down = random(4, 512, 256, scale=1 / 16), random(4, 256, 256, scale=1 / 16)
+        for rows in (16, 48):
+            ends = torch.tensor([0, 9, rows - 3, rows], device="cuda", dtype=torch.int32)
+            arguments = random(rows, 256), weights, down, ends
+            with torch.no_grad():
+                self.expect_right(compiled(*arguments), exact_mixture, arguments)
+
+    def test_gradients_and_wrong_calls_are_refused(self):
+        _, _, (x, weights, _, ends) = next(self.cases(0))
+        with self.assertRaisesRegex(kernwright.Error, "grouped_matmul has no backward"):
+            kw.grouped_matmul(x.requires_grad_(), weights.transpose(1, 2), ends)
+        x = x.detach()
+        for call in (kw.grouped_matmul, torch.compile(kw.grouped_matmul, fullgraph=True)):
+            with self.assertRaisesRegex(Exception, "offs is int64, and int32 expected"):
+                call(x, weights.transpose(1, 2), ends.long())
+
+
+SIZES = dict(hidden_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=64,
+             intermediate_size=128, vocab_size=512, max_position_embeddings=256)
+# Every expert is chosen, since a choice among them may hang on roundoff.
+MIXTURES = {
+    "Qwen3Moe": dict(num_experts=8, num_experts_per_tok=8, moe_intermediate_size=128),
+    "Mixtral": dict(num_local_experts=8, num_experts_per_tok=8, sliding_window=None),
+}
+BATCH, PROMPT, STEPS = 2, 24, 4
+
+
+@unittest.skipIf(NO_GPU or NO_MODELS, NO_GPU or NO_MODELS)
+class MixturesGpuTest(unittest.TestCase):
+    def model(self, family):
+        torch.manual_seed(3)
+        config = getattr(transformers, f"{family}Config")(**SIZES, **MIXTURES[family])
+        model = getattr(transformers, f"{family}ForCausalLM")(config).cuda().eval().requires_grad_(False)
+        for name, value in model.named_parameters():
+            if "norm" in name:
+                value.uniform_(0.5, 1.5)
+            else:
+                value.normal_(0, value.shape[-1] ** -0.5)
+            value.copy_(value.bfloat16())
+        return model
+
+    def logits(self, model, ids, step=None):
+        """Of the last token of a prompt, and of what follows it token by token."""
+        cache = transformers.StaticCache(config=model.config, max_cache_len=64)
+        cache.early_initialization(batch_size=BATCH, num_heads=2, head_dim=64, device="cuda",
+                                   dtype=next(model.parameters()).dtype)
+        found = [model(ids[:, :PROMPT], past_key_values=cache).logits[:, -1].clone()]
+        for i in range(PROMPT, PROMPT + STEPS):
+            token = ids[:, i:i + 1].clone()
+            given = (model if step is None else step)(token, past_key_values=cache)
+            found.append(given.logits[:, -1].clone())
+        return torch.stack(found)
+
+    def test_logits_of_patched_mixtures(self):
+        ids = torch.randint(512, (BATCH, PROMPT + STEPS), device="cuda",
+                            generator=torch.Generator("cuda").manual_seed(4))
+        for family in MIXTURES:
+            torch.compiler.reset()
+            wide = self.model(family)
+            model = copy.deepcopy(wide).bfloat16()
+            with self.subTest(family), torch.no_grad():
+                exact = self.logits(wide, ids)
+                noise = relative(self.logits(model, ids), exact)
+                report = kw.patch(model)
+                self.assertTrue(all(row.replaced for row in report.rows), str(report))
+                patched = self.logits(model, ids)
+                compiled = torch.compile(model, fullgraph=True, mode="reduce-overhead", dynamic=False)
+                again = self.logits(model, ids, step=compiled)
+                print(f"{family}: off from fp32 by {noise:.4f} in bf16, {relative(patched, exact):.4f} "
+                      f"patched, {relative(again, exact):.4f} compiled")
+                self.assertLess(noise, 0.05)
+                self.assertLess(relative(patched, exact), 1.5 * noise)
+                self.assertLess(relative(again, exact), 1.5 * noise)
+                report.undo()
+                self.assertLess(relative(self.logits(model, ids), exact), 1.1 * noise)
+
+    def test_experts_of_a_whole_prompt_in_a_capture(self):
+        model = self.model("Qwen3Moe").bfloat16()
+        experts = model.model.layers[0].mlp.experts
+        index = torch.stack([torch.randperm(8, device="cuda")[:2] for _ in range(200)])
+        shares = torch.rand(200, 2, device="cuda").bfloat16()
+        x = random(200, 256)
+        with torch.no_grad():
+            expected = experts(x, index, shares)
+            kw.patch(model, ops=("experts",))
+            experts(x, index, shares)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                result = experts(x, index, shares)
+            graph.replay()
+            torch.cuda.synchronize()
+            self.assertLess(relative(result, expected), 0.01)
+            index.copy_(index.flip(0))
+            x.copy_(x.flip(0))
+            shares.copy_(shares.flip(0))
+            graph.replay()
+            torch.cuda.synchronize()
+            self.assertLess(relative(result, expected.flip(0)), 0.01)
+
+
+if __name__ == "__main__":
+    unittest.main()
