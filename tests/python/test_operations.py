@@ -158,6 +158,16 @@ def test_attention_takes_values_that_are_a_part_of_the_keys(planned):
     assert "head_dim_v=64 " in planned(kw.attention, q, k, v, out=out)
 
 
+@pytest.mark.parametrize("strides, pitch", [
+    ((768, 64, 512, 1), "ldq=768"),      # a token of each sequence, with its k and v behind it
+    ((576, 72, 72, 1), "ldq=72"),        # with something behind every head
+])
+def test_attention_takes_a_token_that_is_a_part_of_a_row(planned, strides, pitch):
+    q, out = tensor(2, 8, 1, 64, strides=strides), tensor(2, 8, 1, 64)
+    k = heads(2, 2, 256, 64, transposed=pitch == "ldq=768")
+    assert pitch in planned(kw.attention, q, k, k, out=out)
+
+
 def test_attention_refuses_what_lies_otherwise(refused):
     q, k = heads(2, 8, 64, 64), heads(2, 2, 64, 64, True)
     assert "q: shape" in refused(kw.attention, q, k, k)

@@ -323,8 +323,7 @@ class Case:
             if transposed:
                 wide = self.tensor(batch, tokens, count * size + gap)[..., :count * size]
                 return wide.unflatten(-1, (count, size)).transpose(1, 2)
-            # Of a single token, what lies behind it would lie between heads.
-            return self.tensor(batch, count, tokens, size + (gap if tokens > 1 else 0))[..., :size]
+            return self.tensor(batch, count, tokens, size + gap)[..., :size]
 
         q, k = made(heads, q_len, head_dim), made(kv_heads, kv_len, head_dim)
         v = made(kv_heads, kv_len, head_dim_v)

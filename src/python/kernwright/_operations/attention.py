@@ -2,7 +2,8 @@
 
 from typing import Any, List, NamedTuple, Optional, Tuple
 
-from .._arrays import Array, View, has_shape, make_error, read, same_dtype
+from .._arrays import Array, View, has_shape, make_error, read, rows_of, same_dtype
+from .._kernwright import Error
 from .plan import Output, Plan, _call, _kernel, _size, _output
 
 
@@ -20,18 +21,18 @@ def _heads(array: Array, layout: str) -> Optional[_Heads]:
     this layout: contiguous (bhsd), or as the transposed view of [batch, tokens, heads, head_dim]
     (bshd). Tokens may lie further apart. None where it does not."""
     batch, heads, tokens, head_dim = array.shape
-    batch_stride, head_stride, token_stride, last = array.strides
-    if layout == "bhsd":
-        pitch = token_stride if tokens > 1 else head_dim
-        fits = (heads == 1 or head_stride == tokens * pitch) and (
-            batch == 1 or batch_stride == heads * tokens * pitch)
-    else:
-        pitch = token_stride if tokens > 1 else heads * head_dim
-        fits = (heads == 1 or head_stride == head_dim) and (
-            batch == 1 or batch_stride == tokens * pitch) and pitch >= heads * head_dim
-    if not fits or (head_dim > 1 and last != 1):
+    rows = array
+    if layout == "bshd":
+        batch_stride, head_stride, token_stride, last = array.strides
+        if heads > 1 and head_stride != head_dim:
+            return None
+        rows = array._replace(shape=(batch, tokens, heads * head_dim),
+                              strides=(batch_stride, token_stride, last))
+    try:
+        pitch = rows_of(rows).pitch
+    except Error:
         return None
-    return _Heads(batch, heads, tokens, head_dim, pitch)
+    return _Heads(batch, heads, tokens, head_dim, pitch) if pitch >= rows.shape[-1] else None
 
 
 def _layout(*arrays: Array) -> Tuple[str, List[_Heads]]:
