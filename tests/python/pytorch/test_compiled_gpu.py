@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Scaled and grouped products on a GPU under torch.compile and in CUDA graphs, against PyTorch in fp64; and
-mixtures of experts that kernwright.torch.patch has put on them, against the same models in fp32."""
+"""Operators on a GPU: what they give beside direct calls; scaled and grouped products under torch.compile
+and in CUDA graphs, against PyTorch in fp64; and mixtures of experts that kernwright.torch.patch has put on
+them, against the same models in fp32."""
 
 import copy
 import unittest
+from unittest import mock
 
 try:
     import torch
@@ -20,6 +22,7 @@ except ImportError:
 if not NO_GPU:
     import kernwright
     import kernwright.torch as kw
+    from kernwright.torch.ops import define
 
 BLOCK = 128
 
@@ -76,6 +79,49 @@ def exact_scaled(x, weight, scale_x, scale_weight, bias):
     whole = (x.double() @ weight.double().t() * 0.125 + bias.double()).bfloat16().double()
     return whole + (x.double() * in_blocks(scale_x.t(), *x.shape, 1)) @ (
         weight.double() * in_blocks(scale_weight, *weight.shape, BLOCK)).t()
+
+
+@unittest.skipIf(NO_GPU, NO_GPU)
+class OperatorsGpuTest(unittest.TestCase):
+    def test_operators_give_what_direct_calls_give(self):
+        x, weight, bias = random(6, 256), random(512, 256, scale=1 / 16), random(512)
+        norm, gate = random(256, seed=1), random(6, 512)
+        q, k, v = random(2, 4, 9, 64), random(2, 2, 16, 64), random(2, 2, 16, 64, seed=1)
+        token, new = random(2, 1, 4, 64), random(2, 1, 2, 64)
+        angles = torch.rand(16, 32, device="cuda")
+        lengths = torch.tensor([5, 16], device="cuda", dtype=torch.int32)
+        out = torch.empty(6, 512, device="cuda", dtype=torch.bfloat16)
+        calls = [
+            lambda: kw.linear(x, weight, bias, activation="silu", residual=gate),
+            lambda: kw.linear(x, weight, out=out).clone(),
+            lambda: kw.matmul(x, weight.t(), bias=bias, out_dtype=torch.float32),
+            lambda: kw.matmul(x, weight.t(), residual=gate, out=out).clone(),
+            lambda: kw.gated_linear(x, weight),
+            lambda: kw.gated_linear(x, weight, norm, eps=1e-5),
+            lambda: kw.qkv_linear(x, weight, bias, norm, kv_heads=2, head_dim=64, eps=1e-5),
+            lambda: kw.rms_norm(x, norm, 1e-5), lambda: kw.rms_norm(x),
+            lambda: kw.rms_norm(x, norm, 1e-5, residual=x),
+            lambda: kw.layer_norm(x, norm, norm, 1e-4), lambda: kw.layer_norm(x, norm, residual=x),
+            lambda: kw.silu_and_mul(gate), lambda: kw.gelu_and_mul(gate, approximate="tanh"),
+            lambda: kw.silu_mul(x, x), lambda: kw.softmax(gate, scale=0.5, causal=True),
+            lambda: kw.softmax(gate, mask=gate),
+            lambda: kw.rope(token[0], new[0], angles[:1], angles[1:2], interleaved=True),
+            lambda: kw.attention(q, k, v, causal=True, softcap=20.0, kv_lengths=lengths.clamp(min=9)),
+            lambda: kw.attention(q, k, v, window=4, scale=0.2, sinks=norm[:4].float(), return_lse=True),
+            lambda: kw.append_attention(token, k.clone(), v.clone(), new, new, lengths, angles, angles,
+                                        norm[:64], norm[64:128], eps=1e-5),
+        ]
+        for i, call in enumerate(calls):
+            with self.subTest(i):
+                direct = call()
+                with mock.patch.object(define, "_PLAIN", ()):
+                    self.assertFalse(define._direct(x))
+                    through = call()
+                both = [each if isinstance(each, tuple) else (each,) for each in (direct, through)]
+                self.assertEqual(len(both[0]), len(both[1]))
+                for one, other in zip(*both):
+                    self.assertTrue(torch.equal(one, other))
+                    self.assertEqual(one.stride(), other.stride())
 
 
 @unittest.skipIf(NO_GPU, NO_GPU)

@@ -80,9 +80,17 @@ def test_out_dtype():
     (lambda: kw.linear(meta(5, 8), meta(6, 8), residual=meta(6, 6)), "residual has the shape"),
     (lambda: kw.linear(meta(5, 8), meta(6, 8), out=meta(5, 5)), "out has the shape"),
     (lambda: kw.gated_linear(meta(5, 8), meta(5, 8)), "even number"),
-    (lambda: kw.rms_norm(meta(5, 8), meta(5)), "weight or bias has the shape"),
+    (lambda: kw.rms_norm(meta(5, 8), meta(5)), "weight has the shape"),
     (lambda: kw.rms_norm(meta(5, 8), residual=meta(4, 8)), "residual has the shape"),
     (lambda: kw.silu_and_mul(meta(5, 7)), "even number"),
+    (lambda: kw.attention(meta(2, 4, 3, 8), meta(4, 5, 8), meta(2, 2, 5, 8)),
+     "k has 3 dimensions, and 4 expected: batch, heads"),
+    (lambda: kw.attention(meta(2, 4, 3, 8), meta(2, 2, 5, 16), meta(2, 2, 5, 8)),
+     r"k has the shape \(2, 2, 5, 16\), and \(2, 2, 5, 8\) expected"),
+    (lambda: kw.attention(meta(2, 4, 3, 8), meta(2, 2, 5, 8), meta(2, 2, 6, 8)),
+     "v has the shape"),
+    (lambda: kw.rope(meta(6, 4, 8), meta(6, 2, 8), meta(5, 4), meta(6, 4)), "cos has the shape"),
+    (lambda: kw.rope(meta(4, 8), meta(2, 8), meta(1, 4), meta(1, 4)), "q has 2 dimensions"),
     (lambda: kw.qkv_linear(meta(5, 8), meta(8, 8), kv_heads=1, head_dim=4), "2 . 1 heads of 4"),
 ])
 def test_wrong_shapes_are_refused(call, text):

@@ -8,48 +8,47 @@ from torch import Tensor
 from ... import _operations as _arrays
 from ..._arrays import make_error
 from .. import _fused
-from .define import _define_forward_only, _direct, _expect, _new
+from .define import (_define_forward_only, _direct, _expect, _expect_dims, _expect_shape, _new)
+
+_DIMS = ": batch, heads, tokens and head_dim"
 
 
 def _attention_result(q: Tensor, v: Tensor) -> Tensor:
     """A tensor for the result, which lies as q does: as [batch, heads, tokens, head_dim], or as the
     transposed view of [batch, tokens, heads, head_dim]."""
-    _expect(q.dim() == 4 and v.dim() == 4, lambda: "q and v have 4 dimensions: batch, heads, "
-                                                   "tokens, head_dim")
+    _expect_dims("q", q, 4, _DIMS)
+    _expect_dims("v", v, 4, _DIMS)
     batch, heads, tokens, _ = q.shape
     if q.stride(1) < q.stride(2):
         return _new(q, (batch, tokens, heads, v.shape[-1])).transpose(1, 2)
     return _new(q, (batch, heads, tokens, v.shape[-1]))
 
 
+def _attention_shape(q: Tensor, k: Tensor, v: Tensor, *_: Any, **named: Any) -> Tensor:
+    result = _attention_result(q, v)
+    _expect_dims("k", k, 4, _DIMS)
+    kv_heads, tokens = k.shape[1:3]
+    _expect_shape("k", k, q.shape[0], kv_heads, tokens, q.shape[3])
+    _expect_shape("v", v, q.shape[0], kv_heads, tokens, v.shape[3])
+    return result
+
+
 def _compute_attention(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor] = None,
                        alibi_slopes: Optional[Tensor] = None, kv_lengths: Optional[Tensor] = None,
-                       *, causal: bool = False, scale: Optional[float] = None,
-                       window: Optional[int] = None, softcap: Optional[float] = None) -> Tensor:
-    return _arrays.attention(q, k, v, causal=causal, scale=scale, window=window, softcap=softcap,
-                             sinks=sinks, alibi_slopes=alibi_slopes, kv_lengths=kv_lengths,
-                             out=_attention_result(q, v))
+                       **named: Any) -> Any:
+    return _arrays.attention(q, k, v, sinks=sinks, alibi_slopes=alibi_slopes,
+                             kv_lengths=kv_lengths, out=_attention_result(q, v), **named)
 
 
 _ATTENTION = ("(Tensor q, Tensor k, Tensor v, Tensor? sinks=None, Tensor? alibi_slopes=None, "
               "Tensor? kv_lengths=None, *, bool causal=False, float? scale=None, "
               "int? window=None, float? softcap=None)")
-_define_forward_only(f"attention{_ATTENTION} -> Tensor", _compute_attention,
-                     lambda q, k, v, *_, **named: _attention_result(q, v))
-
-
-def _compute_attention_lse(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor] = None,
-                           alibi_slopes: Optional[Tensor] = None,
-                           kv_lengths: Optional[Tensor] = None, **named: Any
-                           ) -> Tuple[Tensor, Tensor]:
-    return _arrays.attention(q, k, v, sinks=sinks, alibi_slopes=alibi_slopes,
-                             kv_lengths=kv_lengths, return_lse=True, out=_attention_result(q, v),
-                             **named)
-
-
-_define_forward_only(f"attention_lse{_ATTENTION} -> (Tensor, Tensor)", _compute_attention_lse,
-                     lambda q, k, v, *_, **named: (_attention_result(q, v),
-                                                   _new(q, q.shape[:3], torch.float32)))
+_define_forward_only(f"attention{_ATTENTION} -> Tensor", _compute_attention, _attention_shape)
+_define_forward_only(f"attention_lse{_ATTENTION} -> (Tensor, Tensor)",
+                     lambda *arguments, **named:
+                     _compute_attention(*arguments, **named, return_lse=True),
+                     lambda q, *rest, **named: (_attention_shape(q, *rest, **named),
+                                                _new(q, q.shape[:3], torch.float32)))
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
@@ -93,8 +92,7 @@ def _append_attention_shape(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_ne
                             kv_lengths: Tensor, cos: Tensor, sin: Tensor,
                             q_norm: Optional[Tensor] = None, k_norm: Optional[Tensor] = None, *,
                             scale: Optional[float] = None, eps: float = 1e-6) -> Tensor:
-    _expect(k.dim() == 4, lambda: f"k has {k.dim()} dimensions, and 4 expected: batch, kv_heads, "
-                                  "tokens, head_dim")
+    _expect_dims("k", k, 4, ": batch, kv_heads, tokens and head_dim")
     _expect(q.dim() >= 2 and q.numel() == k.shape[0] * q.shape[-2] * q.shape[-1],
             lambda: f"q has the shape {tuple(q.shape)}, and one token of each of the "
                     f"{k.shape[0]} sequences of the cache expected")

@@ -71,9 +71,7 @@ def _define_out(name: str, arguments: str, compute: Callable[..., Any],
         compute(*given, out=out, **named)
 
     def check(*given: Any, out: Tensor, **named: Any) -> None:
-        shape = tuple(shapes(*given, **named).shape)
-        _expect(tuple(out.shape) == shape,
-                lambda: f"out has the shape {tuple(out.shape)}, and {shape} expected")
+        _expect_shape("out", out, *shapes(*given, **named).shape)
 
     suffix = "_out" if "." in name else ".out"
     _define_forward_only(f"{name}{suffix}({arguments}, Tensor(a!) out) -> ()", write, check)
@@ -87,6 +85,20 @@ def _expect(right: Any, text: Callable[[], str]) -> None:
     except Error as error:
         error.problem, error.reason = "", str(error)
         raise
+
+
+def _expect_shape(name: str, tensor: Tensor, *shape: Any) -> None:
+    def text() -> str:
+        return f"{name} has the shape {tuple(tensor.shape)}, and {shape} expected"
+
+    _expect(tensor.dim() == len(shape), text)
+    for own, wanted in zip(tensor.shape, shape):
+        _expect(own == wanted, text)
+
+
+def _expect_dims(name: str, tensor: Tensor, dims: int, what: str = "") -> None:
+    _expect(tensor.dim() == dims,
+            lambda: f"{name} has {tensor.dim()} dimensions, and {dims} expected{what}")
 
 
 def _new(like: Tensor, shape: Sequence[Any], dtype: Optional[torch.dtype] = None) -> Tensor:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from ... import _operations as _arrays
 from .. import _fused, _gradients
-from .define import (_define, _define_forward_only, _define_out, _direct, _expect, _library, _new)
+from .define import (_define, _define_forward_only, _define_out, _direct, _expect, _expect_dims,
+                     _expect_shape, _library, _new)
 
 
 def _product_shape(x: Tensor, k: Any, n: Any, bias: Optional[Tensor] = None,
@@ -18,16 +19,14 @@ def _product_shape(x: Tensor, k: Any, n: Any, bias: Optional[Tensor] = None,
                                       f"{names[1]} has k={k}")
     shape = (*x.shape[:-1], n)
     if bias is not None:
-        _expect(bias.dim() == 1 and bias.shape[0] == n,
-                lambda: f"bias has the shape {tuple(bias.shape)}, and ({n},) expected")
+        _expect_shape("bias", bias, n)
     if residual is not None:
-        _expect(tuple(residual.shape) == shape,
-                lambda: f"residual has the shape {tuple(residual.shape)}, and {shape} expected")
+        _expect_shape("residual", residual, *shape)
     return _new(x, shape, dtype)
 
 
 def _matrix(name: str, tensor: Tensor) -> Tuple[Any, Any]:
-    _expect(tensor.dim() == 2, lambda: f"{name} has {tensor.dim()} dimensions, and 2 expected")
+    _expect_dims(name, tensor, 2)
     return tensor.shape[0], tensor.shape[1]
 
 

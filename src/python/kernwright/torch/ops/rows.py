@@ -1,5 +1,6 @@
 """Norms, activations, softmax and rotary embedding."""
 
+import math
 from typing import Any, Optional, Tuple
 
 import torch
@@ -7,42 +8,33 @@ from torch import Tensor
 
 from ... import _operations as _arrays
 from .. import _fused
-from .define import _define_forward_only, _direct, _expect, _new
+from .define import _define_forward_only, _direct, _expect, _expect_shape, _new
 
 
-def _norm_shape(x: Tensor, *vectors: Optional[Tensor]) -> Tensor:
-    for vector in vectors:
+def _norm_shape(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None) -> Tensor:
+    for name, vector in (("weight", weight), ("bias", bias)):
         if vector is not None:
-            _expect(vector.dim() == 1 and vector.shape[0] == x.shape[-1],
-                    lambda: f"weight or bias has the shape {tuple(vector.shape)}, and "
-                            f"({x.shape[-1]},) expected")
+            _expect_shape(name, vector, x.shape[-1])
     return _new(x, x.shape)
 
 
 def _sum_shape(x: Tensor, residual: Tensor, *vectors: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
-    _expect(x.shape == residual.shape,
-            lambda: f"residual has the shape {tuple(residual.shape)}, and {tuple(x.shape)} "
-                    "expected")
+    _expect_shape("residual", residual, *x.shape)
     return _norm_shape(x, *vectors), _new(x, x.shape)
 
 
 _define_forward_only("rms_norm(Tensor x, Tensor? weight=None, float eps=1e-6) -> Tensor",
-                     lambda x, weight=None, eps=1e-6: _arrays.rms_norm(x, weight, eps),
-                     lambda x, weight=None, eps=1e-6: _norm_shape(x, weight))
+                     _arrays.rms_norm, lambda x, weight=None, eps=1e-6: _norm_shape(x, weight))
 _define_forward_only("add_rms_norm(Tensor x, Tensor residual, Tensor? weight=None, "
                      "float eps=1e-6) -> (Tensor, Tensor)",
-                     lambda x, residual, weight=None, eps=1e-6:
-                     _arrays.rms_norm(x, weight, eps, residual=residual),
+                     lambda x, residual, *rest: _arrays.rms_norm(x, *rest, residual=residual),
                      lambda x, residual, weight=None, eps=1e-6: _sum_shape(x, residual, weight))
 _define_forward_only("layer_norm(Tensor x, Tensor? weight=None, Tensor? bias=None, "
-                     "float eps=1e-5) -> Tensor",
-                     lambda x, weight=None, bias=None, eps=1e-5:
-                     _arrays.layer_norm(x, weight, bias, eps),
+                     "float eps=1e-5) -> Tensor", _arrays.layer_norm,
                      lambda x, weight=None, bias=None, eps=1e-5: _norm_shape(x, weight, bias))
 _define_forward_only("add_layer_norm(Tensor x, Tensor residual, Tensor? weight=None, "
                      "Tensor? bias=None, float eps=1e-5) -> (Tensor, Tensor)",
-                     lambda x, residual, weight=None, bias=None, eps=1e-5:
-                     _arrays.layer_norm(x, weight, bias, eps, residual=residual),
+                     lambda x, residual, *rest: _arrays.layer_norm(x, *rest, residual=residual),
                      lambda x, residual, weight=None, bias=None, eps=1e-5:
                      _sum_shape(x, residual, weight, bias))
 
@@ -74,20 +66,18 @@ def layer_norm(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor
 
 def _halved_shape(x: Tensor) -> Tensor:
     _expect(x.shape[-1] % 2 == 0, lambda: f"x has {x.shape[-1]} columns, and an even number "
-                                          "expected")
+                                          "expected: the gate, then what it multiplies")
     return _new(x, (*x.shape[:-1], x.shape[-1] // 2))
 
 
 def _silu_mul_shape(gate: Tensor, up: Tensor) -> Tensor:
-    _expect(gate.shape == up.shape, lambda: f"up has the shape {tuple(up.shape)}, and "
-                                            f"{tuple(gate.shape)} expected")
+    _expect_shape("up", up, *gate.shape)
     return _new(gate, gate.shape)
 
 
 _define_forward_only("silu_and_mul(Tensor x) -> Tensor", _arrays.silu_and_mul, _halved_shape)
 _define_forward_only("gelu_and_mul(Tensor x, *, str approximate='none') -> Tensor",
-                     lambda x, *, approximate="none":
-                     _arrays.gelu_and_mul(x, approximate=approximate),
+                     _arrays.gelu_and_mul,
                      lambda x, *, approximate="none": _halved_shape(x))
 _define_forward_only("silu_mul(Tensor gate, Tensor up) -> Tensor", _fused.silu_mul,
                      _silu_mul_shape)
@@ -129,17 +119,16 @@ def softmax(x: Tensor, *, scale: float = 1.0, causal: bool = False,
 
 def _rope_shape(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *,
                 interleaved: bool = False) -> Tuple[Tensor, Tensor]:
+    _expect(q.dim() >= 3, lambda: f"q has {q.dim()} dimensions, and at least 3 expected: tokens, "
+                                  "heads and head_dim")
     for name, table in (("cos", cos), ("sin", sin)):
-        _expect(table.dim() == 2 and table.shape[1] * 2 == q.shape[-1],
-                lambda: f"{name} has the shape {tuple(table.shape)}, and [tokens, "
-                        f"{q.shape[-1] // 2}] expected")
+        _expect_shape(name, table, math.prod(q.shape[:-2]), q.shape[-1] // 2)
     return _new(q, q.shape), _new(k, k.shape)
 
 
 _define_forward_only("rope(Tensor q, Tensor k, Tensor cos, Tensor sin, *, bool interleaved=False) "
                      "-> (Tensor, Tensor)",
-                     lambda q, k, cos, sin, *, interleaved=False:
-                     _arrays.rope(q, k, cos, sin, interleaved=interleaved), _rope_shape)
+                     _arrays.rope, _rope_shape)
 
 
 def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *,

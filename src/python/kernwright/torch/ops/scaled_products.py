@@ -8,7 +8,8 @@ from torch import Tensor
 
 from ... import _operations as _arrays
 from ..._operations.products import _are_numbers, _blocks
-from .define import _define_forward_only, _define_out, _direct, _expect, _new
+from .define import (_define_forward_only, _define_out, _direct, _expect, _expect_dims,
+                     _expect_shape, _new)
 from .products import _matrix, _product_shape
 
 _FP8 = torch.float8_e4m3fn
@@ -40,15 +41,10 @@ def _expect_no_gaps(name: str, tensor: Tensor) -> None:
                         "expected: this operation takes arrays without gaps")
 
 
-def _expect_shape(name: str, tensor: Tensor, shape: Tuple[Any, ...]) -> None:
-    _expect(tuple(tensor.shape) == shape,
-            lambda: f"{name} has the shape {tuple(tensor.shape)}, and {shape} expected")
-
-
 def _expect_layout(name: str, tensor: Tensor, shape: Tuple[Any, ...], strides: Tuple[Any, ...],
                    what: str) -> None:
     """Strides of dimensions of size 1 count for nothing."""
-    _expect_shape(name, tensor, shape)
+    _expect_shape(name, tensor, *shape)
     _expect(all(own == wanted or size == 1
                 for size, own, wanted in zip(shape, tensor.stride(), strides)),
             lambda: f"{name} has the strides {tensor.stride()}, and {strides} expected: {what}")
@@ -133,8 +129,7 @@ def _grouped_shape(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor]
     _expect_one_dtype(a, b)
     for name, tensor, dims, what in (("a", a, 2, "rows and k"), ("b", b, 3, "groups, k and n"),
                                      ("offs", offs, 1, "groups")):
-        _expect(tensor.dim() == dims, lambda: f"{name} has {tensor.dim()} dimensions, and {dims} "
-                                              f"expected: {what}")
+        _expect_dims(name, tensor, dims, f": {what}")
     _expect_no_gaps("a", a)
     rows, groups, k, columns = a.shape[0], *b.shape
     _expect(a.shape[1] == k, lambda: f"a has rows of {a.shape[1]} elements, and b has k={k}")
@@ -144,7 +139,7 @@ def _grouped_shape(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor]
     _expect_layout("b", b, (groups, k, columns), (k * columns, 1, k),
                    "the transposed view of [groups, n, k]")
     _expect_dtype("offs", offs, torch.int32)
-    _expect_shape("offs", offs, (groups,))
+    _expect_shape("offs", offs, groups)
     _expect_no_gaps("offs", offs)
     scaled = a.dtype is _FP8
     _expect(scaled == (scale_a is not None) and scaled == (scale_b is not None),
