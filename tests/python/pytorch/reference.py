@@ -89,6 +89,13 @@ def rope(q, k, cos, sin, *, interleaved=False):
     return rotate(q), rotate(k)
 
 
+def norm_rope(q, k, v, q_norm, k_norm, cos, sin, *, eps=1e-6):
+    batch = q.shape[0]
+    normal = rms(q.float(), q_norm, eps), rms(k.float(), k_norm, eps)
+    turned = rope(*normal, cos.repeat(batch, 1), sin.repeat(batch, 1))
+    return turned[0].to(q.dtype), turned[1].to(k.dtype), v.clone()
+
+
 def attend(q, k, v, mask, scale):
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     groups = q.shape[1] // k.shape[1]
@@ -128,7 +135,7 @@ IMPLEMENTATIONS = {
     "scaled_matmul": scaled_matmul, "scaled_matmul.Scalar": scaled_matmul,
     "scaled_matmul.out": writing(scaled_matmul), "scaled_matmul.Scalar_out": writing(scaled_matmul),
     "grouped_matmul": grouped_matmul, "grouped_matmul.out": writing(grouped_matmul),
-    "rms_norm": rms, "rope": rope, "attention": attention, "append_attention": append_attention,
+    "rms_norm": rms, "rope": rope, "norm_rope": norm_rope, "attention": attention, "append_attention": append_attention,
     "add_rms_norm": lambda x, residual, weight=None, eps=1e-6:
         (rms(x + residual, weight, eps), x + residual),
     "silu_and_mul": lambda x: F.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],

@@ -106,6 +106,8 @@ class OperatorsGpuTest(unittest.TestCase):
             lambda: kw.silu_mul(x, x), lambda: kw.softmax(gate, scale=0.5, causal=True),
             lambda: kw.softmax(gate, mask=gate),
             lambda: kw.rope(token[0], new[0], angles[:1], angles[1:2], interleaved=True),
+            lambda: kw.norm_rope(random(2, 16, 4, 64), random(2, 16, 2, 64), random(2, 16, 2, 64),
+                                 norm[:64], norm[64:128], angles, angles, eps=1e-5),
             lambda: kw.attention(q, k, v, causal=True, softcap=20.0, kv_lengths=lengths.clamp(min=9)),
             lambda: kw.attention(q, k, v, window=4, scale=0.2, sinks=norm[:4].float(), return_lse=True),
             lambda: kw.append_attention(token, k.clone(), v.clone(), new, new, lengths, angles, angles,
@@ -122,6 +124,24 @@ class OperatorsGpuTest(unittest.TestCase):
                 for one, other in zip(*both):
                     self.assertTrue(torch.equal(one, other))
                     self.assertEqual(one.stride(), other.stride())
+
+    def test_heads_are_normalised_and_rotated(self):
+        for batch, tokens, heads, kv_heads, head_dim in ((1, 300, 32, 8, 128), (3, 17, 4, 4, 64)):
+            q, k, v = (random(batch, tokens, count, head_dim, seed=count + i)
+                       for i, count in enumerate((heads, kv_heads, kv_heads)))
+            norms = random(head_dim, seed=1), random(head_dim, seed=2)
+            angles = torch.rand(tokens, head_dim // 2, device="cuda") * 6
+            found = kw.norm_rope(q, k, v, *norms, angles.cos(), angles.sin(), eps=1e-5)
+            cos, sin = (table.double()[:, None] for table in (angles.cos(), angles.sin()))
+            for result, given, norm in zip(found, (q, k), norms):
+                wide = given.double()
+                wide = wide * (wide.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * norm.double()
+                one, other = wide.chunk(2, -1)
+                exact = torch.cat((one * cos - other * sin, other * cos + one * sin), -1)
+                self.assertLess((result.double() - exact).abs().max().item(),
+                                2.0 ** -8 * exact.abs().max().item())
+                self.assertLess(relative(result, exact), 0.003)
+            self.assertTrue(torch.equal(found[2], v))
 
 
 @unittest.skipIf(NO_GPU, NO_GPU)

@@ -45,6 +45,8 @@ CASES = [
     (lambda new: kw.append_attention(
         new(2, 1, 4, 8), new(2, 2, 9, 8), new(2, 2, 9, 8), new(2, 1, 2, 8), new(2, 1, 2, 8),
         new(2), new(9, 4), new(9, 4)), [(2, 1, 4, 8)]),
+    (lambda new: kw.norm_rope(new(2, 3, 4, 8), new(2, 3, 2, 8), new(2, 3, 2, 16), new(8), new(8),
+                              new(3, 4), new(3, 4)), [(2, 3, 4, 8), (2, 3, 2, 8), (2, 3, 2, 16)]),
     (lambda new: kw.rope(new(6, 4, 8), new(6, 2, 8), new(6, 4), new(6, 4)), [(6, 4, 8), (6, 2, 8)]),
 ]
 
@@ -89,6 +91,10 @@ def test_out_dtype():
      r"k has the shape \(2, 2, 5, 16\), and \(2, 2, 5, 8\) expected"),
     (lambda: kw.attention(meta(2, 4, 3, 8), meta(2, 2, 5, 8), meta(2, 2, 6, 8)),
      "v has the shape"),
+    (lambda: kw.norm_rope(meta(6, 4, 8), *[meta(2, 3, 2, 8)] * 2, *[meta(8)] * 2, *[meta(3, 4)] * 2),
+     "q has 3 dimensions, and 4 expected: batch, tokens"),
+    (lambda: kw.norm_rope(meta(2, 3, 4, 8), *[meta(2, 3, 2, 8)] * 2, *[meta(8)] * 2, *[meta(6, 4)] * 2),
+     r"cos has the shape \(6, 4\), and \(3, 4\) expected"),
     (lambda: kw.rope(meta(6, 4, 8), meta(6, 2, 8), meta(5, 4), meta(6, 4)), "cos has the shape"),
     (lambda: kw.rope(meta(4, 8), meta(2, 8), meta(1, 4), meta(1, 4)), "q has 2 dimensions"),
     (lambda: kw.qkv_linear(meta(5, 8), meta(8, 8), kv_heads=1, head_dim=4), "2 . 1 heads of 4"),

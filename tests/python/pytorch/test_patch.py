@@ -303,7 +303,20 @@ def test_a_prefill_without_a_cache(on_cpu, family):
     kw.patch(model)
     on_cpu.clear()
     assert relative(model(ids, use_cache=False).logits, expected) < 0.03
-    assert on_cpu.count("attention") == 2
+    turn = ["norm_rope"] if family == "Qwen3" else ["rope"]
+    assert on_cpu == ["rms_norm", "qkv_linear", *turn, "attention", "linear", "rms_norm", "gated_linear",
+                      "linear"] * 2 + ["rms_norm", "linear"]
+
+
+@torch.no_grad()
+def test_a_prefill_whose_sequences_have_places_of_their_own(on_cpu):
+    model, ids = language_model("Qwen3"), tokens(2, 12)
+    places = torch.stack((torch.arange(12), torch.arange(12) + 40))
+    expected = model(ids, position_ids=places, use_cache=False).logits
+    kw.patch(model)
+    on_cpu.clear()
+    assert relative(model(ids, position_ids=places, use_cache=False).logits, expected) < 0.03
+    assert on_cpu.count("attention") == on_cpu.count("rope") == 2 and "norm_rope" not in on_cpu
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -508,6 +521,14 @@ def test_a_changed_layer_is_found_out(on_cpu):
     assert "as it was known" in row(report, "model.layers.0", "decoder_layer").reason
     assert row(report, "model.layers.1", "decoder_layer").replaced
     assert "one of its layers was left" in row(report, "model", "decoder_layer").reason
+
+
+def test_norms_of_heads_with_other_epsilons(on_cpu):
+    model = language_model("Qwen3")
+    model.model.layers[1].self_attn.k_norm.variance_epsilon = 1e-3
+    report = kw.patch(model)
+    assert "other epsilons" in row(report, "model.layers.1", "decoder_layer").reason
+    assert row(report, "model.layers.0", "decoder_layer").replaced
 
 
 def test_hooks_keep_a_layer_from_being_fused(on_cpu):

@@ -10,10 +10,10 @@ traces and which have gradients where a backward is there; see `kernwright.torch
 from ._patch import Report, patch, unpatch
 from .inductor import use_in_inductor
 from .ops import (append_attention, attention, gated_linear, gelu_and_mul, grouped_matmul,
-                  layer_norm, linear, matmul, qkv_linear, rms_norm, rope,
+                  layer_norm, linear, matmul, norm_rope, qkv_linear, rms_norm, rope,
                   scaled_dot_product_attention, scaled_matmul, silu_and_mul, silu_mul, softmax)
 
 __all__ = ["Report", "append_attention", "attention", "gated_linear", "gelu_and_mul",
-           "grouped_matmul", "layer_norm", "linear", "matmul", "patch", "qkv_linear", "rms_norm",
-           "rope", "scaled_dot_product_attention", "scaled_matmul", "silu_and_mul", "silu_mul",
+           "grouped_matmul", "layer_norm", "linear", "matmul", "norm_rope", "patch", "qkv_linear",
+           "rms_norm", "rope", "scaled_dot_product_attention", "scaled_matmul", "silu_and_mul", "silu_mul",
            "softmax", "unpatch", "use_in_inductor"]

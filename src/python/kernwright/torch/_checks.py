@@ -202,6 +202,8 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> None:
     norms = (layer.input_layernorm, layer.post_attention_layernorm, *head_norms(attention))
     if any(fronts.get(norm) is not modules.RMSNorm for norm in norms):
         raise Left("one of its norms was left")
+    if len({epsilon(norm) for norm in head_norms(attention)}) > 1:
+        raise Left("the norms of q and of k have other epsilons")
     if any(norm.weight.dtype is not parts[0].weight.dtype for norm in norms):
         raise Left("its norms have another dtype than its products")
     for part in (*parts, *norms, layer.mlp, attention):

@@ -1,4 +1,4 @@
-"""What a decode step fuses, on arrays. kernwright has these as flags of its operations; they are no
+"""What decode steps and prefills fuse, on arrays. kernwright has these as flags of its operations; they are no
 operations of the package's API, which has torch.nn.functional's."""
 
 from typing import Any, Optional, Tuple
@@ -71,6 +71,41 @@ def qkv_linear(x: Any, weight: Any, bias: Any, norm_weight: Any, kv_heads: int, 
     """A product whose columns go to q, k and v. Source: matmul with split=qkv."""
     return _call(("qkv_linear", kv_heads, head_dim), (x, weight, norm_weight, bias),
                  (None, None, None), () if norm_weight is None else (eps,), _qkv_linear_plan)
+
+
+def _norm_rope_plan(q: Any, k: Any, v: Any, q_norm: Any, k_norm: Any, cos: Any, sin: Any,
+                    *_: Any) -> Plan:
+    query, key, value = read("q", q), read("k", k), read("v", v)
+    scales = read("q_norm", q_norm), read("k_norm", k_norm)
+    dtype = same_dtype(query, key, value, *scales)
+    for array in (query, key, value):
+        if len(array.shape) != 4:
+            raise make_error(f"{array.name} has {len(array.shape)} dimensions, and 4 expected: "
+                             "batch, tokens, heads and head_dim")
+        contiguous_rows(array)
+    batch, tokens, heads, head_dim = query.shape
+    kv_heads, head_dim_v = value.shape[2:]
+    has_shape(key, batch, tokens, kv_heads, head_dim)
+    has_shape(value, batch, tokens, kv_heads, head_dim_v)
+    for scale in scales:
+        contiguous_rows(has_shape(scale, head_dim))
+    for name, angles in (("cos", cos), ("sin", sin)):
+        contiguous_rows(has_shape(read(name, angles), tokens, head_dim // 2))
+    results = tuple(Output(array.shape, dtype) for array in (query, key, value))
+    if query.elements == 0:
+        return Plan(None, results)
+    return Plan(_kernel("kv_append", query.device, {
+        "batch": batch, "kv_heads": kv_heads, "heads": heads, "q_len": tokens, "kv_len": tokens,
+        "head_dim": head_dim, "head_dim_v": head_dim_v if head_dim_v != head_dim else None,
+        "dtype": dtype, "rope": "qk", "norm": "rms"}), results)
+
+
+def norm_rope(q: Any, k: Any, v: Any, q_norm: Any, k_norm: Any, cos: Any, sin: Any, *,
+              eps: float = 1e-6) -> Tuple[Any, Any, Any]:
+    """q and k with their heads normalised and rotated, and v. Source: kv_append with rope=qk and
+    norm=rms, of sequences that begin with these tokens; their cache is what it gives."""
+    return _call(("norm_rope",), (q, k, v, q_norm, k_norm, cos, sin), (None, None, None), (eps,),
+                 _norm_rope_plan)
 
 
 def _append_attention_plan(q: Any, k: Any, v: Any, k_new: Any, v_new: Any, q_norm: Any,

@@ -21,7 +21,8 @@ class DecodeStep(NamedTuple):
 
 
 class PrefillStep(NamedTuple):
-    """What all layers of one prefill share: angles of each token of each sequence."""
+    """What all layers of one prefill share: angles of each token of each sequence, or of each token
+    where heads are normalised and sequences do not differ."""
     cos: Tensor
     sin: Tensor
 
@@ -195,7 +196,8 @@ class DecoderLayer(Packed):
         """Angles [batch or 1, tokens, head_dim] of Hugging Face's as the kernel takes them."""
         batch, tokens, _ = x.shape
         half = self.self_attn.head_dim // 2
-        return [table[..., :half].float().expand(batch, tokens, half).reshape(-1, half)
+        different = angles[0].shape[0] if head_norms(self.self_attn) else batch
+        return [table[..., :half].float().expand(different, tokens, half).reshape(-1, half)
                 for table in angles]
 
     def _kernwright_prefill(self, x: Tensor, cache: Any, step: PrefillStep) -> Tensor:
@@ -203,10 +205,14 @@ class DecoderLayer(Packed):
         batch, tokens, _ = x.shape
         q, k, v = self._kernwright_qkv_of(x)
         norms = head_norms(attention)
-        if norms:
-            q, k = (kw.rms_norm(part, norm.weight, epsilon(norm))
-                    for part, norm in zip((q, k), norms))
-        q, k = kw.rope(q, k, step.cos, step.sin)
+        if norms and step.cos.shape[0] == tokens:
+            q, k, v = kw.norm_rope(q, k, v, *[norm.weight for norm in norms], step.cos, step.sin,
+                                   eps=epsilon(norms[0]))
+        else:
+            if norms:
+                q, k = (kw.rms_norm(part, norm.weight, epsilon(norm))
+                        for part, norm in zip((q, k), norms))
+            q, k = kw.rope(q, k, step.cos, step.sin)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
         if cache is not None:
             cache.update(k, v, attention.layer_idx)
@@ -261,9 +267,10 @@ class Model(nn.Module):
                           self._kernwright_sin[:length])
 
     def _kernwright_prefill_step(self, batch: int, tokens: int) -> PrefillStep:
-        cos, sin = self._kernwright_cos[:tokens], self._kernwright_sin[:tokens]
-        return PrefillStep(cos, sin) if batch == 1 else PrefillStep(cos.repeat(batch, 1),
-                                                                    sin.repeat(batch, 1))
+        tables = self._kernwright_cos[:tokens], self._kernwright_sin[:tokens]
+        if batch > 1 and not head_norms(self.layers[0].self_attn):
+            tables = tables[0].repeat(batch, 1), tables[1].repeat(batch, 1)
+        return PrefillStep(*tables)
 
     def _kernwright_fuses(self, given: Optional[Tensor], use_cache: Optional[bool],
                           named: Dict[str, Any]) -> bool:

@@ -186,7 +186,7 @@ def patch(model: nn.Module, ops: Sequence[str] = OPS, *,
             their `experts_implementation` as before
         "decoder_layer": layers of Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen2-MoE and Qwen3-MoE whose
             parts were replaced. A decode step with a StaticCache then has five kernels a layer, and a
-            prefill ten; with experts four before the router
+            prefill eight; before a router with experts four and six
     where: where(name, module) says whether a module may be replaced
     unpadded: the promise that no sequence of a batch is ever padded, so that masks and positions of a
         decode step need not be looked at. Without it a step that is given a mask waits for the GPU to

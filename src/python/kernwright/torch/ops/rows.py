@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ... import _operations as _arrays
 from .. import _fused
-from .define import _define_forward_only, _direct, _expect, _expect_shape, _new
+from .define import (_define_forward_only, _direct, _expect, _expect_dims, _expect_shape, _new)
 
 
 def _norm_shape(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None) -> Tensor:
@@ -140,3 +140,37 @@ def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *,
     if _direct(q, k, cos, sin):
         return _arrays.rope(q, k, cos, sin, interleaved=interleaved)
     return torch.ops.kernwright.rope(q, k, cos, sin, interleaved=interleaved)
+
+
+def _norm_rope_shape(q: Tensor, k: Tensor, v: Tensor, q_norm: Tensor, k_norm: Tensor, cos: Tensor,
+                     sin: Tensor, *, eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        _expect_dims(name, tensor, 4, ": batch, tokens, heads and head_dim")
+    batch, tokens, _, head_dim = q.shape
+    kv_heads, head_dim_v = v.shape[2:]
+    _expect_shape("k", k, batch, tokens, kv_heads, head_dim)
+    _expect_shape("v", v, batch, tokens, kv_heads, head_dim_v)
+    for name, scale in (("q_norm", q_norm), ("k_norm", k_norm)):
+        _expect_shape(name, scale, head_dim)
+    for name, table in (("cos", cos), ("sin", sin)):
+        _expect_shape(name, table, tokens, head_dim // 2)
+    return _new(q, q.shape), _new(k, k.shape), _new(v, v.shape)
+
+
+_define_forward_only("norm_rope(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, "
+                     "Tensor cos, Tensor sin, *, float eps=1e-6) -> (Tensor, Tensor, Tensor)",
+                     _fused.norm_rope, _norm_rope_shape)
+
+
+def norm_rope(q: Tensor, k: Tensor, v: Tensor, q_norm: Tensor, k_norm: Tensor, cos: Tensor,
+              sin: Tensor, *, eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
+    """q and k with each head normalised, as by `rms_norm`, and rotated, as by `rope`, in one kernel
+    that rounds once; and a copy of v, which the kernel writes beside k.
+
+    q: [batch, tokens, heads, head_dim], k, v: [batch, tokens, kv_heads, head_dim], without gaps,
+    as `qkv_linear` gives them; bf16 or fp16; q_norm, k_norm: [head_dim], as q
+    cos, sin: [tokens, head_dim / 2] in fp32, the same for all sequences
+    Source: the operation kv_append with rope=qk and norm=rms."""
+    if _direct(q, k, v, q_norm, k_norm, cos, sin):
+        return _fused.norm_rope(q, k, v, q_norm, k_norm, cos, sin, eps=eps)
+    return torch.ops.kernwright.norm_rope(q, k, v, q_norm, k_norm, cos, sin, eps=eps)
