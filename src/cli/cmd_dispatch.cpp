@@ -2,7 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "service/report/dispatch.h"
+#include "service/serve/dispatch.h"
 #include "support/text.h"
 
 namespace kernwright::cli {

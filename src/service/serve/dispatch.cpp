@@ -1,4 +1,4 @@
-#include "service/report/dispatch.h"
+#include "service/serve/dispatch.h"
 
 #include <algorithm>
 #include <array>
