@@ -47,13 +47,13 @@ fleet-test:
 golden:
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli_test kernwright_cli \
-	  kernwright_report_samples
+	  kernwright_report_samples kernwright
 	@$(WITH_TOOLKIT) KERNWRIGHT_GOLDEN=$(CURDIR)/tests/data/cli \
 	  $(BUILD)/bin/kernwright_cli_test --gtest_brief=1 --gtest_filter='Golden*'
 	@$(WITH_TOOLKIT) python3 -B tests/build/snippets_test.py --update $(BUILD) .
 	@$(WITH_TOOLKIT) KERNWRIGHT_GOLDEN=$(CURDIR)/tests/data/report \
 	  python3 tests/build/report_test.py $(BUILD)/bin/kernwright $(BUILD)/bin/kernwright_report_samples \
-	  ReportTest.test_pictures_of_fixed_data_are_as_they_were
+	  $(BUILD)/lib/libkernwright.so -k as_they_were
 
 # The documents as a site, build/docs/index.html, with references made of the sources; a link that
 # leads nowhere is an error.

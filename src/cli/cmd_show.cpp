@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -7,26 +6,15 @@
 #include "cli/counter_text.h"
 #include "cli/output.h"
 #include "cli/record_text.h"
+#include "service/report/race_picture.h"
 #include "service/report/report_file.h"
+#include "service/serve/answering_record.h"
+#include "support/files.h"
 #include "support/json.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
 namespace {
-
-/// If a runner-up is served, because it is pinned or the winner is banned, puts it first and
-/// returns the candidate that it replaces. Empty otherwise.
-std::string put_first(TuningRecord& record, const std::string& served) {
-  std::string measured = record.winner.choice.id();
-  const auto found =
-      std::find_if(record.runners_up.begin(), record.runners_up.end(),
-                   [&](const RankedConfiguration& ranked) { return ranked.choice.id() == served; });
-  if (measured == served || found == record.runners_up.end()) return {};
-  std::swap(record.winner, *found);
-  std::rotate(record.runners_up.begin(), found, found + 1);
-  record.launch_paths = {};  // they were measured for the replaced one
-  return measured;
-}
 
 std::string said(const Override& made) {
   return concat(made.choice.id(), made.why.empty() ? "" : ": ", made.why);
@@ -48,7 +36,9 @@ class Show : public Command {
         words_(sub),
         verbose_(sub),
         html_("html", llvm::cl::desc("Also write a page to look at, like report"),
-              llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)) {}
+              llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)),
+        svg_("svg", llvm::cl::desc("Also write the race as a picture, SVG"),
+             llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)) {}
 
   bool takes_problem() const override { return true; }
 
@@ -60,27 +50,12 @@ class Show : public Command {
     const std::shared_ptr<ServiceCore> service = *std::move(opened);
     const Result<BoundProblem> bound = service->bind(*problem);
     if (!bound) return report(bound.error());
-    const Answers answers = service->answers().look_up(*bound);
-    const std::vector<GradedRecord>& records = answers.records;
-    if (records.empty()) {
-      return report(
-          {ErrorCode::not_found, concat("no record for ", bound->text(), " on ",
-                                        service->profile().id, ": ", to_string(answers.reason))});
-    }
-    const GradedRecord& best = records.front();
-    if (best.file.empty()) {
-      return report({ErrorCode::not_found,
-                     concat(best.head.winner.choice.id(), " is pinned, and no record knows it")});
-    }
-    const Lookup<TuningRecord> read = read_record(best.file);
-    if (!read) {
-      return report({ErrorCode::corrupt, concat(to_string(read.reason), ": ", read.detail)});
-    }
-    TuningRecord record = *read.value;
-    const std::string instead_of = put_first(record, best.head.winner.choice.id());
+    const Result<AnsweringRecord> answer = answering_record(*service, *bound);
+    if (!answer) return report(answer.error());
+    const TuningRecord& record = answer->record;
     if (!html_.empty()) {
       ReportRequest request;
-      request.inputs = {.paths = {best.file}, .cache = service->cache().root()};
+      request.inputs = {.paths = {answer->file}, .cache = service->cache().root()};
       request.template_dirs = {service_.templates.begin(), service_.templates.end()};
       request.epilogues = {service_.epilogues.begin(), service_.epilogues.end()};
       request.output = html_.getValue();
@@ -88,19 +63,28 @@ class Show : public Command {
         return report(written.error());
       }
     }
+    if (!svg_.empty()) {
+      const std::string race = race_picture(record, PicturePlace::file);
+      if (race.empty()) {
+        return report({ErrorCode::not_found, "there is no race: the record has one finalist"});
+      }
+      if (const Result<void> written = publish_file(svg_.getValue(), race); !written) {
+        return report(written.error());
+      }
+    }
     if (json) {
       Json object = record_json(record);
       if (const Result<ReportRow> row = judge(record, *service)) add_judgement(object, *row);
-      object["match"] = to_string(best.match);
-      object["reason"] = to_string(best.reason);
-      object["records"] = records.size();
-      object["layer"] = layer_of(best.file, service->cache()).string();
+      object["match"] = to_string(answer->match);
+      object["reason"] = to_string(answer->reason);
+      object["records"] = answer->records;
+      object["layer"] = layer_of(answer->file, service->cache()).string();
       if (!record.counters.empty()) object["counters"] = counters_json(record, *service);
       object["winner"]["samples_us"] = record.winner.measurement.samples_us;
       object["pinned"] =
-          answers.decisions.pin() ? parse_value(to_json(*answers.decisions.pin())) : Json();
+          answer->decisions.pin() ? parse_value(to_json(*answer->decisions.pin())) : Json();
       object["banned"] = Json::array();
-      for (const auto& [id, ban] : answers.decisions.bans()) {
+      for (const auto& [id, ban] : answer->decisions.bans()) {
         object["banned"].push_back(parse_value(to_json(ban)));
       }
       print_json(object);
@@ -108,26 +92,26 @@ class Show : public Command {
     }
     const Page page = verbose_.page();
     print_record(page, record, *service);
-    const std::filesystem::path layer = layer_of(best.file, service->cache());
+    const std::filesystem::path layer = layer_of(answer->file, service->cache());
     if (layer != service->cache().root()) {
       page.print("found in", concat(layer.string(), ", which is only read"));
     }
-    const bool as_expected = best.match == Match::exact || best.match == Match::predicted;
+    const bool as_expected = answer->match == Match::exact || answer->match == Match::predicted;
     if (!as_expected || page.verbose()) {
-      page.print("match",
-                 concat(to_string(best.match),
-                        best.reason == MissReason::none ? std::string()
-                                                        : concat(" (", to_string(best.reason), ")"),
-                        records.size() == 1 || !page.verbose()
-                            ? std::string()
-                            : concat(", the best of ", records.size(), " records"),
-                        as_expected ? "" : "; tune again to renew it"));
+      page.print("match", concat(to_string(answer->match),
+                                 answer->reason == MissReason::none
+                                     ? std::string()
+                                     : concat(" (", to_string(answer->reason), ")"),
+                                 answer->records == 1 || !page.verbose()
+                                     ? std::string()
+                                     : concat(", the best of ", answer->records, " records"),
+                                 as_expected ? "" : "; tune again to renew it"));
     }
-    if (!instead_of.empty()) {
-      page.print("instead of", concat(instead_of, ", which the checks above are of"));
+    if (!answer->instead_of.empty()) {
+      page.print("instead of", concat(answer->instead_of, ", which the checks above are of"));
     }
-    if (answers.decisions.pin()) page.print("pinned", said(*answers.decisions.pin()));
-    for (const auto& [id, ban] : answers.decisions.bans()) page.print("banned", said(ban));
+    if (answer->decisions.pin()) page.print("pinned", said(*answer->decisions.pin()));
+    for (const auto& [id, ban] : answer->decisions.bans()) page.print("banned", said(ban));
     return Status::ok;
   }
 
@@ -136,6 +120,7 @@ class Show : public Command {
   ProblemWords words_;
   VerboseFlag verbose_;
   llvm::cl::opt<std::string> html_;
+  llvm::cl::opt<std::string> svg_;
 };
 
 }  // namespace

@@ -124,6 +124,11 @@ int kw_metrics(const kw_service* service, const char** metrics);
  * kw_lookup_counts. */
 int kw_lookup_counts(const kw_service* service, const char** counts);
 
+/* The record that answers a problem, as Service::record gives it. `form` is "json" or NULL, or
+ * "html". The text is valid until the calling thread's next kw_record. */
+int kw_record(const kw_service* service, const char* problem, const char* form,
+              const char** record);
+
 /* Gives a kernel back. */
 void kw_release(kw_kernel* kernel);
 

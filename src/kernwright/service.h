@@ -36,6 +36,12 @@ enum class SealMode {
   warning  ///< it is written to the log, and goes on
 };
 
+/// The form in which a record is given.
+enum class RecordForm {
+  json,  ///< for tools: one object, as a report has it of each problem
+  html   ///< for people: a part of a page, without script and with nothing to ask for
+};
+
 enum class LogLevel { debug, info, warning };
 
 /// What a service works with. Every field has a default, so a caller names only what differs:
@@ -211,6 +217,11 @@ class KERNWRIGHT_API Service {
   /// scraper asks, or write it to a file for node_exporter. Finding a kernel in memory counts
   /// nothing and costs nothing more. Thread-safe.
   std::string metrics() const;
+
+  /// The record that answers the problem: what won, by how much, how sure that is, and what was
+  /// measured. Nothing is compiled, counted or tuned. Errors: `not_found` where no record is of
+  /// this problem itself; `corrupt` where its file cannot be read; `invalid_argument`.
+  Result<std::string> record(const Problem& problem, RecordForm form = RecordForm::json) const;
 
   /// Compiles one template at one configuration, through the compile pool and the artifact store,
   /// and tunes nothing. Parameters that are left out take the template's defaults. Errors:

@@ -52,4 +52,27 @@ bool is_identifier(std::string_view text) {
   return !text.empty() && !is_digit(text.front()) && std::ranges::all_of(text, is_part);
 }
 
+std::string escaped_html(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
 }  // namespace kernwright

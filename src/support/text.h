@@ -35,6 +35,9 @@ std::string_view without_byte_order_mark(std::string_view text);
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 
+/// The text as a part of HTML or XML, also of an attribute in double quotes.
+std::string escaped_html(std::string_view text);
+
 /// True for [A-Za-z_][A-Za-z0-9_]*, the names of the expression language.
 bool is_identifier(std::string_view text);
 

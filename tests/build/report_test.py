@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Looks at a report in a headless Chromium: nothing is asked for, nothing is complained of, sorting and
 filtering work by mouse and by keyboard, and pictures of fixed data are those of tests/data/report.
-  report_test.py KERNWRIGHT REPORT_SAMPLES
+  report_test.py KERNWRIGHT REPORT_SAMPLES LIBRARY
 With $KERNWRIGHT_GOLDEN, a folder, the pictures are written there instead.
 
 Fonts differ from machine to machine, so pictures are compared without their text: an svg of fixed width
@@ -9,6 +9,7 @@ is drawn alike wherever it is drawn. A few edges may still be smoothed otherwise
 pixels may differ, and each pixel by a little.
 """
 
+import ctypes
 import json
 import os
 import pathlib
@@ -25,6 +26,8 @@ from browser import Browser  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LANDSCAPES = ROOT / "bench/results/h200/landscapes"
 DATA = ROOT / "tests/data/report"
+CACHE = ROOT / "tests/data/cache"
+PROBLEM = "matmul m=16 n=4096 k=4096 dtype=bf16"
 PIXEL_TOLERANCE = 24  # of 255, in any channel
 SHARE_TOLERANCE = 0.01  # of the pixels that may differ by more
 BEGIN, END = '<script type="application/json" id="data">', "</script>"
@@ -83,6 +86,25 @@ def difference(one, other):
         for row, other_row in zip(rows, others) if row != other_row
         for i in range(0, len(row), 3))
     return differ / (width * height)
+
+
+class Options(ctypes.Structure):
+    """The first fields of kw_options."""
+    _fields_ = [("struct_size", ctypes.c_size_t)] + [(name, ctypes.c_char_p) for name in ("cache", "template_dir", "sku")]
+
+
+def card(cache, problem):
+    """The record of a problem as a notebook shows it."""
+    library = ctypes.CDLL(LIBRARY)
+    library.kw_last_error.restype = ctypes.c_char_p
+    options = Options(ctypes.sizeof(Options), os.fsencode(cache), None, b"h200")
+    service, text = ctypes.c_void_p(), ctypes.c_char_p()
+    assert library.kw_open(ctypes.byref(options), ctypes.byref(service)) == 0, library.kw_last_error()
+    assert library.kw_record(service, problem.encode(), b"html", ctypes.byref(text)) == 0, library.kw_last_error()
+    try:
+        return text.value.decode()
+    finally:
+        library.kw_close(service)
 
 
 class ReportTest(unittest.TestCase):
@@ -253,7 +275,6 @@ class ReportTest(unittest.TestCase):
     def test_pictures_of_fixed_data_are_as_they_were(self):
         data = json.loads((DATA / "data.json").read_text())
         page = self.with_data("fixed", data)
-        golden = os.environ.get("KERNWRIGHT_GOLDEN")
         for dark in (False, True):
             self.browser.view(1000, dark=dark)
             self.browser.open(page)
@@ -266,17 +287,49 @@ class ReportTest(unittest.TestCase):
             self.assertGreater(len(names), 5)
             for i, name in enumerate(names):
                 file = "-".join(name.lower().split()) + ("-dark" if dark else "") + ".png"
-                with self.subTest(picture=file):
-                    box = self.browser.run(f"""(() => {{
-                        const box = document.querySelectorAll('figure .picture > svg')[{i}].getBoundingClientRect();
-                        return {{x: box.x + scrollX, y: box.y + scrollY, width: box.width, height: box.height}} }})()""")
-                    picture = self.browser.picture(box)
-                    if golden:
-                        (pathlib.Path(golden) / file).write_bytes(picture)
-                        continue
-                    self.assertTrue((DATA / file).exists(), "CONTRIBUTING.md says how to make it")
-                    share = difference(picture, (DATA / file).read_bytes())
-                    self.assertLessEqual(share, SHARE_TOLERANCE, "CONTRIBUTING.md says how to accept it")
+                self.compare(file, f"document.querySelectorAll('figure .picture > svg')[{i}]")
+
+    def compare(self, file, element):
+        """Holds the picture of an element against the one that is kept, or keeps it."""
+        with self.subTest(picture=file):
+            box = self.browser.run(f"""(() => {{
+                const box = {element}.getBoundingClientRect();
+                return {{x: box.x + scrollX, y: box.y + scrollY, width: box.width, height: box.height}} }})()""")
+            picture = self.browser.picture(box)
+            if golden := os.environ.get("KERNWRIGHT_GOLDEN"):
+                (pathlib.Path(golden) / file).write_bytes(picture)
+                return
+            self.assertTrue((DATA / file).exists(), "CONTRIBUTING.md says how to make it")
+            share = difference(picture, (DATA / file).read_bytes())
+            self.assertLessEqual(share, SHARE_TOLERANCE, "CONTRIBUTING.md says how to accept it")
+
+    def test_pictures_of_a_record_are_as_they_were(self):
+        """As a notebook shows it on a light and on a dark page, and as a file for a text."""
+        race = self.folder / "race.svg"
+        subprocess.run([KERNWRIGHT, "show", *PROBLEM.split(), "--cache", CACHE, "--sku", "h200", "--svg", race],
+                       check=True, stdout=subprocess.DEVNULL)
+        shown = self.folder / "record.html"
+        for dark in (False, True):
+            end = "-dark.png" if dark else ".png"
+            colours = "background: #111; color: #ddd" if dark else "background: #fff; color: #222"
+            shown.write_text(f"<!doctype html><meta charset='utf-8'><body style='{colours}'>{card(CACHE, PROBLEM)}")
+            self.browser.view(1000, dark=dark)
+            for page, name in ((shown, "record"), (race, "race-alone")):
+                self.browser.open(page)
+                self.assertGreater(self.browser.run("document.querySelectorAll('text').length"), 20)
+                self.browser.run("document.querySelectorAll('svg text').forEach(text => text.setAttribute('visibility', 'hidden'))")
+                self.compare(name + end, "document.querySelector('svg')")
+        self.assertEqual(set(self.browser.requests), {page.as_uri() for page in (shown, race)})
+
+    def test_the_card_of_a_record_is_no_wider_than_its_page(self):
+        shown = self.folder / "card.html"
+        shown.write_text(f"<!doctype html><meta charset='utf-8'>{card(CACHE, PROBLEM)}")
+        for width in (360, 1000):
+            self.browser.view(width)
+            self.browser.open(shown)
+            self.browser.run("document.querySelector('details').open = true")
+            self.browser.frame()
+            self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), width)
 
     def test_pictures_that_differ_are_told_apart(self):
         files = sorted(DATA.glob("*.png"))
@@ -291,5 +344,5 @@ if __name__ == "__main__":
     if not Browser.found():
         print("no Chromium here (setup.sh --browser installs it): reports are not looked at")
         sys.exit(77)
-    KERNWRIGHT, SAMPLES = sys.argv[1:3]
-    sys.exit(unittest.main(argv=sys.argv[:1] + sys.argv[3:]))
+    KERNWRIGHT, SAMPLES, LIBRARY = sys.argv[1:4]
+    sys.exit(unittest.main(argv=sys.argv[:1] + sys.argv[4:]))

@@ -154,6 +154,24 @@ TEST_F(ShowTest, WritesARecordAsAPageToo) {
   EXPECT_EQ(show({"--html", "/proc/none/page.html"}).exit_code, 1);
 }
 
+TEST_F(ShowTest, WritesTheRaceAsAPicture) {
+  TuningRecord record = plausible_record();
+  keep(record);
+  const std::filesystem::path file = dir_ / "race.svg";
+  const Ran ran = show({"--svg", file.string()});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(content(file).find("<svg xmlns="), 0U);
+  EXPECT_EQ(show({"--svg", "/proc/none/race.svg"}).exit_code, 1);
+  record.runners_up.clear();
+  record.baseline.reset();
+  record.created = "2027-01-01T00:00:00Z";
+  keep(record);
+  const Ran none = show({"--svg", file.string()});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_NE(none.err.find("there is no race: the record has one finalist"), std::string::npos)
+      << none.err;
+}
+
 TEST_F(ShowTest, FollowsTheWidthOfTheTerminal) {
   keep(LaunchTimes{});
   const auto widest = [&](unsigned short columns) {

@@ -36,6 +36,11 @@ TEST(TextTest, NumbersForPeopleHaveAPointInEveryLocale) {
   EXPECT_EQ(concat(1.5, ' ', 4096), "1.5 4096");
 }
 
+TEST(TextTest, NoTextEndsTheHtmlThatItStandsIn) {
+  EXPECT_EQ(escaped_html("<a href=\"x\">R&D</a> ü"),
+            "&lt;a href=&quot;x&quot;&gt;R&amp;D&lt;/a&gt; ü");
+}
+
 TEST(TextTest, LettersAndDigitsAreThoseOfAscii) {
   EXPECT_TRUE(is_letter('a') && is_letter('Z') && is_digit('0') && is_digit('9'));
   EXPECT_FALSE(is_letter('_') || is_letter('\xe4') || is_digit('a'));

@@ -1,6 +1,7 @@
 // kernwright._kernwright: the C API for Python. What is convenient lies above it, in Python.
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -290,6 +291,20 @@ PyObject* metrics(PyObject*, PyObject* capsule) {
   return PyUnicode_FromString(text);
 }
 
+constexpr const char* kRecordOfDoc =
+    "record(service, problem, form) -> str\n\nkw_record()'s text, \"json\" or \"html\".";
+PyObject* record(PyObject*, PyObject* given) {
+  PyObject* capsule = nullptr;
+  const char *problem = nullptr, *form = nullptr;
+  if (PyArg_ParseTuple(given, "Oss", &capsule, &problem, &form) == 0) return nullptr;
+  kw_service* service = service_of(capsule);
+  if (service == nullptr) return nullptr;
+  const char* text = nullptr;
+  if (kw_record(service, problem, form, &text) != 0) return raise(problem, "%s", kw_last_error());
+  // Names in a record may come from anywhere.
+  return PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "replace");
+}
+
 constexpr const char* kCountsDoc = "lookup_counts(service) -> str\n\nkw_lookup_counts()'s JSON.";
 PyObject* lookup_counts(PyObject*, PyObject* capsule) {
   kw_service* service = service_of(capsule);
@@ -354,6 +369,7 @@ PyMethodDef kFunctions[] = {
     {"prewarm_worklist", prewarm_worklist, METH_VARARGS, kPrewarmWorklistDoc},
     {"lookup_counts", lookup_counts, METH_O, kCountsDoc},
     {"metrics", metrics, METH_O, kMetricsDoc},
+    {"record", record, METH_VARARGS, kRecordOfDoc},
     {"seal", seal, METH_VARARGS, kSealDoc},
     {"record_shapes", record_shapes, METH_VARARGS, kRecordDoc},
     {"autotune", autotune, METH_VARARGS, kAutotuneDoc},

@@ -16,6 +16,7 @@ from ._arrays import View, make_error
 from ._chain import BakedLaunch
 from ._data import data_folders
 from ._kernwright import Error, KernelHandle
+from ._record import Record
 from ._toolkit import announce_toolkit
 
 _log = logging.getLogger("kernwright")
@@ -222,6 +223,14 @@ class Service:
         """Lets every operation ask for its kernel again."""
         self.plans.clear()
         _everywhere.plans.clear()
+
+    def record(self, problem: AnyProblem) -> Record:
+        """The record that answers the problem: what won, by how much, how sure that is. A notebook
+        shows it with a picture of the race. Nothing is tuned or compiled. Errors: Error where no
+        record is of this problem."""
+        text = str(problem)
+        return Record(json.loads(_kernwright.record(self._handle, text, "json")),
+                      _kernwright.record(self._handle, text, "html"))
 
     def prewarm(self, problems: Union[AnyPath, Problem, Iterable[AnyProblem]]) -> None:
         """Gets the best kernel of every problem into memory. Given are a Problem, several as objects

@@ -245,6 +245,27 @@ KERNWRIGHT_API int kw_lookup_counts(const kw_service* service, const char** coun
       });
 }
 
+KERNWRIGHT_API int kw_record(const kw_service* service, const char* problem, const char* form,
+                             const char** record) {
+  return guarded(
+      "kw_record", {{"service", service}, {"problem", problem}, {"record", record}},
+      [&]() -> std::string {
+        const std::string_view name = form == nullptr ? "json" : form;
+        if (name != "json" && name != "html") {
+          return "kw_record: form is \"" + std::string(name) + "\"; it must be json or html";
+        }
+        const Result<Problem> parsed = Problem::parse(problem);
+        if (!parsed) return parsed.error().message;
+        Result<std::string> text =
+            service->service.record(*parsed, name == "json" ? RecordForm::json : RecordForm::html);
+        if (!text) return text.error().message;
+        thread_local std::string given;
+        given = *std::move(text);
+        *record = given.c_str();
+        return {};
+      });
+}
+
 KERNWRIGHT_API size_t kw_workspace_bytes(const kw_kernel* kernel) {
   if (lacks("kw_workspace_bytes", {{"kernel", kernel}})) return static_cast<size_t>(-1);
   return static_cast<size_t>(kernel->kernel.workspace_bytes());

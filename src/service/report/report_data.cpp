@@ -16,9 +16,10 @@
 #include "model/candidate/device_profile.h"
 #include "service/report/comparison.h"
 #include "service/report/explained_spread.h"
+#include "service/report/race_picture.h"
+#include "service/report/record_words.h"
 #include "service/report/report_signs.h"
 #include "service/report/sweep_report.h"
-#include "service/report/tie_rule.h"
 #include "support/json.h"
 #include "support/statistics.h"
 #include "support/text.h"
@@ -58,9 +59,11 @@ Json configuration_json(const Configuration& configuration) {
   return json;
 }
 
-Json finalist_json(const RankedConfiguration& ranked, const FinalRounds& rounds) {
+Json finalist_json(const Finalist& finalist, const FinalRounds& rounds) {
+  const RankedConfiguration& ranked = *finalist.ranked;
   const FinalTimes times = final_times(ranked, rounds);
-  Json json = {{"template", ranked.choice.kernel_template},
+  Json json = {{"role", finalist.role},
+               {"template", ranked.choice.kernel_template},
                {"configuration", configuration_json(ranked.choice.configuration)},
                {"predicted_us", rounded(ranked.predicted_us, kFewDigits)},
                {"slowdown", slowdown_json(ranked.slowdown)},
@@ -79,27 +82,11 @@ Json finalist_json(const RankedConfiguration& ranked, const FinalRounds& rounds)
   if (!times.alone.samples_us.empty()) json["alone_us"] = rounded(times.alone.median_us());
   if (ranked.launch_gap_us > 0) json["launch_gap_us"] = rounded(ranked.launch_gap_us, 3);
   if (ranked.tied) json["tied"] = true;
-  if (ranked.traits.is_default) json["default"] = true;
+  if (finalist.is_default) json["default"] = true;
   if (ranked.traits.is_predicted) json["predicted"] = true;
   if (ranked.traits.is_incumbent) json["incumbent"] = true;
   if (!ranked.traits.deterministic) json["deterministic"] = false;
   return json;
-}
-
-/// Winner, runners-up, and the default where it is none of them.
-Json finalists_json(const TuningRecord& record) {
-  Json finalists = Json::array({finalist_json(record.winner, record.rounds)});
-  bool has_default = record.winner.traits.is_default;
-  for (const RankedConfiguration& ranked : record.runners_up) {
-    finalists.push_back(finalist_json(ranked, record.rounds));
-    has_default = has_default || ranked.traits.is_default ||
-                  (record.baseline && record.baseline->choice == ranked.choice);
-  }
-  if (record.baseline && !has_default && record.baseline->choice != record.winner.choice) {
-    finalists.push_back(finalist_json(*record.baseline, record.rounds));
-    finalists.back()["default"] = true;
-  }
-  return finalists;
 }
 
 /// Medians of groups of `group` successive values.
@@ -243,7 +230,7 @@ Json problem_json(const ReportedRecord& reported, const Catalog& catalog, bool w
   json["roofline"] = share(row.roofline_share);
   if (row.bound) json["bound"] = to_string(*row.bound);
   json["support"] = to_string(row.support);
-  if (!row.next.action.empty()) json["next"] = row.next.text();
+  json["words"] = record_words(record, row);
   if (record.grade == RecordGrade::measured) {
     if (!record.runners_up.empty()) {
       json["margin"] = slowdown_json(record.runners_up.front().slowdown);
@@ -252,18 +239,23 @@ Json problem_json(const ReportedRecord& reported, const Catalog& catalog, bool w
       json["default"] = slowdown_json(
           {std::log(speedup->times), std::log(speedup->low), std::log(speedup->high)});
     }
-    if (std::string rule = tie_rule(record); !rule.empty()) json["tie_rule"] = std::move(rule);
-    if (hardly_looked(record)) json["hardly_looked"] = true;
-    const std::size_t rounds = record.winner.measurement.samples_us.size();
-    if (4 * record.rounds.dropped.size() > rounds) json["disturbed"] = true;
   }
   if (bound && profile) json["work"] = work_json(*bound, *profile);
-  json["finalists"] = finalists_json(record);
+  Json finalists = Json::array();
+  for (const Finalist& finalist : finalists_of(record)) {
+    finalists.push_back(finalist_json(finalist, record.rounds));
+  }
+  json["finalists"] = std::move(finalists);
   json.update(evidence_json(record));
   if (!record.winner.measurement.samples_us.empty()) json["samples"] = samples_json(record, whole);
   if (!record.counters.empty()) json["counters"] = counters_json(record);
   json["trials"] = trials_json(reported);
   return json;
+}
+
+/// What is no UTF-8 is replaced.
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 Json comparison_json(const ReportInput& input) {
@@ -341,7 +333,11 @@ std::string report_json(const ReportInput& input) {
   json["defects"] = input.sources.defects;
   json["bands"] = {{"tie", std::log1p(kEquivalence)}, {"delta", kDelta}};
   if (input.before != nullptr) json["compare"] = comparison_json(input);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text_of(json);
+}
+
+std::string record_data(const ReportedRecord& reported, const Catalog& catalog) {
+  return text_of(problem_json(reported, catalog, true));
 }
 
 }  // namespace kernwright

@@ -27,4 +27,7 @@ inline constexpr std::size_t kFewSamples = 48;
 /// fields. Times are rounded to five digits, intervals and predictions to four.
 std::string report_json(const ReportInput& input);
 
+/// The object that `report_json` has of one record, with all of its samples.
+std::string record_data(const ReportedRecord& reported, const Catalog& catalog);
+
 }  // namespace kernwright

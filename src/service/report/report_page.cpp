@@ -29,29 +29,6 @@ std::string script() {
   return text += "})();\n";
 }
 
-std::string escaped_html(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
-
 /// `<` stands in strings of the JSON alone. Without it no text can end the element or open a
 /// comment in it.
 std::string escaped_json(std::string_view json) {

@@ -62,20 +62,7 @@ class Collector {
         sources.defects.push_back(concat(to_string(record.reason), ": ", record.detail));
         continue;
       }
-      ReportedRecord& reported = sources.records.emplace_back();
-      reported.record = *std::move(record.value);
-      Lookup<TrialTable> trials = read_trials(file, reported.record.key, located.root);
-      if (trials) {
-        reported.trials = std::move(trials.value);
-      } else if (reported.record.grade == RecordGrade::predicted) {
-        reported.no_trials = "nothing was measured: the record is a prediction";
-      } else if (trials.reason == MissReason::absent) {
-        reported.no_trials =
-            "the trials of its search were not kept: the record is of an older version, or came by "
-            "a bundle";
-      } else {
-        reported.no_trials = concat("its trials cannot be read: ", trials.detail);
-      }
+      sources.records.push_back(with_trials(*std::move(record.value), file, located.root));
     }
     return std::move(sources);
   }
@@ -161,6 +148,24 @@ Result<void> add_path(const fs::path& path, const ReportInputs& inputs, const Ca
 }
 
 }  // namespace
+
+ReportedRecord with_trials(TuningRecord record, const std::string& file,
+                           const std::filesystem::path& root) {
+  ReportedRecord reported{.record = std::move(record), .trials = {}, .no_trials = {}};
+  Lookup<TrialTable> trials = read_trials(file, reported.record.key, root);
+  if (trials) {
+    reported.trials = std::move(trials.value);
+  } else if (reported.record.grade == RecordGrade::predicted) {
+    reported.no_trials = "nothing was measured: the record is a prediction";
+  } else if (trials.reason == MissReason::absent) {
+    reported.no_trials =
+        "the trials of its search were not kept: the record is of an older version, or came by "
+        "a bundle";
+  } else {
+    reported.no_trials = concat("its trials cannot be read: ", trials.detail);
+  }
+  return reported;
+}
 
 Result<ReportSources> read_report_sources(const ReportInputs& inputs, const Catalog& catalog) {
   Collector collector(inputs.sku);

@@ -19,6 +19,10 @@ struct ReportedRecord {
   std::string no_trials;  ///< why there are none
 };
 
+/// The record of `file`, in a cache at `root`, with the trials that are kept beside it.
+ReportedRecord with_trials(TuningRecord record, const std::string& file,
+                           const std::filesystem::path& root = {});
+
 /// What a report tells of.
 struct ReportSources {
   std::vector<ReportedRecord> records;  ///< of each key one; in the order of the inputs

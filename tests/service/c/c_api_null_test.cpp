@@ -48,6 +48,7 @@ const std::set<Pointer>& optional_pointers() {
       {"kw_close", "service"},              // nothing to do
       {"kw_record_shapes", "file"},         // ends the recording
       {"kw_seal", "mode"},                  // error
+      {"kw_record", "form"},                // json
       {"kw_release", "kernel"},             // nothing to do
       {"kw_release_baked", "baked"},        // nothing to do
       {"kw_release_chain", "chain"},        // nothing to do
@@ -132,6 +133,10 @@ class CApiNullTest : public CKernelFixture {
         {{"kw_autotune", "service"}, [] { return kw_autotune(nullptr, 1); }},
         {{"kw_seal", "service"}, [] { return kw_seal(nullptr, nullptr); }},
         {{"kw_metrics", "service"}, [this] { return kw_metrics(nullptr, &out_text_); }},
+        {{"kw_record", "service"}, [this] { return kw_record(nullptr, "p", nullptr, &out_text_); }},
+        {{"kw_record", "problem"},
+         [this] { return kw_record(service_, nullptr, nullptr, &out_text_); }},
+        {{"kw_record", "record"}, [this] { return kw_record(service_, "p", nullptr, nullptr); }},
         {{"kw_metrics", "metrics"}, [this] { return kw_metrics(service_, nullptr); }},
         {{"kw_lookup_counts", "service"}, [this] { return kw_lookup_counts(nullptr, &out_text_); }},
         {{"kw_lookup_counts", "counts"}, [this] { return kw_lookup_counts(service_, nullptr); }},

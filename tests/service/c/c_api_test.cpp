@@ -5,11 +5,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cache/stores/record_store.h"
 #include "compile/compiler.h"
 #include "device/cuda/cuda_device.h"
 #include "service/c/c_api_support.h"
 #include "tests/comma_locale.h"
 #include "tests/service/c/c_kernel_fixture.h"
+#include "tests/service/report/known_record.h"
 #include "tests/temp_dir.h"
 #include <kernwright/c.h>
 
@@ -240,6 +242,31 @@ TEST(CApiTest, AServiceThatOnlyServesTellsWhatItLacksAndCounts) {
   for (const char* mode : {"warning", "error", static_cast<const char*>(nullptr)}) {
     EXPECT_EQ(kw_seal(service, mode), 0) << kw_last_error();
   }
+  kw_close(service);
+}
+
+TEST(CApiTest, ARecordIsGivenInEitherForm) {
+  const ScopedTempDir cache;
+  ASSERT_TRUE(RecordStore(cache.path()).put(known_win()));
+  const std::string root = cache.path().native();
+  kw_options options{};
+  options.struct_size = sizeof(options);
+  options.cache = root.c_str();
+  options.sku = "h200";
+  kw_service* service = nullptr;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  const char* problem = "matmul m=16 n=4096 k=4096 dtype=bf16";
+  const char* record = nullptr;
+  for (const char* form : {static_cast<const char*>(nullptr), "json"}) {
+    ASSERT_EQ(kw_record(service, problem, form, &record), 0) << kw_last_error();
+    EXPECT_EQ(nlohmann::json::parse(record)["verdict"], "win");
+  }
+  ASSERT_EQ(kw_record(service, problem, "html", &record), 0) << kw_last_error();
+  EXPECT_NE(std::strstr(record, "<svg "), nullptr) << record;
+  EXPECT_EQ(kw_record(service, problem, "pdf", &record), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_record: form is \"pdf\"; it must be json or html");
+  EXPECT_EQ(kw_record(service, "matmul m=1 n=8 k=8 dtype=bf16", "json", &record), -1);
+  EXPECT_STREQ(kw_last_error(), "no record for matmul m=1 n=8 k=8 dtype=bf16 on h200: absent");
   kw_close(service);
 }
 

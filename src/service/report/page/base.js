@@ -50,7 +50,6 @@ function formatSi(value, unit) {
 const formatSeconds = (seconds) =>
   seconds < 120 ? digits(seconds, 3) + "\u00a0s" : digits(seconds / 60, 3) + "\u00a0min";
 const plural = (count, one, many) => `${count} ${count === 1 ? one : many}`;
-const ordinal = (n) => n + (["th", "st", "nd", "rd"][n % 10 > 3 || Math.floor(n / 10) % 10 === 1 ? 0 : n % 10]);
 const configurationText = (configuration) =>
   Object.entries(configuration).map(([name, value]) => `${name}=${value}`).join(" ");
 const shortTemplate = (name) => name.slice(name.indexOf("/") + 1);

@@ -1,52 +1,11 @@
 // What one problem's record says: the race, the clocks, the launches and the rest of the evidence.
 
-/// What a finalist is called.
-function roles(problem) {
-  let place = 1;
-  return problem.finalists.map((finalist, i) => {
-    if (i === 0) return finalist.default ? "winner, default" : "winner";
-    const rank = ordinal(++place);
-    return finalist.default ? (i === problem.finalists.length - 1 && i > 7 ? "default" : `${rank}, default`) : rank;
-  });
-}
 /// The values in which a finalist differs from the winner.
 function difference(finalist, winner) {
   if (finalist.template !== winner.template) return shortTemplate(finalist.template);
   return Object.entries(finalist.configuration)
     .filter(([name, value]) => winner.configuration[name] !== value)
     .map(([name, value]) => `${name}=${value}`).join(" ") || "the same values";
-}
-
-/// The decision in a few sentences.
-function sentences(problem) {
-  const [winner] = problem.finalists;
-  const text = [];
-  if (problem.grade === "predicted") {
-    text.push(`A prediction: ${formatUs(problem.us)} by the cost model, which orders candidates. Nothing was measured.`);
-  } else if (problem.verdict === "win") {
-    const second = problem.margin ? ` The runner-up is ${formatPercent(percentOf(problem.margin[0]))} slower (${range(problem.margin, (v) => percentOf(v).toFixed(1))} %).` : "";
-    text.push(`A win: every other finalist is slower.${second}`);
-  } else if (problem.verdict === "tie") {
-    text.push(`A tie: the finalists in the band cannot be told apart. Among them a rule decides: ${problem.tie_rule || "it is the fastest"}.`);
-  } else if (problem.hardly_looked) {
-    text.push(`Unresolved: the search has hardly looked. ${problem.search.measured + problem.search.failed} of ${problem.search.candidates} candidates were tried.`);
-  } else {
-    text.push(`Unresolved: ${problem.disturbed ? "more than a quarter of the rounds were disturbed" : "the time was over before it was known who is fastest"}.${problem.tie_rule ? ` Among those that may be, a rule decides: ${problem.tie_rule}.` : ""}`);
-  }
-  if (problem.default) {
-    const [estimate, low] = problem.default;
-    text.push(low > 0 ? `The default takes ${times(estimate)} its time (at least ${times(low)}).`
-      : `It is not clearly faster than the default (${times(estimate)}).`);
-  } else if (winner.default) {
-    text.push("The winner is the default itself.");
-  }
-  if (problem.bound === "launch") {
-    text.push("What it costs is the launch: less work would not make it faster.");
-  } else if (problem.bound) {
-    text.push(`It reaches ${formatShare(problem.roofline)} of its roof, ${formatUs(problem.roofline_us)}, which ${problem.bound === "memory" ? "the memory" : "arithmetic"} sets.`);
-  }
-  if (problem.next) text.push(`Next: ${problem.next}.`);
-  return text;
 }
 
 function summary(problem) {
@@ -62,7 +21,7 @@ function summary(problem) {
   return html("div", {class: "summary"},
     html("p", {class: "chips"}, chip(verdictOf(problem)), problem.grade === "predicted" ? null : html("span", {class: "soft"}, " trust ", chip(problem.trust)),
       " ", chip(supportWords[problem.support])),
-    html("p", {class: "words"}, sentences(problem).join(" ").split(/(--[a-z-]+)/).map((part, i) => (i % 2 ? html("code", {}, part) : part))),
+    html("p", {class: "words"}, problem.words.join(" ").split(/(--[a-z-]+)/).map((part, i) => (i % 2 ? html("code", {}, part) : part))),
     html("p", {class: "choice mono"}, html("b", {}, winner.template), " ", configurationText(winner.configuration)),
     html("dl", {class: "inline"}, facts.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value)))));
 }
@@ -71,7 +30,7 @@ function summary(problem) {
 function race(problem) {
   const all = problem.finalists;
   if (all.length < 2) return null;
-  const names = roles(problem);
+  const names = all.map((finalist) => finalist.role);
   const [winner] = all;
   const predicted = problem.grade === "predicted";
   const slowdown = (finalist) => predicted ? Array(3).fill(Math.log(finalist.predicted_us / winner.predicted_us)) : finalist.slowdown;
@@ -212,7 +171,7 @@ function counters(problem) {
   const names = unique(sets.flatMap((set) => set.kernels.flatMap((kernel) => Object.keys(kernel.values))));
   const role = (set) => {
     const at = problem.finalists.findIndex((finalist) => finalist.template + configurationText(finalist.configuration) === set.template + configurationText(set.configuration));
-    return `${at < 0 ? shortTemplate(set.template) : roles(problem)[at]}, L2 ${set.cache}`;
+    return `${at < 0 ? shortTemplate(set.template) : problem.finalists[at].role}, L2 ${set.cache}`;
   };
   const format = (name, number) => name.includes("bytes") ? formatSi(number, "B") : name.includes("time_duration") ? formatUs(number / 1000)
     : name.includes("pct") ? digits(number, 3) + "\u00a0%" : digits(number, 3);

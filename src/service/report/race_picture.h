@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cache/records/record.h"
+
+namespace kernwright {
+
+/// One of those that a record compares.
+struct Finalist {
+  const RankedConfiguration* ranked = nullptr;
+  std::string role;  ///< "winner", "2nd", "3rd, default"
+  bool is_default = false;
+};
+
+/// The winner, the runners-up, and the default where it is none of them. They point into the
+/// record.
+std::vector<Finalist> finalists_of(const TuningRecord& record);
+
+/// In what a finalist differs from the winner: its template, or the values of its parameters.
+std::string difference(const RankedConfiguration& finalist, const RankedConfiguration& winner);
+
+/// Where a picture stands: in a page, whose text it has its colour from, or in a file of its own,
+/// where it has that of the reader's colour scheme.
+enum class PicturePlace { page, file };
+
+/// The finals as an SVG, with no script and nothing to ask for: by how much each finalist is slower
+/// than the fastest, with its interval and the band of a tie. Empty where there was one finalist
+/// alone.
+std::string race_picture(const TuningRecord& record, PicturePlace place);
+
+}  // namespace kernwright
