@@ -30,7 +30,7 @@ for option in "$@"; do
       ;;
     --browser) packages+=(chromium fonts-dejavu-core) ;;
     --fleet)
-      packages+=(slurmctld slurmd slurm-client munge docker-registry skopeo libcurl4 python3-pip ca-certificates)
+      packages+=(slurmctld slurmd slurm-client munge docker-registry skopeo openssl libcurl4 python3-pip ca-certificates)
       kubernetes_wheel=build/kubernetes-validate
       ;;
     --promtool) promtool_folder=build/promtool ;;

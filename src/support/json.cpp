@@ -244,4 +244,9 @@ nlohmann::ordered_json parse_value(std::string_view text) {
   return nlohmann::ordered_json::value_t::discarded;
 }
 
+std::string text_member(const nlohmann::ordered_json& object, std::string_view name) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 }  // namespace kernwright

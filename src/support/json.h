@@ -75,4 +75,7 @@ Result<JsonNode> parse_json(std::string_view text, std::string_view file);
 /// `is_discarded` where the text is no JSON. Numbers do not depend on the process's locale.
 nlohmann::ordered_json parse_value(std::string_view text);
 
+/// The text that an object has under this name; empty where it has none, or is no object.
+std::string text_member(const nlohmann::ordered_json& object, std::string_view name);
+
 }  // namespace kernwright

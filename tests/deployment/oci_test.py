@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import urllib.parse
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 LAYER = "application/vnd.kernwright.bundle.v1.tar+zstd"
@@ -33,6 +34,17 @@ folder = pathlib.Path(tempfile.mkdtemp(prefix="kernwright-oci-"))
 
 def sha256(data):
     return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+# A helper as Docker's protocol wants it: it reads an address and prints a login, or why there is none.
+HELPER = f"""#!/bin/sh
+read -r server
+test "$1" = get || exit 9
+case "$server" in
+  127.0.0.1:*) printf '{{"ServerURL":"%s","Username":"%s","Secret":"%s"}}' "$server" "$HELPED_USER" '{PASSWORD}' ;;
+  *) echo 'credentials not found in native keychain'; exit 1 ;;
+esac
+"""
 
 
 def run(*words, code=0, **variables):
@@ -55,6 +67,25 @@ def login(name, host, user=USER, password=PASSWORD):
     return str(home)
 
 
+def helpers(name, **programs):
+    """A PATH with credential helpers in front."""
+    bin = folder / name
+    bin.mkdir(exist_ok=True)
+    for program, text in programs.items():
+        file = bin / f"docker-credential-{program}"
+        file.write_text(text)
+        file.chmod(0o755)
+    return f"{bin}:{os.environ['PATH']}"
+
+
+def config(name, **members):
+    """A folder with a config.json."""
+    home = folder / name
+    home.mkdir(exist_ok=True)
+    (home / "config.json").write_text(json.dumps(members))
+    return str(home)
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     """A registry of one artifact, `server.blob`, that lies as `server.lie` says."""
 
@@ -72,6 +103,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
         if length is not None and length != len(body):
             self.close_connection = True
+
+    def do_POST(self):
+        form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        good = self.path == "/token" and form["grant_type"] == ["refresh_token"] and form["refresh_token"] == [PASSWORD]
+        self.answer(200, b'{"access_token": "secret"}') if good else self.answer(401, b"{}")
 
     def do_GET(self):
         server, shown = self.server, self.headers.get("Authorization", "")
@@ -174,10 +210,50 @@ class PullTest(Case):
         reference, home = f"oci://{server.host}/team/h200:1", folder / "odd"
         home.mkdir()
         for text, expected in (("no JSON", "is no JSON object"),
-                               (json.dumps({"auths": {server.host: {"auth": "bm8gY29sb24="}}}), "is not user:password"),
-                               (json.dumps({"credHelpers": {server.host: "desktop"}}), "docker-credential-desktop")):
+                               (json.dumps({"auths": {server.host: {"auth": "bm8gY29sb24="}}}), "is not user:password")):
             (home / "config.json").write_text(text)
             self.assertIn(expected, run("cache", "pull", reference, folder / "never", code=1, DOCKER_CONFIG=str(home)))
+        self.assertFalse((folder / "never").exists())
+
+    def test_a_helper_is_asked_for_the_login(self):
+        server = self.serve("bearer")
+        reference, out = f"oci://{server.host}/team/h200:1", folder / "helped"
+        path = helpers("good", fake=HELPER)
+        for members in ({"credHelpers": {server.host: "fake"}}, {"credsStore": "fake"},
+                        {"credsStore": "other", "credHelpers": {server.host: "fake"}},
+                        {"auths": {server.host: {}}, "credsStore": "fake"}):
+            with self.subTest(config=members):
+                run("cache", "pull", reference, out, PATH=path, HELPED_USER=USER, DOCKER_CONFIG=config("helped-home", **members))
+                self.assertEqual(out.read_bytes(), self.bundle.read_bytes())
+                out.unlink()
+
+    def test_a_helper_may_give_an_identity_token(self):
+        server, out = self.serve("bearer"), folder / "by-identity"
+        run("cache", "pull", f"oci://{server.host}/team/h200:1", out, PATH=helpers("good", fake=HELPER), HELPED_USER="<token>",
+            DOCKER_CONFIG=config("token-home", credsStore="fake"))
+        self.assertEqual(out.read_bytes(), self.bundle.read_bytes())
+
+    def test_a_helper_that_knows_nothing_leaves_it_to_the_file(self):
+        server, out = self.serve("bearer"), folder / "by-file"
+        path = helpers("empty", none=HELPER.replace("127.0.0.1", "nowhere"))
+        members = json.loads((pathlib.Path(login("by-file-home", server.host)) / "config.json").read_text())
+        run("cache", "pull", f"oci://{server.host}/team/h200:1", out, PATH=path, DOCKER_CONFIG=config("by-file-home", credsStore="none", **members))
+        said = run("cache", "pull", f"oci://{server.host}/team/h200:1", folder / "never", code=2, PATH=path,
+                   DOCKER_CONFIG=config("by-none-home", credsStore="none"))
+        self.assertIn("docker login " + server.host, said)
+
+    def test_helpers_that_fail_are_named(self):
+        server = self.serve("bearer")
+        path = helpers("bad", locked="#!/bin/sh\necho 'the keychain is locked'\nexit 1\n", dumb="#!/bin/sh\necho secret-words\n",
+                       killed="#!/bin/sh\nkill -9 $$\n")
+        for name, expected in (("locked", 'exit status 1, "the keychain is locked"'), ("dumb", "its answer holds no Secret"),
+                               ("killed", "signal 9 (SIGKILL)"), ("absent", "cannot start docker-credential-absent: No such file"),
+                               ("../bad/locked", "it is no name of a program")):
+            said = run("cache", "pull", f"oci://{server.host}/team/h200:1", folder / "never", code=1, PATH=path,
+                       DOCKER_CONFIG=config("bad-home", credsStore=name))
+            self.assertIn(f"docker-credential-{name}, to which {folder}/bad-home/config.json leaves the login for {server.host}: ", said)
+            self.assertIn(expected, said)
+            self.assertNotIn("secret-words", said)
         self.assertFalse((folder / "never").exists())
 
     def test_names_that_are_none(self):
@@ -199,8 +275,8 @@ class PullTest(Case):
         self.assertIn(str(text), run("cache", "push", text, "oci://127.0.0.1:1/a:1", code=1))
 
 
-@unittest.skipUnless(shutil.which("docker-registry") and shutil.which("skopeo"),
-                     "docker-registry or skopeo is missing: src/cmake/setup.sh --fleet installs both")
+@unittest.skipUnless(shutil.which("docker-registry") and shutil.which("skopeo") and shutil.which("openssl"),
+                     "docker-registry, skopeo or openssl is missing: src/cmake/setup.sh --fleet installs them")
 class RegistryTest(Case):
     """The real thing, on loopback."""
 
@@ -213,13 +289,13 @@ class RegistryTest(Case):
             "closed", f"auth:\n  htpasswd:\n    realm: fleet\n    path: {folder}/htpasswd\n")
 
     @classmethod
-    def start(cls, name, more):
+    def start(cls, name, more, http=""):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             host = f"127.0.0.1:{free.getsockname()[1]}"
         config = folder / f"{name}.yml"
         config.write_text(f"version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {folder}/{name}\n"
-                          f"http:\n  addr: {host}\n{more}")
+                          f"http:\n  addr: {host}\n{http}{more}")
         with (folder / f"{name}.log").open("w") as log:
             process = subprocess.Popen(["docker-registry", "serve", str(config)], stdout=log, stderr=log)
         cls.addClassCleanup(process.wait)
@@ -277,6 +353,61 @@ class RegistryTest(Case):
         subprocess.run(["skopeo", "login", "--authfile", str(saved), "--tls-verify=false", "-u", USER, "-p", PASSWORD,
                         self.closed_host], check=True, capture_output=True)
         run("cache", "pull", reference, folder / "private2", REGISTRY_AUTH_FILE=str(saved))
+
+    @classmethod
+    def certificate(cls, name, extension, authority=None):
+        """A certificate with its key, signed by an authority, else by itself."""
+        signed = ["-CA", folder / f"{authority}.crt", "-CAkey", folder / f"{authority}.key"] if authority else []
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-days", "2", "-subj", f"/CN={name}", "-addext", extension, *signed,
+                        "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.crt"], check=True, capture_output=True)
+
+    @classmethod
+    def start_secure(cls, name, more="", clients=""):
+        if not (folder / "server.crt").exists():
+            cls.certificate("authority", "basicConstraints=critical,CA:true")
+            cls.certificate("server", "subjectAltName=IP:127.0.0.1", "authority")
+            cls.certificate("client", "extendedKeyUsage=clientAuth", "authority")
+        return cls.start(name, more, f"  tls:\n    certificate: {folder}/server.crt\n    key: {folder}/server.key\n{clients}")
+
+    def certificates_for(self, host, *names):
+        """A home with the folder in which skopeo, too, looks for a registry's certificates."""
+        home = pathlib.Path(tempfile.mkdtemp(dir=folder))
+        certificates = home / ".config/containers/certs.d" / host
+        certificates.mkdir(parents=True)
+        for source, target in names:
+            shutil.copy(folder / source, certificates / target)
+        return str(home)
+
+    def test_a_registry_with_a_certificate_of_ones_own(self):
+        host = self.start_secure("secure", f"auth:\n  htpasswd:\n    realm: fleet\n    path: {folder}/htpasswd\n")
+        reference, back = f"oci://{host}/team/h200:1", folder / "secured"
+        right = login("secure-home", host)
+        said = run("cache", "push", self.bundle, reference, code=1, DOCKER_CONFIG=right)
+        self.assertIn(f"https://{host}/v2/", said)
+        self.assertIn("name its authority's certificate in SSL_CERT_FILE", said, "what is not trusted is told nothing")
+        trusted = str(folder / "authority.crt")
+        run("cache", "push", self.bundle, reference, DOCKER_CONFIG=right, SSL_CERT_FILE=trusted)
+        home = self.certificates_for(host, ("authority.crt", "ca.crt"))
+        run("cache", "pull", reference, back, DOCKER_CONFIG=right, HOME=home)
+        self.assertEqual(back.read_bytes(), self.bundle.read_bytes())
+        helped = config("secure-helped", credHelpers={host: "fake"})
+        run("cache", "pull", reference, back, PATH=helpers("good", fake=HELPER), HELPED_USER=USER, DOCKER_CONFIG=helped, HOME=home)
+        self.assertIn("docker login", run("cache", "pull", reference, folder / "never", code=2, HOME=home))
+        seen = subprocess.run(["skopeo", "--insecure-policy", "inspect", "--raw", "--creds", f"{USER}:{PASSWORD}", f"docker://{host}/team/h200:1"],
+                              env={**os.environ, "HOME": home}, capture_output=True, text=True, check=True).stdout
+        self.assertEqual(json.loads(seen)["mediaType"], MANIFEST, "skopeo finds the same certificates")
+        self.assertIn(f"no file {folder}/missing.crt", run("cache", "pull", reference, folder / "never", code=1, SSL_CERT_FILE=str(folder / "missing.crt")))
+
+    def test_a_registry_that_wants_a_certificate_of_its_clients(self):
+        host = self.start_secure("mutual", clients=f"    clientcas:\n      - {folder}/authority.crt\n")
+        reference = f"oci://{host}/team/h200:1"
+        known = self.certificates_for(host, ("authority.crt", "ca.crt"), ("client.crt", "client.cert"), ("client.key", "client.key"))
+        run("cache", "push", self.bundle, reference, HOME=known)
+        stranger = self.certificates_for(host, ("authority.crt", "ca.crt"))
+        self.assertIn(f"https://{host}/v2/", run("cache", "pull", reference, folder / "never", code=1, HOME=stranger))
+        keyless = self.certificates_for(host, ("client.crt", "client.cert"))
+        self.assertIn("client.cert has no key: ", run("cache", "pull", reference, folder / "never", code=1, HOME=keyless))
 
     def test_a_blob_that_the_registry_lost(self):
         reference = f"oci://{self.open_host}/team/lost:1"

@@ -125,5 +125,13 @@ TEST(JsonTest, SyntaxErrorsNameTheLine) {
   EXPECT_EQ(error_of("[1e999]").substr(0, 13), "file.json:1: ");
 }
 
+TEST(JsonTest, OnlyAMemberThatIsATextGivesOne) {
+  const nlohmann::ordered_json object = parse_value(R"({"a": "text", "b": 3})");
+  EXPECT_EQ(text_member(object, "a"), "text");
+  EXPECT_EQ(text_member(object, "b"), "");
+  EXPECT_EQ(text_member(object, "c"), "");
+  EXPECT_EQ(text_member(parse_value("[1]"), "a"), "");
+}
+
 }  // namespace
 }  // namespace kernwright

@@ -77,15 +77,39 @@ struct HttpClient::State {
     decltype(&::curl_slist_free_all) slist_free_all = nullptr;
   };
 
-  explicit State(const Curl& functions) : curl(functions), handle(functions.easy_init()) {}
+  State(const Curl& functions, Certificates given)
+      : curl(functions), handle(functions.easy_init()), certificates(std::move(given)) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
     if (handle != nullptr) curl.easy_cleanup(handle);
   }
 
+  /// Sets what holds of every request to `url`, and forgets what was set before; connections stay
+  /// open.
+  CURLcode prepare(const std::string& url) const {
+    const auto set = [this](CURLoption option, auto value) {
+      return curl.easy_setopt(handle, option, value);
+    };
+    curl.easy_reset(handle);
+    set(CURLOPT_URL, url.c_str());
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+    set(CURLOPT_USERAGENT, "kernwright");
+    if (!certificates.own_certificate.empty()) {
+      set(CURLOPT_SSLCERT, certificates.own_certificate.c_str());
+      set(CURLOPT_SSLKEY, certificates.own_key.c_str());
+    }
+    if (certificates.authorities.empty()) return CURLE_OK;
+    // In place of the system's file; the system's folder stays trusted.
+    curl_blob blob{const_cast<char*>(certificates.authorities.data()),
+                   certificates.authorities.size(), CURL_BLOB_NOCOPY};
+    return set(CURLOPT_CAINFO_BLOB, &blob);
+  }
+
   Curl curl;
   CURL* handle;
+  Certificates certificates;
 };
 
 HttpClient::HttpClient(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -93,7 +117,7 @@ HttpClient::HttpClient(HttpClient&&) noexcept = default;
 HttpClient& HttpClient::operator=(HttpClient&&) noexcept = default;
 HttpClient::~HttpClient() = default;
 
-Result<HttpClient> HttpClient::open() {
+Result<HttpClient> HttpClient::open(Certificates certificates) {
   const Result<DynamicLibrary> library =
       DynamicLibrary::open({"libcurl.so.4", "libcurl-gnutls.so.4"});
   if (!library) {
@@ -115,9 +139,14 @@ Result<HttpClient> HttpClient::open() {
   if (curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
     return Error{ErrorCode::unavailable, concat(library->name(), " cannot be initialised")};
   }
-  auto state = std::make_unique<State>(curl);
+  auto state = std::make_unique<State>(curl, std::move(certificates));
   if (state->handle == nullptr) {
     return Error{ErrorCode::unavailable, concat(library->name(), " gives no handle")};
+  }
+  if (const CURLcode code = state->prepare({}); code != CURLE_OK) {
+    return Error{
+        ErrorCode::unavailable,
+        concat(library->name(), " takes no certificates of yours: ", curl.easy_strerror(code))};
   }
   return HttpClient(std::move(state));
 }
@@ -131,14 +160,11 @@ Result<HttpAnswer> HttpClient::send(const HttpRequest& request) {
   for (const std::string& header : request.headers) {
     headers = curl.slist_append(headers, header.c_str());
   }
-  curl.easy_reset(handle);  // connections stay open
+  state_->prepare(request.url);
   const bool secure = request.url.starts_with("https:");
   const auto set = [&](CURLoption option, auto value) { curl.easy_setopt(handle, option, value); };
-  set(CURLOPT_URL, request.url.c_str());
   set(CURLOPT_HTTPHEADER, headers);
   set(CURLOPT_ERRORBUFFER, reason.data());
-  set(CURLOPT_NOSIGNAL, 1L);
-  set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
   set(CURLOPT_LOW_SPEED_LIMIT, kLeastBytesPerSecond);
   set(CURLOPT_LOW_SPEED_TIME, kStalledSeconds);
   set(CURLOPT_PROTOCOLS, static_cast<long>(secure ? CURLPROTO_HTTPS : CURLPROTO_HTTP));
@@ -146,7 +172,6 @@ Result<HttpAnswer> HttpClient::send(const HttpRequest& request) {
       static_cast<long>(secure ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS));
   set(CURLOPT_FOLLOWLOCATION, request.method == "GET" ? 1L : 0L);
   set(CURLOPT_MAXREDIRS, kMostRedirects);
-  set(CURLOPT_USERAGENT, "kernwright");
   set(CURLOPT_WRITEFUNCTION, &on_body);
   set(CURLOPT_WRITEDATA, &transfer);
   set(CURLOPT_HEADERFUNCTION, &on_header);
@@ -169,11 +194,25 @@ Result<HttpAnswer> HttpClient::send(const HttpRequest& request) {
   if (code != CURLE_OK) {
     const std::string why =
         reason[0] == '\0' ? std::string(curl.easy_strerror(code)) : std::string(reason.data());
+    const char* const remedy =
+        code == CURLE_PEER_FAILED_VERIFICATION
+            ? "; name its authority's certificate in SSL_CERT_FILE, or put it as ca.crt into the "
+              "folder of the registry in ~/.config/containers/certs.d"
+            : "";
     return Error{code == CURLE_PARTIAL_FILE ? ErrorCode::corrupt : ErrorCode::unavailable,
-                 concat(request.url, ": ", why)};
+                 concat(request.url, ": ", why, remedy)};
   }
   transfer.answer.status = static_cast<int>(status);
   return std::move(transfer.answer);
+}
+
+bool HttpClient::speaks_tls(const std::string& url) {
+  const State::Curl& curl = state_->curl;
+  state_->prepare(url);
+  curl.easy_setopt(state_->handle, CURLOPT_CONNECT_ONLY, 1L);
+  const CURLcode code = curl.easy_perform(state_->handle);
+  // A certificate that is not trusted is one, and the request that follows says what is wrong.
+  return code == CURLE_OK || code == CURLE_PEER_FAILED_VERIFICATION;
 }
 
 }  // namespace kernwright::cli

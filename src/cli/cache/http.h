@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/cache/certificates.h"
 #include <kernwright/result.h>
 
 namespace kernwright::cli {
@@ -29,8 +30,9 @@ struct HttpAnswer {
 /// system's certificates and proxies, and a tool that pulls nothing does without it.
 class HttpClient {
  public:
-  /// Errors: `unavailable` where there is no libcurl, with the package to install.
-  static Result<HttpClient> open();
+  /// Errors: `unavailable` where there is no libcurl, with the package to install, or where it can
+  /// take no certificates from memory.
+  static Result<HttpClient> open(Certificates certificates);
   HttpClient(HttpClient&&) noexcept;
   HttpClient& operator=(HttpClient&&) noexcept;
   ~HttpClient();
@@ -39,6 +41,9 @@ class HttpClient {
   /// authorization of ours on another host. Errors: `unavailable` with the address and libcurl's
   /// reason; `corrupt` where the answer is longer than `most_bytes` or ends early.
   Result<HttpAnswer> send(const HttpRequest& request);
+
+  /// Whether an https address answers with a certificate, trusted or not.
+  bool speaks_tls(const std::string& url);
 
  private:
   struct State;

@@ -1,14 +1,13 @@
 #include "cli/cache/registry.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "cache/layers/bundle_manifest.h"
+#include "cli/cache/certificates.h"
+#include "cli/cache/credentials.h"
 #include "cli/output.h"
-#include "support/files.h"
 #include "support/json.h"
 #include "support/libraries/sha256.h"
 #include "support/text.h"
@@ -24,7 +23,6 @@ constexpr std::string_view kArtifactType = "application/vnd.kernwright.bundle.v1
 constexpr std::string_view kConfigType = "application/vnd.kernwright.bundle.config.v1+json";
 constexpr std::string_view kLayerType = "application/vnd.kernwright.bundle.v1.tar+zstd";
 constexpr std::string_view kEmptyConfig = "{}";
-constexpr FileKind kLogins{"file of logins", 1 << 20};
 
 std::string sha256(std::string_view bytes) { return concat("sha256:", sha256_hex(bytes)); }
 
@@ -54,45 +52,11 @@ bool is_host(std::string_view text) {
   });
 }
 
-/// The host without its port.
-std::string_view machine_of(std::string_view host) {
-  if (host.starts_with('[')) return host.substr(0, host.find(']') + 1);
-  return host.substr(0, host.find(':'));
-}
-
-constexpr std::string_view kBase64 =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-std::string base64(std::string_view bytes) {
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t group = 0;
-    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
-    for (std::size_t j = 0; j < 3; ++j) {
-      group = group << 8 | (j < count ? static_cast<unsigned char>(bytes[i + j]) : 0U);
-    }
-    for (std::size_t j = 0; j < 4; ++j) {
-      text += j <= count ? kBase64[group >> (18 - 6 * j) & 63] : '=';
-    }
-  }
-  return text;
-}
-
-std::optional<std::string> from_base64(std::string_view text) {
-  while (text.ends_with('=')) text.remove_suffix(1);
-  std::string bytes;
-  std::uint32_t group = 0;
-  int bits = 0;
-  for (const char c : text) {
-    const std::size_t value = kBase64.find(c);
-    if (value == std::string_view::npos) return std::nullopt;
-    group = group << 6 | static_cast<std::uint32_t>(value);
-    bits += 6;
-    if (bits < 8) continue;
-    bits -= 8;
-    bytes += static_cast<char>(group >> bits & 255);
-  }
-  return bytes;
+/// Whether it is this machine, over which nobody listens.
+bool is_here(std::string_view host) {
+  const std::string_view machine =
+      host.starts_with('[') ? host.substr(0, host.find(']') + 1) : host.substr(0, host.find(':'));
+  return machine == "localhost" || machine.starts_with("127.") || machine == "[::1]";
 }
 
 std::string url_encoded(std::string_view text) {
@@ -111,12 +75,6 @@ std::string url_encoded(std::string_view text) {
   return encoded;
 }
 
-/// The text of a member, or nothing.
-std::string text_of(const Json& object, std::string_view name) {
-  const auto found = object.is_object() ? object.find(name) : object.end();
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 /// What a challenge says after its scheme: realm="...",service="...",scope="...".
 std::map<std::string, std::string> parameters_of(std::string_view challenge) {
   std::map<std::string, std::string> parameters;
@@ -133,77 +91,13 @@ std::map<std::string, std::string> parameters_of(std::string_view challenge) {
   return parameters;
 }
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
-
-/// The files that logins leave, the first to be asked first.
-std::vector<std::filesystem::path> login_files() {
-  if (const std::string file = variable("REGISTRY_AUTH_FILE"); !file.empty()) return {file};
-  std::vector<std::filesystem::path> files;
-  if (const std::string folder = variable("XDG_RUNTIME_DIR"); !folder.empty()) {
-    files.push_back(std::filesystem::path(folder) / "containers/auth.json");
-  }
-  const std::string docker = variable("DOCKER_CONFIG");
-  const std::filesystem::path home = variable("HOME");
-  if (!docker.empty()) {
-    files.push_back(std::filesystem::path(docker) / "config.json");
-  } else if (!home.empty()) {
-    files.push_back(home / ".docker/config.json");
-  }
-  return files;
-}
-
-Result<std::optional<Credentials>> credentials_in(const std::filesystem::path& file,
-                                                  const std::string& host) {
-  const Result<std::string> text = read_file(file, kLogins);
-  if (!text) {
-    if (text.error().code == ErrorCode::not_found) return std::optional<Credentials>();
-    return text.error();
-  }
-  const Json config = parse_value(*text);
-  if (config.is_discarded() || !config.is_object()) {
-    return Error{ErrorCode::corrupt, concat(file.string(), " is no JSON object")};
-  }
-  const Json auths = config.value("auths", Json::object());
-  for (const std::string& key : {host, concat("https://", host), concat("https://", host, "/v1/"),
-                                 concat("https://", host, "/v2/")}) {
-    if (!auths.is_object() || !auths.contains(key)) continue;
-    Credentials found;
-    found.identity_token = text_of(auths[key], "identitytoken");
-    const std::string pair = text_of(auths[key], "auth");
-    if (pair.empty() && found.identity_token.empty()) continue;  // a helper has them
-    const std::optional<std::string> plain = from_base64(pair);
-    const std::size_t colon = plain ? plain->find(':') : std::string::npos;
-    if (!pair.empty() && colon == std::string::npos) {
-      return Error{ErrorCode::corrupt,
-                   concat(file.string(), ": the login for ", key, " is not user:password")};
-    }
-    if (colon != std::string::npos) {
-      found.user = plain->substr(0, colon);
-      found.password = plain->substr(colon + 1);
-    }
-    return std::optional(found);
-  }
-  const Json helpers = config.value("credHelpers", Json::object());
-  std::string helper = text_of(helpers, host);
-  if (helper.empty() && auths.contains(host)) helper = text_of(config, "credsStore");
-  if (helper.empty()) return std::optional<Credentials>();
-  return Error{ErrorCode::unavailable, concat(file.string(), " leaves the login for ", host,
-                                              " to docker-credential-", helper,
-                                              ", which is not asked: name a file with the login in "
-                                              "REGISTRY_AUTH_FILE (skopeo login --authfile FILE ",
-                                              host, ")")};
-}
-
 /// What the registry says is wrong, in a few words.
 std::string reason_of(const HttpAnswer& answer) {
   const Json body = parse_value(answer.body);
   if (body.is_object() && body.contains("errors") && body["errors"].is_array() &&
       !body["errors"].empty()) {
-    const std::string code = text_of(body["errors"][0], "code");
-    const std::string message = text_of(body["errors"][0], "message");
+    const std::string code = text_member(body["errors"][0], "code");
+    const std::string message = text_member(body["errors"][0], "message");
     return concat(answer.status, " ", code, message.empty() ? "" : ": ", message);
   }
   return concat("status ", answer.status);
@@ -254,35 +148,24 @@ std::string RegistryReference::text() const {
   return concat(kScheme, host, "/", name, digest.empty() ? ":" : "@", version());
 }
 
-std::string RegistryReference::base() const {
-  const std::string_view machine = machine_of(host);
-  const bool here = machine == "localhost" || machine.starts_with("127.") || machine == "[::1]";
-  return concat(here ? "http://" : "https://", host == "docker.io" ? "registry-1.docker.io" : host);
-}
-
-Result<std::optional<Credentials>> find_credentials(const std::string& host) {
-  const std::string key = host == "docker.io" ? "index.docker.io" : host;
-  for (const std::filesystem::path& file : login_files()) {
-    KW_ASSIGN(std::optional<Credentials> found, credentials_in(file, key));
-    if (found) return found;
-  }
-  return std::optional<Credentials>();
-}
-
 Result<Registry> Registry::open(RegistryReference reference) {
-  KW_ASSIGN(HttpClient client, HttpClient::open());
-  return Registry(std::move(reference), std::move(client));
+  KW_ASSIGN(Certificates certificates, find_certificates(reference.host));
+  KW_ASSIGN(HttpClient client, HttpClient::open(std::move(certificates)));
+  std::string base =
+      concat("https://", reference.host == "docker.io" ? "registry-1.docker.io" : reference.host);
+  if (is_here(reference.host) && !client.speaks_tls(base)) base.erase(4, 1);  // http
+  return Registry(std::move(reference), std::move(client), std::move(base));
 }
 
 std::string Registry::place(std::string_view path) const {
   if (path.starts_with("http://") || path.starts_with("https://")) return std::string(path);
-  if (path.starts_with('/')) return concat(reference_.base(), path);
-  return concat(reference_.base(), "/v2/", reference_.name, "/", path);
+  if (path.starts_with('/')) return concat(base_, path);
+  return concat(base_, "/v2/", reference_.name, "/", path);
 }
 
 Result<HttpAnswer> Registry::send(HttpRequest request, std::string_view path) {
   request.url = place(path);
-  if (reference_.base().starts_with("https:") && !request.url.starts_with("https:")) {
+  if (base_.starts_with("https:") && !request.url.starts_with("https:")) {
     return Error{ErrorCode::unavailable, concat(reference_.text(), ": the registry leads to ",
                                                 request.url, ", which is not https")};
   }
@@ -290,7 +173,7 @@ Result<HttpAnswer> Registry::send(HttpRequest request, std::string_view path) {
   const auto attempt = [&] {
     request.headers = headers;
     // Nobody but the registry itself is shown what it asked for.
-    if (!authorization_.empty() && request.url.starts_with(reference_.base() + "/")) {
+    if (!authorization_.empty() && request.url.starts_with(base_ + "/")) {
       request.headers.push_back(authorization_);
     }
     return client_.send(request);
@@ -309,10 +192,7 @@ Result<void> Registry::authorize(const HttpAnswer& refused) {
   std::string scheme(challenge.substr(0, space));
   std::transform(scheme.begin(), scheme.end(), scheme.begin(), to_lower);
   KW_ASSIGN(const std::optional<Credentials> login, find_credentials(reference_.host));
-  std::string basic;
-  if (login && !login->user.empty()) {
-    basic = concat("Authorization: Basic ", base64(concat(login->user, ":", login->password)));
-  }
+  const std::string basic = login ? login->basic() : std::string();
   if (scheme == "basic") {
     if (basic.empty()) return unexpected(reference_, "the registry wants a login", refused);
     authorization_ = basic;
@@ -322,7 +202,7 @@ Result<void> Registry::authorize(const HttpAnswer& refused) {
   std::map<std::string, std::string> parameters = parameters_of(challenge.substr(space));
   const std::string realm = parameters["realm"];
   // A password goes over the wire only to who is as safe as the registry is.
-  const bool secure = reference_.base().starts_with("https:");
+  const bool secure = base_.starts_with("https:");
   if (!realm.starts_with(secure ? "https://" : "http")) {
     return Error{ErrorCode::unavailable,
                  concat(reference_.text(), ": it gives tokens at \"", realm, "\", not by https")};
@@ -347,8 +227,8 @@ Result<void> Registry::authorize(const HttpAnswer& refused) {
   KW_ASSIGN(const HttpAnswer answer, client_.send(request));
   if (answer.status != 200) return unexpected(reference_, "it gives no token", answer);
   const Json body = parse_value(answer.body);
-  std::string token = text_of(body, "token");
-  if (token.empty()) token = text_of(body, "access_token");
+  std::string token = text_member(body, "token");
+  if (token.empty()) token = text_member(body, "access_token");
   if (token.empty()) {
     return Error{ErrorCode::unavailable, concat(realm, ": the answer holds no token")};
   }
@@ -422,10 +302,11 @@ Result<Registry::Pulled> Registry::pull() {
   }
   const Json manifest = parse_value(got.body);
   const Json layers = manifest.is_object() ? manifest.value("layers", Json::array()) : Json();
-  if (!layers.is_array() || layers.size() != 1 || text_of(layers[0], "mediaType") != kLayerType) {
+  if (!layers.is_array() || layers.size() != 1 ||
+      text_member(layers[0], "mediaType") != kLayerType) {
     return wrong(concat("it is no bundle, one has a single layer of ", kLayerType));
   }
-  const std::string digest = text_of(layers[0], "digest");
+  const std::string digest = text_member(layers[0], "digest");
   const Json size = layers[0].value("size", Json());
   if (!is_sha256(digest) || !size.is_number_unsigned() ||
       size.get<std::uint64_t>() > kMostBundleBytes) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,27 +21,13 @@ struct RegistryReference {
   std::string text() const;
   /// The tag or the digest.
   const std::string& version() const { return digest.empty() ? tag : digest; }
-  /// A registry on this machine is spoken to in plain HTTP, any other by HTTPS.
-  std::string base() const;
 };
-
-struct Credentials {
-  std::string user;
-  std::string password;
-  /// In place of both: what a login with a browser left.
-  std::string identity_token;
-};
-
-/// Those of a registry that `docker login`, `podman login` or `skopeo login` left, in
-/// $REGISTRY_AUTH_FILE, podman's auth.json or docker's config.json; nothing where none of them
-/// knows it. Errors: `corrupt`, which names the file; `unavailable` where a helper program keeps
-/// them and gives none.
-Result<std::optional<Credentials>> find_credentials(const std::string& host);
 
 /// One artifact of a registry of the OCI distribution specification 1.0 or 1.1. An artifact is a
 /// bundle: a manifest with one layer, the file as it is, so that its signature stays inside.
 class Registry {
  public:
+  /// A registry is spoken to by HTTPS; one on this machine that does not know it, by plain HTTP.
   static Result<Registry> open(RegistryReference reference);
 
   struct Pushed {
@@ -63,8 +48,8 @@ class Registry {
   Result<Pulled> pull();
 
  private:
-  Registry(RegistryReference reference, HttpClient client)
-      : reference_(std::move(reference)), client_(std::move(client)) {}
+  Registry(RegistryReference reference, HttpClient client, std::string base)
+      : reference_(std::move(reference)), client_(std::move(client)), base_(std::move(base)) {}
 
   /// Sends a request with what the registry wants to be shown. `path` lies below the name, or is a
   /// whole address.
@@ -75,6 +60,7 @@ class Registry {
 
   RegistryReference reference_;
   HttpClient client_;
+  std::string base_;           ///< "https://registry.example:5000"
   std::string authorization_;  ///< header, empty until it is asked for
 };
 
