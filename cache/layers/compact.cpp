@@ -102,9 +102,11 @@ Result<Removed> compact(const RecordStore& records, std::string_view now) {
 
 Result<Removed> prune(const TieredCache& cache, const PruneLimits& limits) {
   std::set<std::string> winners;
+  std::set<fs::path> logs;  // of keys that have a record
   for (const RecordStore::ListedHead& listed : cache.records().list_heads()) {
     if (!listed.head) return nothing_pruned(listed.head.detail);
     winners.insert(listed.head.value->winner.artifact);
+    logs.insert(cache.log(listed.head.value->key));
   }
   const FilesBelow all = files_below(cache.root() / "v1", cache.root());
   if (!all.unread.empty()) return nothing_pruned(all.unread.front().error.message);
@@ -139,6 +141,9 @@ Result<Removed> prune(const TieredCache& cache, const PruneLimits& limits) {
     if ((file.extension() == ".tmp" || is_left_over(file)) && is_old(file, hours(1))) {
       remover.remove(file);
     }
+  }
+  for (const fs::path& file : files_below(cache.logs(), cache.root()).files) {
+    if (!logs.contains(file) && is_old(file, hours(1))) remover.remove(file);
   }
   return remover.result();
 }

@@ -31,10 +31,10 @@ struct PruneLimits {
 
 /// Removes artifacts, the oldest first, until those that are left are within the limits. An
 /// artifact that any record of the root names as its winner's stays, whatever the limits. Temporary
-/// files, and trials without their record, that are older than an hour are removed too: their
-/// writers were killed. Errors: those of
-/// `compact`; `corrupt`, with nothing removed, where a folder or a record's head cannot be read,
-/// because it may name a winner.
+/// files, trials without their record, and logs of searches of keys without a record, that are
+/// older than an hour are removed too: their writers were killed, or the records are gone. Errors:
+/// those of `compact`; `corrupt`, with nothing removed, where a folder or a record's head cannot be
+/// read, because it may name a winner.
 Result<Removed> prune(const TieredCache& cache, const PruneLimits& limits);
 
 }  // namespace kernwright

@@ -10,6 +10,7 @@
 #include "cache/layers/bundle.h"
 #include "cache/records/bucket.h"
 #include "support/files.h"
+#include "support/hash.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -280,6 +281,12 @@ Result<fs::path> TieredCache::replace_record(const std::string& file,
                                              const TuningRecord& record) const {
   mark(root());
   return records().replace(file, record);
+}
+
+fs::path TieredCache::log(const RecordKey& key) const {
+  constexpr std::size_t kDigits = 16;
+  return logs() / operation_of(key.problem) /
+         concat(digest_of(key.text()).hex().substr(0, kDigits), ".jsonl");
 }
 
 Result<fs::path> TieredCache::put_override(const Override& override) const {

@@ -75,6 +75,12 @@ class TieredCache {
   Result<std::filesystem::path> put_override(const Override& override) const;
 
   const std::filesystem::path& root() const { return roots_.front(); }
+
+  /// The folder with the logs of searches, one for each key. They are no part of a lookup: a search
+  /// appends its trials as they end, so that one that is killed loses none, and the next of the key
+  /// begins its log anew.
+  std::filesystem::path logs() const { return root() / "trials"; }
+  std::filesystem::path log(const RecordKey& key) const;
   /// All roots, the user's first.
   const std::vector<std::filesystem::path>& roots() const { return roots_; }
   const RecordStore& records() const { return records_.front(); }

@@ -109,8 +109,10 @@ Result<TuningResult> TuningDesk::search(const TuningInput& subject, TuningOption
     }
   };
   if (options.trial_log.empty()) {
-    options.trial_log = site_.cache.root() / "trials" / problem.operation().name /
-                        (digest_of(subject.key.text()).hex().substr(0, 16) + ".jsonl");
+    options.trial_log = site_.cache.log(subject.key);
+    // That of the search before, so that the cache does not grow with every tuning of a problem.
+    std::error_code error;
+    std::filesystem::remove(options.trial_log, error);
   }
   std::optional<StoppableRunner> stoppable;
   if (stop != nullptr) stoppable.emplace(*runner, *stop);

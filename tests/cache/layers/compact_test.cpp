@@ -227,6 +227,19 @@ TEST_F(PruneTest, TrialsWithoutTheirRecordGoAfterAnHour) {
   EXPECT_FALSE(fs::exists(trials_file(*old)));
 }
 
+TEST_F(PruneTest, LogsOfKeysWithoutARecordGoAfterAnHour) {
+  ASSERT_TRUE(cache_.put_record(sample_record(1)));
+  const auto past = fs::file_time_type::clock::now() - std::chrono::hours(2);
+  for (const int m : {1, 2, 3}) ASSERT_TRUE(publish_file(cache_.log(sample_key(m)), "log"));
+  for (const int m : {1, 2}) fs::last_write_time(cache_.log(sample_key(m)), past);
+  const Result<Removed> removed = prune(cache_, {});
+  ASSERT_TRUE(removed);
+  EXPECT_EQ(removed->files, 1);
+  EXPECT_TRUE(fs::exists(cache_.log(sample_key(1)))) << "that of a key with a record";
+  EXPECT_FALSE(fs::exists(cache_.log(sample_key(2))));
+  EXPECT_TRUE(fs::exists(cache_.log(sample_key(3)))) << "its search may still run";
+}
+
 TEST_F(PruneTest, AnEmptyCacheHasNothingToPrune) {
   const Result<Removed> removed = prune(cache_, {});
   ASSERT_TRUE(removed);

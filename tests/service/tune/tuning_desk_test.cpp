@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <memory>
@@ -18,6 +19,13 @@
 
 namespace kernwright {
 namespace {
+
+/// How many searches a log has.
+std::ptrdiff_t sessions(const std::filesystem::path& log) {
+  std::ifstream lines(log);
+  return std::count_if(std::istream_iterator<std::string>(lines), {},
+                       [](const std::string& word) { return word.starts_with("{\"session\""); });
+}
 
 class TuningDeskTest : public SiteFixture {
  protected:
@@ -67,12 +75,22 @@ TEST_F(TuningDeskTest, APredictionHasNoTrials) {
   EXPECT_EQ(read_trials(found.records[0].file, site_.key(problem_)).reason, MissReason::absent);
 }
 
-TEST_F(TuningDeskTest, ALogWithANameOfItsOwnGoesThere) {
+TEST_F(TuningDeskTest, TheCacheKeepsTheLogOfTheLastSearchAlone) {
+  const std::filesystem::path log = site_.cache.log(site_.key(problem_));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(desk()->tune(problem_, few_trials()));
+    EXPECT_EQ(sessions(log), 1) << i;
+  }
+}
+
+TEST_F(TuningDeskTest, ALogWithANameOfItsOwnIsAppendedTo) {
   TuningOptions options = few_trials();
   options.trial_log = dir_ / "mine.jsonl";
-  ASSERT_TRUE(desk()->tune(problem_, options));
-  EXPECT_TRUE(std::filesystem::exists(dir_ / "mine.jsonl"));
-  EXPECT_FALSE(std::filesystem::exists(dir_ / "trials"));
+  for (int i = 1; i <= 2; ++i) {
+    ASSERT_TRUE(desk()->tune(problem_, options));
+    EXPECT_EQ(sessions(options.trial_log), i);
+  }
+  EXPECT_FALSE(std::filesystem::exists(site_.cache.logs()));
 }
 
 TEST_F(TuningDeskTest, TheWinnerSoFarIsTheIncumbent) {
