@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, List, NamedTuple, Sequence, Union
 
 from . import _kernwright
 from ._arrays import make_error

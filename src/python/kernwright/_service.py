@@ -15,7 +15,7 @@ from . import _kernwright
 from ._arrays import View, make_error
 from ._chain import BakedLaunch
 from ._data import data_folders
-from ._kernwright import Error, KernelHandle
+from ._kernwright import KernelHandle
 from ._record import Record
 from ._toolkit import announce_toolkit
 
