@@ -202,7 +202,7 @@ int run(int argc, const char* const* argv) {
   std::printf("how much slower than the fastest measured candidate the first choice is:\n");
   for (const auto& [dtype, ratios] : by_dtype) {
     std::printf("%s, %zu problems\n", dtype.c_str(), ratios.with.size());
-    nlohmann::ordered_json row = {{"problems", dtype}, {"count", ratios.with.size()}};
+    nlohmann::ordered_json row = {{"problem", dtype}, {"count", ratios.with.size()}};
     row["as_reckoned"] = report("as reckoned", ratios.without);
     row["corrected_held_out"] = report("corrected, held out", ratios.with);
     if (const Result<void> added = json.add(std::move(row)); !added) fail(added.error());
