@@ -15,6 +15,7 @@ sys.path.insert(0, str(SITE))
 import documents  # noqa: E402
 import link_check  # noqa: E402
 import operations  # noqa: E402
+import python_names  # noqa: E402
 
 
 class DocumentsTest(unittest.TestCase):
@@ -51,6 +52,19 @@ class DocumentsTest(unittest.TestCase):
     def test_code_has_no_links(self):
         for text in ("`[a](b.md)`", "```cpp\nf[i](x)\n```"):
             self.assertEqual(documents.with_links_of_site(text, "README.md"), text)
+
+
+class PythonNamesTest(unittest.TestCase):
+    def test_what_a_reference_lacks_is_found(self):
+        lacking = python_names.missing('<h3 id="kernwright.linear">')
+        self.assertNotIn("kernwright.linear", lacking)
+        self.assertIn("kernwright.attention", lacking)
+        self.assertIn("kernwright.torch.linear", lacking)
+
+    def test_a_module_that_offers_nothing_is_an_error(self):
+        self.assertEqual(python_names.offered("__all__ = ['a']"), ["a"])
+        with self.assertRaises(ValueError):
+            python_names.offered("a = 1")
 
 
 class LinkCheckTest(unittest.TestCase):

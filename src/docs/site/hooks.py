@@ -16,6 +16,7 @@ import figures  # noqa: E402
 import headers  # noqa: E402
 import link_check  # noqa: E402
 import operations  # noqa: E402
+import python_names  # noqa: E402
 
 # What takes the place of a line that ends in <!-- generated: NAME -->.
 _GENERATED = {
@@ -74,6 +75,9 @@ def on_page_markdown(markdown, page, **_):
 
 
 def on_post_build(config):
-    wrong = link_check.check(pathlib.Path(config.site_dir))
+    site = pathlib.Path(config.site_dir)
+    wrong = link_check.check(site)
+    wrong += [f"the Python reference lacks {name}"
+              for name in python_names.missing((site / "reference/python.html").read_text())]
     if wrong:
         raise PluginError("\n".join(wrong))

@@ -3,6 +3,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, T
 from typing_extensions import disjoint_base
 
 class Error(RuntimeError):
+    """A problem that cannot be answered, or a call that does not fit its problem. `problem` is the
+    problem in text form, "" where there is none, and `reason` says what is wrong."""
+
     problem: str
     reason: str
 
