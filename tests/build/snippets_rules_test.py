@@ -63,6 +63,14 @@ class SnippetsTest(unittest.TestCase):
         self.assertEqual(self.document, "It prints:\n\n    $ echo one\n    one\n\nAnd so on.\n")
         self.assert_wrong("Tune:\n\n    kernwright tune vector_add n=4 dtype=bf16 --second 9\n", "no --second")
 
+    def test_commands_in_the_text_are_looked_up(self):
+        self.assert_right("Run `kernwright tune PROBLEM\n--seconds 9`, `kernwright tune matmul m=.. k=..`, `make test`.\n")
+        self.assert_wrong("Run `kernwright tune PROBLEM --second 9`.\n", "no --second")
+        self.assert_wrong("Run `kernwright tuna`.\n", "no kernwright tuna")
+        self.assert_wrong("one\n\n`kernwright tune vector_add m=4`\n", "document.md:3: ")
+        self.assert_wrong("Have `make coffee`.\n", "no make coffee")
+        self.assert_right("```text\nkernwright tuna\n```\n\n`kernwright operations`\n")
+
     def test_blocks_share_their_files(self):
         self.assert_right("`a/b.json`\n\n```json\n{}\n```\n\n```sh\ntest -f a/b.json\n```\n")
 
@@ -95,7 +103,7 @@ class SnippetsTest(unittest.TestCase):
         self.assert_wrong("```cuda\n__global__ void f() {}\n```\n", "is no file")
 
     def test_a_run_without_blocks_is_wrong(self):
-        self.assert_wrong("nothing\n", "0 blocks")
+        self.assert_wrong("nothing\n", "0 blocks and commands")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ The language of a block says what is done with it, in a folder that all blocks o
 A block that is indented is of a console where it begins with `$ `, and has commands that are looked up
 and do not run where it begins with one of kernwright or make.
 
+A command of kernwright or make in backquotes, within the text, is looked up too.
+
 A path in backquotes as the last line before a block makes a file of it. Comments before a block say what
 a reader does not need to see:
 
@@ -112,6 +114,13 @@ def blocks_of(document):
     return found
 
 
+def spans_of(document):
+    """The commands that stand in the text, in backquotes, with their lines."""
+    text = re.sub(r"(?ms)^```.*?^```|<!--.*?-->", lambda found: "\n" * found[0].count("\n"), document)
+    return [(text.count("\n", 0, found.start()), found[1].replace("\n", " "))
+            for found in re.finditer(r"`((?:kernwright|make)\s[^`]+)`", text)]
+
+
 def lasting(text):
     for pattern, word in VARYING:
         text = re.sub(pattern, word, text)
@@ -125,6 +134,7 @@ class Reader:
         self.source, self.folder = source, folder
         self.tool = build / "bin" / "kernwright"
         self.package = build / "python"
+        self.helps = {}
         self.home, self.place = folder / "home", folder / "work"
         programs = folder / "bin"
         for each in (self.home, self.place, programs):
@@ -309,7 +319,13 @@ class Reader:
         return module
 
     def help(self, *words):
-        return self.run(self.tool, *words, "--help").stdout
+        if words not in self.helps:
+            self.helps[words] = self.run(self.tool, *words, "--help").stdout
+        return self.helps[words]
+
+    def commands(self):
+        """Those of the tool, and those that it starts for itself and shows nobody."""
+        return {*re.findall(r"(?m)^  ([a-z]+) +- ", self.help()), "compiler", "sweeper", "worker"}
 
     def parse(self, words):
         """A command that does not run: the tool has its options, its operation takes the problem, make has
@@ -320,15 +336,18 @@ class Reader:
             for word in words[1:]:
                 if "=" not in word and word not in targets:
                     raise Failure(f"there is no make {word}")
-        if program != "kernwright":
+        if program != "kernwright" or len(words) == 1:
             return
         command = words[1]
+        if not command.startswith("-") and command not in self.commands():
+            raise Failure(f"there is no kernwright {command}")
         known = set(re.findall(r"--[a-z][a-z0-9-]*", self.help(command)))
         for word in words[2:]:
             option = word.partition("=")[0]
             if option.startswith("--") and option not in known:
                 raise Failure(f"kernwright {command} has no {option}")
-        if command in ("tune", "show", "dispatch"):
+        left_open = any(".." in word for word in words)  # m=.. stands for any size
+        if command in ("tune", "show", "dispatch") and words[2:3] and words[2].islower() and not left_open:
             problem = words[2:3] + [word for word in words[3:] if re.match(r"[a-z]\w*=", word)]
             if not any(word.startswith(("--epilogue", "--templates")) for word in words):
                 ran = self.run(self.tool, "show", *problem, "--sku", "h200")
@@ -388,6 +407,13 @@ def main():
                     wrong.append(f"{path}:{block.line + 1}: `make golden` accepts what it prints now:\n{result}")
                 elif result:
                     skipped[result] = skipped.get(result, 0) + 1
+            for line, span in spans_of(document):
+                count += 1
+                try:
+                    for command in commands_of(span):
+                        reader.parse(command)
+                except (Failure, ValueError) as failure:
+                    wrong.append(f"{path}:{line + 1}: {span}: {failure}")
         for block, result in reversed(replaced):
             lines[block.line:block.line + block.text.count("\n")] = [
                 block.indent + line for line in result.splitlines(keepends=True)]
@@ -397,7 +423,7 @@ def main():
         print(each)
     for reason, times in skipped.items():
         print(f"{times} blocks not run: {reason}")
-    print(f"{count} blocks, {len(wrong)} of them wrong")
+    print(f"{count} blocks and commands, {len(wrong)} of them wrong")
     return 1 if wrong or not count else 0
 
 
