@@ -7,6 +7,8 @@ import sys
 import tempfile
 import unittest
 
+import snippets_test
+
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = sys.argv.pop(1)
 
@@ -62,6 +64,17 @@ class SnippetsTest(unittest.TestCase):
         self.assertTrue(right, said)
         self.assertEqual(self.document, "It prints:\n\n    $ echo one\n    one\n\nAnd so on.\n")
         self.assert_wrong("Tune:\n\n    kernwright tune vector_add n=4 dtype=bf16 --second 9\n", "no --second")
+
+    def test_blocks_with_a_gpu_are_looked_up_without_one(self):
+        marker = "<!-- with a GPU -->\n"
+        self.assert_right(f"{marker}```sh\nkernwright tune vector_add n=4096 dtype=bf16 --seconds 1\n```\n")
+        self.assert_wrong(f"{marker}```sh\nkernwright tune vector_add n=4096 dtype=bf16 --second 1\n```\n", "--second")
+        shell, python = snippets_test.blocks_of(f"{marker}```sh\n```\n\n{marker}```python\n```\n")
+        self.assertEqual(snippets_test.lacking(shell, False, False), "there is no GPU")
+        self.assertIsNone(snippets_test.lacking(shell, True, False))
+        self.assertEqual(snippets_test.lacking(python, True, False), "there is no PyTorch")
+        self.assertIsNone(snippets_test.lacking(python, True, True))
+        self.assertIsNone(snippets_test.lacking(snippets_test.blocks_of("```sh\n```\n")[0], False, False))
 
     def test_commands_in_the_text_are_looked_up(self):
         self.assert_right("Run `kernwright tune PROBLEM\n--seconds 9`, `kernwright tune matmul m=.. k=..`, `make test`.\n")

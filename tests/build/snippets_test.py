@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every fenced block of the documents does what it says, without a GPU.
+"""Every fenced block of the documents does what it says, and most of them do so without a GPU.
 
     snippets_test.py [--update] BUILD SOURCE [DOCUMENT...]
 
@@ -23,6 +23,7 @@ A path in backquotes as the last line before a block makes a file of it. Comment
 a reader does not need to see:
 
     <!-- parsed only: WHY -->       nothing runs; commands, options, problems and names are those there are
+    <!-- with a GPU -->             it runs where there is a GPU, and for Python PyTorch; elsewhere as above
     <!-- given: FILE is PATH -->    a file of the source that the commands need
     <!-- given: FILE TEXT -->       a file that they need, by its text from the next line on
     <!-- given: cpp CODE -->        what stands around a block, in place of a line `...`
@@ -30,7 +31,7 @@ a reader does not need to see:
 
 import argparse
 import ast
-import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -44,7 +45,7 @@ import tempfile
 import types
 from typing import List, NamedTuple, Optional
 
-from toolkit import skip_without_compiler
+from toolkit import has_gpu, skip_without_compiler
 
 LANGUAGES = {"sh", "console", "cpp", "c", "python", "json", "cuda", "text"}
 # What another minute, machine or version prints instead.
@@ -66,6 +67,7 @@ class Block(NamedTuple):
     parsed_only: bool
     given: List[str]
     indent: str = ""
+    with_gpu: bool = False
 
 
 INDENT = "    "
@@ -94,7 +96,8 @@ def blocks_of(document):
             found.append(Block(
                 at + 1, line[3:].strip(), "".join(each + "\n" for each in lines[at + 1:end]),
                 file and file[1], any(each.startswith("parsed only: ") for each in comments),
-                [each[len("given: "):] for each in comments if each.startswith("given: ")]))
+                [each[len("given: "):] for each in comments if each.startswith("given: ")],
+                with_gpu="with a GPU" in comments))
             at, comments, before = end + 1, [], ""
             continue
         begins = next((each for each in INDENTED if line.startswith(INDENT + each)), None)
@@ -119,6 +122,15 @@ def spans_of(document):
     text = re.sub(r"(?ms)^```.*?^```|<!--.*?-->", lambda found: "\n" * found[0].count("\n"), document)
     return [(text.count("\n", 0, found.start()), found[1].replace("\n", " "))
             for found in re.finditer(r"`((?:kernwright|make)\s[^`]+)`", text)]
+
+
+def lacking(block, gpu, torch):
+    """What a block needs and is not here; None where it runs."""
+    if block.with_gpu and not gpu:
+        return "there is no GPU"
+    if block.with_gpu and block.language == "python" and not torch:
+        return "there is no PyTorch"
+    return None
 
 
 def lasting(text):
@@ -386,7 +398,10 @@ def main():
     parser.add_argument("documents", nargs="*", type=pathlib.Path)
     arguments = parser.parse_args()
     build, source = arguments.build.resolve(), arguments.source.resolve()
-    skip_without_compiler(build / "bin" / "kernwright")
+    tool = build / "bin" / "kernwright"
+    skip_without_compiler(tool)
+    gpu = has_gpu(tool)
+    torch = gpu and importlib.util.find_spec("torch") is not None
     wrong, skipped, count = [], {}, 0
     for path in arguments.documents or documents_of(source):
         document = path.read_text()
@@ -396,8 +411,9 @@ def main():
             reader = Reader(build, source, pathlib.Path(folder))
             for block in blocks_of(document):
                 count += 1
+                lacks = lacking(block, gpu, torch)
                 try:
-                    result = reader.read(block)
+                    result = reader.read(block._replace(parsed_only=True) if lacks else block) or lacks
                 except Failure as failure:
                     wrong.append(f"{path}:{block.line + 1}: {failure}")
                     continue
