@@ -51,6 +51,7 @@ LANGUAGES = {"sh", "console", "cpp", "c", "python", "json", "cuda", "text"}
 # What another minute, machine or version prints instead.
 VARYING = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "DATE"),
+    (r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{16}", "RUN"),
     (r"nvrtc \d+\.\d+", "nvrtc VERSION"),
     (r"kernwright \d+\.\d+\.\d+( \(\w+\))?", "kernwright VERSION"),
     (r"(?m)^  time +\d.*$", "  time      SECONDS"),
