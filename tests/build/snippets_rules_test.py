@@ -64,6 +64,8 @@ class SnippetsTest(unittest.TestCase):
         self.assertTrue(right, said)
         self.assertEqual(self.document, "It prints:\n\n    $ echo one\n    one\n\nAnd so on.\n")
         self.assert_wrong("Tune:\n\n    kernwright tune vector_add n=4 dtype=bf16 --second 9\n", "no --second")
+        self.assert_right("Decode:\n\n    kernwright_decode --config FILE --seconds 1\n")
+        self.assert_wrong("Decode:\n\n    kernwright_decode --config FILE --second 1\n", "has no --second")
 
     def test_blocks_with_a_gpu_are_looked_up_without_one(self):
         marker = "<!-- with a GPU -->\n"

@@ -15,7 +15,7 @@ The language of a block says what is done with it, in a folder that all blocks o
     text      nothing
 
 A block that is indented is of a console where it begins with `$ `, and has commands that are looked up
-and do not run where it begins with one of kernwright or make.
+and do not run where it begins with one of kernwright, kernwright_decode or make.
 
 A command of kernwright or make in backquotes, within the text, is looked up too.
 
@@ -72,7 +72,7 @@ class Block(NamedTuple):
 
 
 INDENT = "    "
-INDENTED = {"$ ": "console", "kernwright ": "sh", "make ": "sh"}
+INDENTED = {"$ ": "console", "kernwright ": "sh", "kernwright_decode ": "sh", "make ": "sh"}
 
 
 class Failure(Exception):
@@ -349,6 +349,11 @@ class Reader:
             for word in words[1:]:
                 if "=" not in word and word not in targets:
                     raise Failure(f"there is no make {word}")
+        if program == "kernwright_decode":
+            usage = self.run(self.tool.with_name(program), "--help").stdout
+            for word in words[1:]:
+                if word.startswith("--") and not re.search(rf"{word}\b", usage):
+                    raise Failure(f"{program} has no {word}")
         if program != "kernwright" or len(words) == 1:
             return
         command = words[1]
