@@ -20,6 +20,8 @@ CONTEXTS = (1024, 4096, 8192, 512, 32768)
 MOST_KEYS = 1 << 20
 #: The models whose decoder layers kernwright.torch.patch fuses.
 FUSED = ("llama", "mistral", "qwen2", "qwen3")
+#: Of these the ones that normalise heads of q and k, in one kernel with rope.
+NORMALISING = ("qwen3",)
 #: Rows of a product that normalises them itself, and those that engines leave to the plug-ins.
 MOST_NORMALISED_ROWS, MOST_ENGINE_ROWS = 16, 32
 # Steps in the order in which they are swept: sequences that decode, or tokens of a prompt.
@@ -39,6 +41,7 @@ class Model:
     def __init__(self, path):
         self.path, config = path, json.loads(path.read_text())
         self.fused = config["model_type"] in FUSED
+        self.normalises_heads = config["model_type"] in NORMALISING
         self.hidden, self.vocabulary = config["hidden_size"], config["vocab_size"]
         self.experts = config.get("num_local_experts", 0)
         heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
@@ -69,11 +72,12 @@ class Model:
             return self.fused and (appends if kind == "decode" else
                                    "lengths" not in problem and tokens > 1)
         if operation == "rmsnorm":
-            in_product = kind == "decode" and self.fused and tokens <= MOST_NORMALISED_ROWS
             of_heads = int(problem["columns"]) != self.hidden
-            return "residual" not in problem and not (in_product and of_heads)
-        if operation == "rope":
-            return self.fused and kind == "prefill" and "append" not in problem
+            return "residual" not in problem and not (self.fused and of_heads)
+        if operation in ("rope", "kv_append"):
+            appends = "append" in problem or "cache" in problem
+            return (self.fused and kind == "prefill" and not appends
+                    and (operation == "kv_append") == self.normalises_heads)
         if operation != "matmul" or "out" in problem:
             return False
         n = int(problem["n"])

@@ -140,6 +140,7 @@ class Collector {
     rope(heads, kv_heads);
     if (model_.causal) {
       prompts(of_gpu);
+      if (model_.query_norm && rotates()) begin_caches(of_gpu);
       cached_steps(of_gpu);
     } else {
       note(
@@ -199,14 +200,26 @@ class Collector {
     if (cuts) attend_with("window", model_.window);
   }
 
-  /// Writes the step's keys and values to pages, and normalises and rotates on the way where rope
-  /// rotates.
   void append_to_pages(const Heads& heads, std::int64_t batch, std::int64_t q_len,
                        std::int64_t kv_len) {
+    append(heads, batch, q_len, kv_len, {{"lengths", "kv"}, {"cache", "paged"}});
+  }
+
+  /// The whole of a prompt at once, as its norms and rope in one kernel.
+  void begin_caches(const Heads& heads) {
+    for (const std::int64_t tokens : use_.tokens) {
+      if (tokens > 1) append(heads, 1, tokens, tokens, {});
+    }
+  }
+
+  /// Writes keys and values of new tokens to a cache, and normalises and rotates on the way where
+  /// rope rotates.
+  void append(const Heads& heads, std::int64_t batch, std::int64_t q_len, std::int64_t kv_len,
+              Problem::Flags flags) {
     Problem::Dims dims = {{"batch", batch},        {"kv_heads", heads.key_value},
                           {"q_len", q_len},        {"kv_len", kv_len},
                           {"head_dim", heads.dim}, {"head_dim_v", heads.value_dim}};
-    Problem::Flags flags = {{"dtype", dtype()}, {"lengths", "kv"}, {"cache", "paged"}};
+    flags.emplace_back("dtype", dtype());
     if (rotates()) {
       dims.emplace_back("heads", heads.query);
       flags.emplace_back("rope", "qk");

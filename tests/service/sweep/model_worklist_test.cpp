@@ -354,6 +354,8 @@ TEST_F(ModelWorklistTest, Qwen3NormalisesTheHeadsOfQueriesAndKeys) {
               "rmsnorm rows=512 columns=128 dtype=bf16", "rmsnorm rows=128 columns=128 dtype=bf16",
               "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
               "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
+              "kv_append batch=1 kv_heads=8 heads=32 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
+              "rope=qk norm=rms",
               "matmul m=16 n=24576 k=4096 dtype=bf16",
               "matmul m=16 n=12288 k=4096 dtype=bf16 activation=silu gate=stacked",
               "gated_activation rows=16 columns=12288 dtype=bf16 layout=packed",
@@ -375,6 +377,8 @@ TEST_F(ModelWorklistTest, Qwen3WithExpertsHasARouterAndNoDenseLayer) {
       "rmsnorm rows=64 columns=128 dtype=bf16",
       "rope tokens=16 heads=32 kv_heads=4 head_dim=128 dtype=bf16",
       "rope tokens=16 heads=32 kv_heads=4 head_dim=128 dtype=bf16 append=cache",
+      "kv_append batch=1 kv_heads=4 heads=32 q_len=16 kv_len=16 head_dim=128 dtype=bf16 rope=qk "
+      "norm=rms",
       "grouped_matmul groups=128 rows=128 n=768 k=2048 dtype=bf16 activation=silu gate=stacked",
       "grouped_matmul groups=128 rows=128 n=2048 k=768 dtype=bf16",
       "matmul m=16 n=128 k=2048 dtype=bf16",
@@ -469,6 +473,8 @@ TEST_F(ModelWorklistTest, Gemma3TakesWhatItsConfigLeavesOutFromTransformersDefau
               "rmsnorm rows=64 columns=256 dtype=bf16",
               "rope tokens=16 heads=8 kv_heads=4 head_dim=256 dtype=bf16",
               "rope tokens=16 heads=8 kv_heads=4 head_dim=256 dtype=bf16 append=cache",
+              "kv_append batch=1 kv_heads=4 heads=8 q_len=16 kv_len=16 head_dim=256 dtype=bf16 "
+              "rope=qk norm=rms",
               "matmul m=16 n=20480 k=2560 dtype=bf16",
               "matmul m=16 n=10240 k=2560 dtype=bf16 activation=gelu_tanh gate=stacked",
               ("gated_activation rows=16 columns=10240 dtype=bf16 activation=gelu_tanh "
@@ -693,12 +699,21 @@ TEST_F(ModelWorklistTest, StepsOfPagesAppendToThem) {
                    "lengths=kv cache=paged rope=qk",
                    "batch=1 kv_heads=8 heads=32 q_len=8 kv_len=1024 head_dim=128 dtype=bf16 "
                    "lengths=kv cache=paged rope=qk"}));
-  EXPECT_EQ(problems_of("kv_append", kQwen3, {4}, {1024}).front(),
+  EXPECT_EQ(problems_of("kv_append", kQwen3, {4}, {1024})[1],
             "batch=4 kv_heads=8 heads=32 q_len=1 kv_len=1024 head_dim=128 dtype=bf16 lengths=kv "
             "cache=paged rope=qk norm=rms");
   EXPECT_EQ(problems_of("kv_append", kGpt2, {4}, {64}).front(),
             "batch=4 kv_heads=12 q_len=1 kv_len=64 head_dim=64 dtype=bf16 lengths=kv cache=paged");
   EXPECT_TRUE(problems_of("kv_append", kLlama, {8}, {}).empty());
+}
+
+TEST_F(ModelWorklistTest, PromptsOfNormalisedHeadsAreCachesThatBegin) {
+  EXPECT_EQ(problems_of("kv_append", kQwen3, {1, 2, 2048}, {}),
+            (Texts{"batch=1 kv_heads=8 heads=32 q_len=2 kv_len=2 head_dim=128 dtype=bf16 rope=qk "
+                   "norm=rms",
+                   "batch=1 kv_heads=8 heads=32 q_len=2048 kv_len=2048 head_dim=128 dtype=bf16 "
+                   "rope=qk norm=rms"}));
+  EXPECT_TRUE(problems_of("kv_append", kLlama, {2048}, {}).empty());
 }
 
 TEST_F(ModelWorklistTest, StepsOfMoreSequencesThanAreDecodedAreNoDecode) {
