@@ -26,11 +26,12 @@ class SignedCachesTest : public ProgramTest {
     const auto exported = export_bundle(TieredCache(tuned), dir_ / "bundle",
                                         {.secret_key = keys.secret_key, .serial = 1});
     EXPECT_TRUE(exported) << exported.error().message;
-    EXPECT_TRUE(install_bundle(dir_ / "bundle", dir_ / "site", {.trusted_keys = {keys.public_key}}));
+    EXPECT_TRUE(
+        install_bundle(dir_ / "bundle", dir_ / "site", {.trusted_keys = {keys.public_key}}));
     return installed_bundle(dir_ / "site");
   }
-  static inline const std::vector<std::string> kShow = {
-      "show", "matmul", "m=4096", "n=6144", "k=4096", "dtype=bf16", "--sku", "h200"};
+  static inline const std::vector<std::string> kShow = {"show",   "matmul",     "m=4096", "n=6144",
+                                                        "k=4096", "dtype=bf16", "--sku",  "h200"};
 };
 
 TEST_F(SignedCachesTest, WhatTheProjectDidNotSignIsPassedOverByName) {

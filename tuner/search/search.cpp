@@ -91,6 +91,7 @@ Result<TuningResult> Search::run() {
   static_cast<void>(input_.runner.take_use());  // of the set-up
   KW_TRY(screen());
   if (survivors_.empty()) return none_passed(input_.problem, book_.trials());
+  if (options_.screened) options_.screened();
   KW_ASSIGN(FinalsResult found, clock_.timed(shares_.finals_seconds, [this] { return finals(); }));
   return conclude(std::move(found));
 }

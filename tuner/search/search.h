@@ -61,6 +61,8 @@ struct TuningOptions {
   /// Gets every trial that does not end well, as soon as it ends. A session that ends in an error,
   /// or is killed, has no result that could name these trials.
   std::function<void(const Trial&)> failed;
+  /// Called in front of the finals. The search compiles nothing from then on.
+  std::function<void()> screened;
   std::function<double()> clock_seconds;  ///< monotonic; empty: the steady clock
 };
 

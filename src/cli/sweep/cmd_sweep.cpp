@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <thread>
 
 #include "cli/command.h"
@@ -17,6 +18,7 @@
 #include "service/sweep/sweep_plan.h"
 #include "service/sweep/sweep_problem.h"
 #include "service/sweep/worklist.h"
+#include "support/processes/threads.h"
 #include "support/seconds_since.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -99,12 +101,18 @@ class Sweep : public Command {
   SweepSettings settings() const { return {.seconds = seconds_, .recheck = recheck_}; }
 
   SweepRun::Tuner tuner_here(std::shared_ptr<ServiceCore> service) const {
-    return [service = std::move(service), settings = settings()](const Problem& problem,
-                                                                 SearchWatch& watch) {
-      return sweep_problem(*service, problem, settings,
-                           [&](const Problem& missing, TuningOptions options) {
-                             return tune_or_predict(*service, missing, std::move(options), watch);
-                           });
+    return [service = std::move(service), settings = settings()](
+               const Problem& problem, std::span<const Problem> later, SearchWatch& watch) {
+      Thread ahead;  // which ends before this returns
+      return sweep_problem(
+          *service, problem, settings, [&](const Problem& missing, TuningOptions options) {
+            options.screened = [&] {
+              Result<Thread> started =
+                  Thread::start([&] { compile_for_next(*service, later, settings); });
+              if (started) ahead = *std::move(started);
+            };
+            return tune_or_predict(*service, missing, std::move(options), watch);
+          });
     };
   }
 
@@ -120,8 +128,8 @@ class Sweep : public Command {
       arguments.push_back(concat("--compile-threads=", threads));
       if (recheck_) arguments.emplace_back("--recheck");
       const auto sweeper = std::make_shared<Sweeper>(std::move(arguments));
-      tuners.emplace_back(
-          [sweeper](const Problem& problem, SearchWatch&) { return sweeper->sweep(problem); });
+      tuners.emplace_back([sweeper](const Problem& problem, std::span<const Problem>,
+                                    SearchWatch&) { return sweeper->sweep(problem); });
     }
     return tuners;
   }

@@ -62,7 +62,8 @@ void SweepRun::work(const Tuner& tuner) {
       index = next_++;
     }
     const auto start = std::chrono::steady_clock::now();
-    SweepResult result = tuner(problems_[index], watch_);
+    const auto later = std::span<const Problem>(problems_).subspan(index + 1);
+    SweepResult result = tuner(problems_[index], later, watch_);
     const std::lock_guard lock(mutex_);
     ++done_;
     if (!result.found) {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,10 @@ namespace kernwright::cli {
 /// Runs a sweep: distributes its problems over tuners, one for each GPU. Each tunes one at a time.
 class SweepRun {
  public:
-  /// Tunes one problem, and tells the watch of its search if it can. Called by one thread at a
-  /// time.
-  using Tuner = std::function<SweepResult(const Problem&, SearchWatch&)>;
+  /// Tunes one problem, and tells the watch of its search if it can. `later` are those that come
+  /// behind it. Called by one thread at a time.
+  using Tuner =
+      std::function<SweepResult(const Problem&, std::span<const Problem> later, SearchWatch&)>;
 
   /// `tuners` is not empty. Prints a row for each problem when it is done, unless `json`.
   SweepRun(const ServiceCore& service, std::vector<Problem> normalized, std::vector<Tuner> tuners,

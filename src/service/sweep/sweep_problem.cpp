@@ -1,6 +1,8 @@
 #include "service/sweep/sweep_problem.h"
 
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "cache/fields/field_writer.h"
 #include "cache/fields/json_fields.h"
@@ -8,6 +10,13 @@
 #include "support/try.h"
 
 namespace kernwright {
+namespace {
+
+/// What draws the inputs of attention takes NVRTC 4 to 8 s, as long as few problems of a quick
+/// sweep.
+constexpr std::size_t kProblemsAhead = 8;
+
+}  // namespace
 
 SweepResult sweep_problem(const ServiceCore& service, const Problem& problem,
                           const SweepSettings& settings, const SweepTune& tune) {
@@ -39,6 +48,20 @@ SweepResult sweep_problem(const ServiceCore& service, const Problem& problem,
   result.unstored = std::move(tuned->unstored);
   result.tuned_again = state.provisional;
   return result;
+}
+
+void compile_for_next(ServiceCore& service, std::span<const Problem> problems,
+                      const SweepSettings& settings) {
+  std::vector<BoundProblem> next;
+  for (const Problem& problem : problems) {
+    Result<BoundProblem> bound = service.bind(problem);
+    if (!bound) continue;
+    const std::vector<GradedRecord> known = service.answers().look_up(*bound).records;
+    if (sweep_state(known, RecordGrade::measured, settings.recheck).settled != nullptr) continue;
+    next.push_back(*std::move(bound));
+    if (next.size() == kProblemsAhead) break;
+  }
+  service.desk().compile_ahead(std::move(next));
 }
 
 std::string to_json(const SweepResult& result) {

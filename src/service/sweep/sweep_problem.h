@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,12 @@ using SweepTune =
 /// Gets a record from `tune` for the problem, which is normalised, unless the cache has one.
 SweepResult sweep_problem(const ServiceCore& service, const Problem& problem,
                           const SweepSettings& settings, const SweepTune& tune);
+
+/// `TuningDesk::compile_ahead` of the first of the problems that are due. They are normalised. Call
+/// it when another one goes into its finals: then the GPU need not wait for the compilers when the
+/// next one's turn comes.
+void compile_for_next(ServiceCore& service, std::span<const Problem> problems,
+                      const SweepSettings& settings);
 
 /// One line of JSON, and back, the record bit by bit. Errors: `corrupt` naming the field.
 std::string to_json(const SweepResult& result);

@@ -81,14 +81,33 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
   return result;
 }
 
+std::vector<Build> TuningDesk::compile_opening(const BoundProblem& problem) {
+  std::vector<Build> builds;
+  for (CompileRequest& request : opening_requests(problem, *site_.catalog, site_.profile.sm_arch)) {
+    builds.push_back(builder_.pool().submit(std::move(request)));
+  }
+  return builds;
+}
+
+void TuningDesk::compile_ahead(std::vector<BoundProblem> next) {
+  if (next.empty() || !site_.has_device || builder_.seal().refuses()) return;
+  auto ahead = std::make_unique<Ahead>();
+  ahead->problems = std::move(next);
+  Result<TuningInput> subject = input(ahead->problems.front());
+  if (!subject) return;  // as `tune` will say
+  for (const BoundProblem& problem : ahead->problems) {
+    ahead->of_opening.push_back(compile_opening(problem));
+  }
+  static_cast<void>(ahead->first.emplace(*std::move(subject)).compile_first_choices());
+  const std::lock_guard lock(ahead_mutex_);
+  ahead_.swap(ahead);
+}
+
 Result<TuningResult> TuningDesk::search(const TuningInput& subject, TuningOptions options,
                                         const std::atomic<bool>* stop) {
   const BoundProblem& problem = subject.problem;
   const auto opening = std::chrono::steady_clock::now();
-  std::vector<Build> of_opening;  // whatever opens asks again
-  for (CompileRequest& request : opening_requests(problem, *site_.catalog, site_.profile.sm_arch)) {
-    of_opening.push_back(builder_.pool().submit(std::move(request)));
-  }
+  const std::vector<Build> of_opening = compile_opening(problem);  // whatever opens asks again
   TuningSession session(subject);
   KW_TRY(session.compile_first_choices());
   KW_ASSIGN(Measuring * where, measuring());

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "service/answer/answer_finder.h"
@@ -14,6 +16,7 @@
 #include "tuner/measure/unfused_comparison.h"
 #include "tuner/search/search.h"
 #include "tuner/session/tuning_input.h"
+#include "tuner/session/tuning_session.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -42,6 +45,12 @@ class TuningDesk {
   Result<TuningResult> tune(const BoundProblem& problem, TuningOptions options,
                             const std::atomic<bool>* stop = nullptr);
 
+  /// Starts to compile what the next tunings begin with, and returns: of all the problems what a
+  /// runner asks for when it opens, of the first its first choices too. Meant for the time in which
+  /// another problem is in its finals, and compiles nothing. What was asked for before and was not
+  /// started is dropped, unless it is asked for again. May be called while `tune` runs.
+  void compile_ahead(std::vector<BoundProblem> next);
+
   /// Ranks by the cost model, and compiles the first `budget.trials` in at most `budget.seconds`
   /// (see `predict_record`). Errors also: those of the builder's seal.
   Result<TuningResult> predict(const BoundProblem& problem, const TuningBudget& budget);
@@ -54,6 +63,8 @@ class TuningDesk {
   /// Errors: `invalid_argument` where the policy cannot be measured; that there is no toolkit.
   Result<TuningInput> input(const BoundProblem& problem) const;
   Result<Measuring*> measuring();
+  /// Has the pool compile what a runner of the problem asks for when it opens.
+  std::vector<Build> compile_opening(const BoundProblem& problem);
   /// Runs the session. Called under the mutex, with the lock of the GPU.
   Result<TuningResult> search(const TuningInput& subject, TuningOptions options,
                               const std::atomic<bool>* stop);
@@ -66,6 +77,15 @@ class TuningDesk {
   const Options options_;
   std::mutex mutex_;                    ///< of what measures
   OfThisProcess<Measuring> measuring_;  ///< opened by the first tuning
+
+  /// What is compiled for the next tunings.
+  struct Ahead {
+    std::vector<BoundProblem> problems;
+    std::vector<std::vector<Build>> of_opening;
+    std::optional<TuningSession> first;
+  };
+  std::mutex ahead_mutex_;  ///< guards the pointer
+  std::unique_ptr<Ahead> ahead_;
 };
 
 }  // namespace kernwright

@@ -1,6 +1,8 @@
 #include "service/sweep/sweep_problem.h"
 
 #include <gtest/gtest.h>
+#include <thread>
+#include <vector>
 
 #include "tests/service/core_fixture.h"
 
@@ -46,6 +48,21 @@ TEST_F(SweepProblemTest, AProblemThatIsNoneIsNotTuned) {
   problem_ = Problem::make("vector_sub", {{"n", 4}});
   EXPECT_NE(sweep().error.find("\"vector_sub\""), std::string::npos);
   EXPECT_EQ(tuned_, 0);
+}
+
+TEST_F(SweepProblemTest, TheNextThatIsDueIsCompiledAhead) {
+  core_ = open();
+  ASSERT_TRUE(core_->tune(problem_, few_trials()));
+  core_.reset();  // and with it what still compiles
+  core_ = open();
+  const Problem none = Problem::make("vector_sub", {{"n", 4}});
+  const int before = world_.compiles;
+  compile_for_next(*core_, std::vector{problem_, none}, {});
+  EXPECT_EQ(world_.compiles, before) << "none is due";
+  const Problem due = vector_add(1 << 20, DType::fp32);
+  compile_for_next(*core_, std::vector{problem_, none, due}, {});
+  while (world_.compiles == before) std::this_thread::yield();
+  EXPECT_TRUE(core_->tune(due, few_trials()));
 }
 
 TEST_F(SweepProblemTest, OneLineOfJsonHoldsTheResult) {

@@ -9,13 +9,16 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "cache/stores/failure_store.h"
+#include "compile/render.h"
 #include "support/files.h"
 #include "tests/service/site_fixture.h"
 #include "tests/support/faulty_files.h"
+#include "tuner/candidates/candidate_list.h"
 
 namespace kernwright {
 namespace {
@@ -66,6 +69,27 @@ TEST_F(TuningDeskTest, WhatWasTunedIsInTheCacheWithItsBitsAndItsLog) {
   ASSERT_EQ(trials.value->rows.size(), tuned->trials.size());
   EXPECT_EQ(trials.value->rows[0].choice, tuned->trials[0].choice);
   EXPECT_GT(trials.value->wall_seconds, trials.value->finals_seconds);
+}
+
+TEST_F(TuningDeskTest, WhatATuningBeginsWithIsCompiledAhead) {
+  const auto candidates = enumerate_candidates(*site_.catalog, problem_, site_.profile);
+  ASSERT_TRUE(candidates) << candidates.error().message;
+  const Candidate& first = candidates->candidates[candidates->default_index];
+  const std::string digest =
+      *builder_->pool().digest(render(first, *site_.catalog, site_.profile.sm_arch));
+  const std::unique_ptr<TuningDesk> ahead = desk();
+  ahead->compile_ahead({problem_});
+  while (!site_.cache.artifact(digest)) std::this_thread::yield();
+  EXPECT_TRUE(ahead->tune(problem_, few_trials()));
+}
+
+TEST_F(TuningDeskTest, NothingIsCompiledAheadWhereNothingCanBeTuned) {
+  const std::unique_ptr<TuningDesk> sealed = desk();
+  builder_->seal().close(SealMode::error);
+  sealed->compile_ahead({problem_});
+  site_.has_device = false;
+  desk()->compile_ahead({problem_});
+  EXPECT_EQ(world_.compiles, 0);
 }
 
 TEST_F(TuningDeskTest, APredictionHasNoTrials) {

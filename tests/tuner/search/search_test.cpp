@@ -77,6 +77,19 @@ TEST(SearchTest, ProgressIsToldFromTheStartAndWhileNothingIsReady) {
   }
 }
 
+TEST(SearchTest, TheEndOfTheScreeningIsToldOnceAndNothingIsCompiledBehindIt) {
+  ToySession toy;
+  TuningProgress last;
+  toy.options.progress = [&](const TuningProgress& progress) { last = progress; };
+  std::vector<TuningProgress> at_the_end;
+  toy.options.screened = [&] { at_the_end.push_back(last); };
+  const auto result = toy.run();
+  ASSERT_TRUE(result) << result.error().message;
+  ASSERT_EQ(at_the_end.size(), 1U);
+  EXPECT_EQ(at_the_end[0].measured, 50);
+  EXPECT_EQ(at_the_end[0].compiled, result->record.search.compiled);
+}
+
 TEST(SearchTest, KnownFailuresAreNotTriedAgain) {
   ToySession toy;
   toy.runner.time_us = bowl_us;
