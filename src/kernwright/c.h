@@ -90,6 +90,21 @@ int kw_get_best_kernels(kw_service* service, const char* problem, kw_kernel** ke
 /* Tunes the problem for about `seconds` and gives the winner. */
 int kw_tune(kw_service* service, const char* problem, double seconds, kw_kernel** kernel);
 
+/* How far the search of a tuning is. */
+typedef struct kw_tune_progress {
+  int candidates; /* that there are */
+  int measured;
+  double best_us; /* of the best so far; 0 before there is one */
+  double seconds; /* since the search began */
+} kw_tune_progress;
+
+typedef void (*kw_tune_watcher)(void* data, const kw_tune_progress* progress);
+
+/* The same, telling `watcher` meanwhile how far it is, with `data`, in the calling thread; NULL
+ * tells nobody. */
+int kw_tune_watched(kw_service* service, const char* problem, double seconds,
+                    kw_tune_watcher watcher, void* data, kw_kernel** kernel);
+
 /* Ends the tunings that other threads wait for now, in kw_tune or in a miss that is tuned. They
  * fail soon and keep nothing, and their worker process ends. A prewarming fails soon too. */
 int kw_stop_tuning(kw_service* service);

@@ -19,6 +19,14 @@ namespace kernwright {
 
 class ServiceCore;
 
+/// How far the search of a tuning is.
+struct TuneProgress {
+  int candidates = 0;  ///< that there are
+  int measured = 0;
+  double best_us = 0;  ///< of the best so far; 0 before there is one
+  double seconds = 0;  ///< since the search began
+};
+
 /// What a service does when the cache has no record for a problem.
 enum class MissPolicy {
   predict,   ///< rank by the cost model, compile the best candidate and serve it at once
@@ -173,9 +181,12 @@ class KERNWRIGHT_API Service {
   Result<void> prewarm_worklist(const std::string& file) const;
 
   /// Tunes the problem on the device for about `seconds`, stores the record and returns the winner.
-  /// Later calls of get_best_kernel return the winner too. Errors: `invalid_argument` unless
-  /// `seconds` is above 0; `unavailable` without a GPU; `refused` where the service is sealed.
-  Result<Kernel> tune(const Problem& problem, double seconds = 30) const;
+  /// Tells `progress` meanwhile how far it is, in the thread that called this, and not after it
+  /// has returned. Later calls of get_best_kernel return the winner too. Errors: `invalid_argument`
+  /// unless `seconds` is above 0; `unavailable` without a GPU; `refused` where the service is
+  /// sealed.
+  Result<Kernel> tune(const Problem& problem, double seconds = 30,
+                      const std::function<void(const TuneProgress&)>& progress = {}) const;
 
   /// Ends the tunings that other threads wait for now, by `tune` or by a miss that is tuned. They
   /// fail with `unavailable` after at most the step that they are at, keep nothing, and their

@@ -48,6 +48,23 @@ class InterruptGpuTest(unittest.TestCase):
         del service
         self.assertTrue(wait_until(lambda: not helpers("compiler")), f"left behind: {helpers('compiler')}")
 
+    def test_a_tuning_tells_how_far_it_is_and_ends_with_what_the_listener_raises(self):
+        service, told = kw.Service(tempfile.mkdtemp()), []
+        problem = "matmul m=1024 n=1024 k=1024 dtype=fp16"
+        service.tune(problem, seconds=3, progress=told.append)
+        self.assertTrue(told)
+        self.assertGreater(told[-1].measured, 0)
+        self.assertLessEqual(told[-1].measured, told[-1].candidates)
+        self.assertGreater(told[-1].best_us, 0)
+        self.assertEqual([at.seconds for at in told], sorted(at.seconds for at in told))
+
+        def leave(at):
+            raise LookupError("enough")
+
+        with self.assertRaisesRegex(LookupError, "enough"):
+            service.tune(problem.replace("m=1024", "m=512"), seconds=10 * DEADLINE, progress=leave)
+        self.assertTrue(wait_until(lambda: not helpers("worker")), f"left behind: {helpers('worker')}")
+
 
 if __name__ == "__main__":
     unittest.main()

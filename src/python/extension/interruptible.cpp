@@ -16,7 +16,8 @@ constexpr std::chrono::milliseconds kBetweenLooks{50};
 
 }  // namespace
 
-bool run_interruptibly(kw_service* service, const std::function<void()>& work) {
+bool run_interruptibly(kw_service* service, const std::function<void()>& work,
+                       const std::function<bool()>& meanwhile) {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
@@ -40,7 +41,8 @@ bool run_interruptibly(kw_service* service, const std::function<void()>& work) {
       std::unique_lock lock(mutex);
       ended = changed.wait_for(lock, kBetweenLooks, [&] { return done; });
     }
-    if (ended || interrupted || PyErr_CheckSignals() == 0) continue;
+    if (ended || interrupted) continue;
+    if (PyErr_CheckSignals() == 0 && (!meanwhile || meanwhile())) continue;
     interrupted = true;
     kw_stop_tuning(service);
   }

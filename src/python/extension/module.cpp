@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "python/extension/array_view.h"
@@ -123,15 +127,19 @@ PyObject* open_service(PyObject*, PyObject* given) {
 
 /// The kernel that `find` finds, as an object of `type`.
 template <typename Find>
-PyObject* found_kernel(PyObject* capsule, PyObject* type, const char* problem, const Find& find) {
+PyObject* found_kernel(PyObject* capsule, PyObject* type, const char* problem, const Find& find,
+                       const std::function<bool()>& meanwhile = {}) {
   return guarded([&]() -> PyObject* {
     kw_service* service = service_of(capsule);
     if (service == nullptr) return nullptr;
     kw_kernel* kernel = nullptr;
     std::string reason;
-    const bool finished = run_interruptibly(service, [&] {
-      if (find(service, &kernel) != 0) reason = kw_last_error();
-    });
+    const bool finished = run_interruptibly(
+        service,
+        [&] {
+          if (find(service, &kernel) != 0) reason = kw_last_error();
+        },
+        meanwhile);
     if (!finished) {
       kw_release(kernel);
       return nullptr;
@@ -195,16 +203,52 @@ PyObject* best_kernels(PyObject*, PyObject* given) {
 }
 
 constexpr const char* kTuneDoc =
-    "tune(service, type, problem, seconds) -> type\n\n"
-    "Tunes the problem for about `seconds`, and gives what best_kernel() gives from then on.";
+    "tune(service, type, problem, seconds, watcher=None) -> type\n\n"
+    "Tunes the problem for about `seconds`, and gives what best_kernel() gives from then on. "
+    "Meanwhile it calls watcher(candidates, measured, best_us, seconds), in the calling thread.";
+
+/// What the thread that tunes has told, for the one that waits for it.
+class Told {
+ public:
+  static void tell(void* data, const kw_tune_progress* progress) {
+    Told& told = *static_cast<Told*>(data);
+    const std::lock_guard lock(told.mutex_);
+    told.progress_ = *progress;
+  }
+  /// Tells `watcher` what is new. False with a Python error set.
+  bool pass_on(PyObject* watcher) {
+    std::optional<kw_tune_progress> at;
+    {
+      const std::lock_guard lock(mutex_);
+      std::swap(at, progress_);
+    }
+    if (!at) return true;
+    return static_cast<bool>(Ref(PyObject_CallFunction(watcher, "iidd", at->candidates,
+                                                       at->measured, at->best_us, at->seconds)));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<kw_tune_progress> progress_;
+};
+
 PyObject* tune(PyObject*, PyObject* given) {
   PyObject *capsule = nullptr, *type = nullptr;
   const char* problem = nullptr;
   double seconds = 0;
-  if (PyArg_ParseTuple(given, "OOsd", &capsule, &type, &problem, &seconds) == 0) return nullptr;
-  return found_kernel(capsule, type, problem, [&](kw_service* service, kw_kernel** kernel) {
-    return kw_tune(service, problem, seconds, kernel);
-  });
+  PyObject* watcher = Py_None;
+  if (PyArg_ParseTuple(given, "OOsd|O", &capsule, &type, &problem, &seconds, &watcher) == 0) {
+    return nullptr;
+  }
+  Told told;
+  const bool is_watched = watcher != Py_None;
+  return found_kernel(
+      capsule, type, problem,
+      [&](kw_service* service, kw_kernel** kernel) {
+        return kw_tune_watched(service, problem, seconds, is_watched ? Told::tell : nullptr, &told,
+                               kernel);
+      },
+      [&] { return !is_watched || told.pass_on(watcher); });
 }
 
 /// Runs `call`, which gives 0 or leaves its reason in kw_last_error(), without the GIL.

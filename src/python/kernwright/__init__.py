@@ -15,6 +15,7 @@ from ._kernwright import version as _version
 from ._operations import (attention, elementwise, gated_linear, gelu_and_mul, grouped_matmul,
                           layer_norm, linear, matmul, reduce, rms_norm, rope, scaled_matmul,
                           silu_and_mul, softmax)
+from ._progress import AnyProgress, TuneProgress
 from ._record import Record
 from ._service import (AnyPath, AnyProblem, Kernel, LookupCount, Problem, Service, Watch, default_service,
                        last_kernel, set_default)
@@ -23,16 +24,18 @@ from ._tool import doctor, main
 __version__ = _version()
 
 __all__ = ["BakedLaunch", "Chain", "ChainBuilder", "ChainSlot", "ChainTime", "Error", "Kernel",
-           "LookupCount", "Problem", "Record", "Service", "attention", "autotune", "default_service",
+           "LookupCount", "Problem", "Record", "Service", "TuneProgress", "attention", "autotune",
+           "default_service",
            "doctor", "elementwise", "gated_linear", "gelu_and_mul", "grouped_matmul", "last_kernel",
            "layer_norm", "linear", "lookup_counts", "matmul", "metrics", "prewarm", "record",
            "record_shapes", "reduce", "rms_norm", "rope", "scaled_matmul", "seal", "set_default",
            "silu_and_mul", "softmax", "tune"]
 
 
-def tune(problem: AnyProblem, seconds: Optional[float] = None) -> Kernel:
+def tune(problem: AnyProblem, seconds: Optional[float] = None, *,
+         progress: AnyProgress = "auto") -> Kernel:
     """Tunes a problem on the active service; see Service.tune."""
-    return default_service().tune(problem, seconds)
+    return default_service().tune(problem, seconds, progress=progress)
 
 
 def record(problem: AnyProblem) -> Record:

@@ -16,6 +16,7 @@ from ._arrays import View, make_error
 from ._chain import BakedLaunch
 from ._data import data_folders
 from ._kernwright import KernelHandle
+from ._progress import AnyProgress, ProgressLine, TuneProgress
 from ._record import Record
 from ._toolkit import announce_toolkit
 
@@ -124,6 +125,11 @@ class LookupCount:
     count: int
 
 
+def _told(watcher: Callable[[TuneProgress], None]) -> Callable[[int, int, float, float], None]:
+    return lambda candidates, measured, best_us, seconds: watcher(
+        TuneProgress(candidates, measured, best_us or None, seconds))
+
+
 def _pass_on(level: int, message: str) -> None:
     _log.log(_LEVELS[level], message)
 
@@ -209,13 +215,29 @@ class Service:
         found = _kernwright.best_kernel(self._handle, Kernel, problem, _stream.get())
         return self._ready(found, views, read_only)
 
-    def tune(self, problem: AnyProblem, seconds: Optional[float] = None) -> Kernel:
+    def tune(self, problem: AnyProblem, seconds: Optional[float] = None, *,
+             progress: AnyProgress = "auto") -> Kernel:
         """Tunes the problem for about `seconds`, those of the service where left out, keeps the
         record in the cache and gives the winner, which calls use from then on. Other threads run
-        meanwhile. Ctrl-C ends it, with its worker process, and keeps nothing. Errors: Error without
-        a GPU, and where no candidate passes."""
+        meanwhile. Ctrl-C ends it, with its worker process, and keeps nothing.
+
+        progress: "auto" for a line on standard error where that is a terminal or a notebook; None for
+            none; or a function that is called with a TuneProgress from time to time, in this thread.
+            What it raises ends the tuning
+
+        Errors: Error without a GPU, and where no candidate passes."""
         budget = self._tune_seconds if seconds is None else seconds
-        kernel = self._ready(_kernwright.tune(self._handle, Kernel, str(problem), budget))
+        if progress not in ("auto", None) and not callable(progress):
+            raise make_error(f"progress is {progress!r}, and 'auto', None or a function expected",
+                             str(problem))
+        line = ProgressLine(str(problem), budget)
+        watcher = progress if callable(progress) else (
+            line.update if progress == "auto" and line.is_seen() else None)
+        try:
+            kernel = self._ready(_kernwright.tune(self._handle, Kernel, str(problem), budget,
+                                                  watcher and _told(watcher)))
+        finally:
+            line.close()
         self._forget_plans()
         return kernel
 

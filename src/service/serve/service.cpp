@@ -59,7 +59,8 @@ Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
   });
 }
 
-Result<Kernel> Service::tune(const Problem& problem, double seconds) const {
+Result<Kernel> Service::tune(const Problem& problem, double seconds,
+                             const std::function<void(const TuneProgress&)>& progress) const {
   return guarded([&]() -> Result<Kernel> {
     if (!(seconds > 0)) {
       return Error{ErrorCode::invalid_argument,
@@ -67,6 +68,14 @@ Result<Kernel> Service::tune(const Problem& problem, double seconds) const {
     }
     TuningOptions options;
     options.budget.seconds = seconds;
+    if (progress) {
+      options.progress = [&progress](const TuningProgress& at) {
+        progress({.candidates = at.candidates,
+                  .measured = at.measured,
+                  .best_us = at.best_us,
+                  .seconds = at.seconds});
+      };
+    }
     Result<TuningResult> tuned = core_->tune(problem, std::move(options));
     if (!tuned) return std::move(tuned).error();
     return core_->get_best_kernel(problem);

@@ -46,6 +46,7 @@ const std::set<Pointer>& optional_pointers() {
   static const std::set<Pointer> optional{
       {"kw_open", "options"},               // all defaults
       {"kw_close", "service"},              // nothing to do
+      {"kw_tune_watched", "data"},          // the caller's own
       {"kw_record_shapes", "file"},         // ends the recording
       {"kw_seal", "mode"},                  // error
       {"kw_record", "form"},                // json
@@ -123,6 +124,14 @@ class CApiNullTest : public CKernelFixture {
         {{"kw_tune", "service"}, [=, this] { return kw_tune(nullptr, problem, 1, &out_kernel_); }},
         {{"kw_tune", "problem"}, [this] { return kw_tune(service_, nullptr, 1, &out_kernel_); }},
         {{"kw_tune", "kernel"}, [=, this] { return kw_tune(service_, problem, 1, nullptr); }},
+        {{"kw_tune_watched", "service"},
+         [=, this] {
+           return kw_tune_watched(nullptr, problem, 1, nullptr, nullptr, &out_kernel_);
+         }},
+        {{"kw_tune_watched", "problem"},
+         [this] { return kw_tune_watched(service_, nullptr, 1, nullptr, nullptr, &out_kernel_); }},
+        {{"kw_tune_watched", "kernel"},
+         [=, this] { return kw_tune_watched(service_, problem, 1, nullptr, nullptr, nullptr); }},
         {{"kw_stop_tuning", "service"}, [] { return kw_stop_tuning(nullptr); }},
         {{"kw_prewarm", "service"}, [&] { return kw_prewarm(nullptr, nullptr, 0); }},
         {{"kw_prewarm", "problems"}, [this] { return kw_prewarm(service_, nullptr, 1); }},

@@ -314,7 +314,15 @@ TEST(CApiGpuTest, TheWorkerIsThatOfTheOptionsUnlessMeasuringInProcess) {
 
   options.measure_in_process = 1;
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
-  ASSERT_EQ(kw_tune(service, problem, 2, &kernel), 0) << kw_last_error();
+  std::vector<kw_tune_progress> told;
+  const auto watcher = [](void* data, const kw_tune_progress* progress) {
+    static_cast<std::vector<kw_tune_progress>*>(data)->push_back(*progress);
+  };
+  ASSERT_EQ(kw_tune_watched(service, problem, 2, watcher, &told, &kernel), 0) << kw_last_error();
+  ASSERT_FALSE(told.empty());
+  EXPECT_GT(told.back().measured, 0);
+  EXPECT_LE(told.back().measured, told.back().candidates);
+  EXPECT_GT(told.back().best_us, 0);
   EXPECT_NE(std::strstr(kw_describe(kernel), "\"match\":\"exact\""), nullptr)
       << kw_describe(kernel);
   kw_release(kernel);

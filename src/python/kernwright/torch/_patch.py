@@ -8,7 +8,7 @@ Nothing outside of the model that was handed in is touched.
 What a module computes is not taken from its name alone: it is run on a few random rows, and has to
 give what its replacement is for."""
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import nn
@@ -170,12 +170,12 @@ class _Patcher:
         return report
 
 
-def patch(model: nn.Module, ops: Sequence[str] = OPS, *,
+def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
           where: Optional[Callable[[str, nn.Module], bool]] = None,
           unpadded: bool = False) -> Report:
     """Puts a model on kernwright's kernels, for inference. Prints nothing; print the report.
 
-    ops: what to replace, of
+    ops: what to replace, one or several of
         "linear": torch.nn.Linear in bf16 or fp16
         "rms_norm": classes named ...RMSNorm that compute weight * x / rms(x)
         "swiglu": modules with gate_proj, up_proj, down_proj and act_fn that compute
@@ -199,6 +199,7 @@ def patch(model: nn.Module, ops: Sequence[str] = OPS, *,
 
     Returns the Report, whose undo() takes all of it back. Errors: ValueError for another op, or for a
     model that is patched already."""
+    ops = (ops,) if isinstance(ops, str) else ops
     unknown = set(ops) - set(OPS)
     if unknown:
         raise ValueError(f"ops has {', '.join(sorted(unknown))}; there are {', '.join(OPS)}")
