@@ -462,7 +462,7 @@ class Check : public Command {
         samples_("samples",
                  llvm::cl::desc("Configurations per template and architecture beside\n"
                                 "the default (default 4)"),
-                 llvm::cl::init(4), llvm::cl::sub(sub)),
+                 llvm::cl::value_desc("N"), llvm::cl::init(4), llvm::cl::sub(sub)),
         all_("all",
              llvm::cl::desc("Every configuration in place of samples, in every\n"
                             "dtype, for one SKU (default h200)"),

@@ -22,7 +22,7 @@ class Prewarm : public Command {
                    llvm::cl::desc("The worst match that will do: exact, recheck, seed,\n"
                                   "bucket, predicted (default); with any, nothing\n"
                                   "worse is compiled"),
-                   llvm::cl::sub(sub)),
+                   llvm::cl::value_desc("MATCH"), llvm::cl::sub(sub)),
         verify_("verify", llvm::cl::desc("Compile nothing; list what is missing, exit 1 if any"),
                 llvm::cl::sub(sub)) {}
 

@@ -29,7 +29,7 @@ class Profile : public Command {
         candidates_("candidates",
                     llvm::cl::desc("Count so many runners-up besides the winner and the\n"
                                    "default (default 0)"),
-                    llvm::cl::init(0), llvm::cl::sub(sub)),
+                    llvm::cl::value_desc("N"), llvm::cl::init(0), llvm::cl::sub(sub)),
         import_("import",
                 llvm::cl::desc("Count nothing, and take what ncu --csv --page raw\n"
                                "printed of the winners, with --candidates also of\n"
@@ -50,10 +50,12 @@ class Profile : public Command {
       if (!kernels) return report(kernels.error());
       counted_by_ncu = *std::move(kernels);
     }
+    const Result<std::vector<WorklistEntry>> entries = read_entries();
+    if (!entries) return report(entries.error());
     Result<std::shared_ptr<ServiceCore>> opened = service_.open();
     if (!opened) return report(opened.error());
     ServiceCore& service = **opened;
-    const Result<std::vector<BoundProblem>> problems = read_problems(service);
+    const Result<std::vector<BoundProblem>> problems = bound(*entries, service);
     if (!problems) return report(problems.error());
     end_on_interrupt("the counters of earlier problems are kept; the same command starts anew");
 
@@ -96,22 +98,22 @@ class Profile : public Command {
     return words_.words.size() == 1 && words_.words.front().ends_with(".json");
   }
 
-  Result<std::vector<BoundProblem>> read_problems(const ServiceCore& service) const {
+  Result<std::vector<WorklistEntry>> read_entries() const {
+    if (has_worklist()) return read_worklist(words_.words.front());
+    KW_ASSIGN(Problem problem, words_.parse(service_));
+    return std::vector{WorklistEntry{.problem = std::move(problem)}};
+  }
+
+  Result<std::vector<BoundProblem>> bound(const std::vector<WorklistEntry>& entries,
+                                          const ServiceCore& service) const {
     std::vector<BoundProblem> problems;
-    if (!has_worklist()) {
-      KW_ASSIGN(const Problem problem, words_.parse(service_));
-      KW_ASSIGN(BoundProblem bound, service.bind(problem));
-      problems.push_back(std::move(bound));
-      return problems;
-    }
-    const std::string& path = words_.words.front();
-    KW_ASSIGN(const std::vector<WorklistEntry> entries, read_worklist(path));
     std::set<std::string> known;
     for (const WorklistEntry& entry : entries) {
       Result<BoundProblem> bound = service.bind(entry.problem);
       if (!bound) {
-        return Error{bound.error().code,
-                     concat(path, ":", entry.line, ": ", bound.error().message)};
+        const std::string where =
+            has_worklist() ? concat(words_.words.front(), ":", entry.line, ": ") : std::string();
+        return Error{bound.error().code, concat(where, bound.error().message)};
       }
       if (known.insert(bound->text()).second) problems.push_back(*std::move(bound));
     }

@@ -51,7 +51,7 @@ class Report : public Command {
     }
     if (!sku_.empty()) {
       const Result<DeviceProfile> profile = find_profile(sku_.getValue());
-      if (!profile) return report(profile.error());
+      if (!profile) return report({ErrorCode::invalid_argument, profile.error().message});
       request.inputs.sku = profile->id;
     }
     request.template_dirs = {templates_.begin(), templates_.end()};

@@ -80,23 +80,25 @@ class Tune : public Command {
         service_(sub),
         words_(sub),
         verbose_(sub),
-        seconds_("seconds", llvm::cl::desc("Budget (default 30)"), llvm::cl::init(30),
-                 llvm::cl::sub(sub)),
+        seconds_("seconds", llvm::cl::desc("Budget (default 30)"), llvm::cl::value_desc("N"),
+                 llvm::cl::init(30), llvm::cl::sub(sub)),
         trials_("trials",
                 llvm::cl::desc("Measure at most so many candidates (default\n"
                                "any); with --sku, compile them (default 4)"),
-                llvm::cl::init(0), llvm::cl::sub(sub)),
+                llvm::cl::value_desc("N"), llvm::cl::init(0), llvm::cl::sub(sub)),
         strategy_("strategy",
                   llvm::cl::desc("portfolio (default), ranked, local_search, random or\n"
                                  "exhaustive"),
-                  llvm::cl::init("portfolio"), llvm::cl::sub(sub)),
-        seed_("seed", llvm::cl::desc("Of inputs and search (default 1)"), llvm::cl::init(1),
-              llvm::cl::sub(sub)),
+                  llvm::cl::value_desc("NAME"), llvm::cl::init("portfolio"), llvm::cl::sub(sub)),
+        seed_("seed", llvm::cl::desc("Of inputs and search (default 1)"), llvm::cl::value_desc("N"),
+              llvm::cl::init(1), llvm::cl::sub(sub)),
         unfused_("unfused",
                  llvm::cl::desc("Tune the same as separate kernels too, in half of\n"
                                 "the budget, and compare: kernels, bytes, time"),
                  llvm::cl::sub(sub)),
-        trial_log_("trial-log", llvm::cl::desc("Where trials are appended; default: in the cache"),
+        trial_log_("trial-log",
+                   llvm::cl::desc("Where trials are appended; default: a file in the\n"
+                                  "cache, which begins anew"),
                    llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)) {}
 
   bool takes_problem() const override { return true; }

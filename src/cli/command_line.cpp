@@ -43,7 +43,12 @@ Result<void> read_options(Command& command, CommandLine& line) {
   for (std::size_t i = 1; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "--") return {};
-    if (word.size() < 2 || word.front() != '-') continue;
+    if (word.size() < 2 || word.front() != '-') {
+      if (!command.sub.PositionalOpts.empty()) continue;
+      return Error{ErrorCode::invalid_argument,
+                   concat(name_of(command), " takes no \"", word, "\"; see kernwright ",
+                          name_of(command), " --help")};
+    }
     const std::string_view option = std::string_view(word).substr(word.starts_with("--") ? 2 : 1);
     if (asks_for_help(option)) {
       line.help = true;

@@ -265,6 +265,47 @@ class ReportTest(unittest.TestCase):
         self.browser.frame()
         self.assertEqual(self.browser.run("document.querySelectorAll('tr.detail').length"), 1)
 
+    def test_caches_without_a_common_problem_are_said_to_be(self):
+        (self.folder / "nothing").mkdir(exist_ok=True)
+        page = self.report("single", 1, "--compare", self.folder / "nothing")
+        self.addCleanup(self.report, "single", 1)
+        self.browser.open(page)
+        self.assertEqual(self.browser.run("document.querySelector('#compare .lead').textContent"),
+                         "No problem is in both: 1 problem is only here.")
+        self.assertEqual(self.browser.run("document.querySelectorAll('#compare table').length"), 0)
+
+    def test_a_worklist_without_records_names_its_problems(self):
+        listed = self.folder / "list.json"
+        listed.write_text(json.dumps({"problems": ["vector_add n=8 dtype=bf16", PROBLEM]}))
+        for cache, text in (("nothing", "0 of 2 problems have a record"), ("single", "1 of 2 problems have a record")):
+            (self.folder / "nothing").mkdir(exist_ok=True)
+            page = self.folder / "list.html"
+            subprocess.run([KERNWRIGHT, "report", listed, "--cache", self.folder / cache, "-o", page], check=True, stdout=subprocess.DEVNULL)
+            self.browser.open(page)
+            self.assertEqual(self.browser.run("document.querySelector('.tally').textContent"), text)
+            self.assertIn("vector_add n=8 dtype=bf16", self.browser.run("document.querySelector('header details').textContent"))
+        self.assertEqual(self.browser.run("document.querySelectorAll('.distribution').length"), 3)
+
+    def test_what_is_focused_or_read_out_has_a_name(self):
+        self.browser.open(self.single)
+        self.browser.run("document.querySelectorAll('details').forEach(fold => { fold.open = true; fold.dispatchEvent(new Event('toggle')); })")
+        self.browser.frame()
+        nameless = self.browser.run("""[...document.querySelectorAll('button, select, input, summary, [role=img], [tabindex="0"]')]
+            .filter(one => !(one.getAttribute('aria-label') || one.textContent.trim() || (one.labels && one.labels.length)))
+            .map(one => one.outerHTML.slice(0, 80))""")
+        self.assertEqual(nameless, [])
+        names = self.browser.run("[...document.querySelectorAll('.behind > summary')].map(one => one.textContent)")
+        self.assertEqual(len(names), len(set(names)), "each table is told apart")
+
+    def test_every_axis_has_two_ticks(self):
+        for width in (360, 1280):
+            self.browser.view(width)
+            self.browser.open(self.single)
+            few = self.browser.run("""[...document.querySelectorAll('figure')].filter(figure =>
+                [...figure.querySelectorAll('svg line.grid')].filter(line => line.getAttribute('x1') === line.getAttribute('x2')).length < 2)
+                .map(figure => figure.querySelector('h3').textContent)""")
+            self.assertEqual(few, [])
+
     def test_it_prints(self):
         self.browser.open(self.single)
         self.assertTrue(self.browser.printed().startswith(b"%PDF"))

@@ -47,8 +47,9 @@ TEST_F(UsageTest, HelpOfACommandIsAskedForInEitherOrder) {
 }
 
 TEST_F(UsageTest, HelpTellsOfTheEnvironmentAndOfWhatIsForPeople) {
-  for (const char* command : {"doctor", "operations", "tune", "show", "worklist", "sweep",
-                              "prewarm", "cache", "check", "dispatch", "--help"}) {
+  for (const char* command :
+       {"doctor", "operations", "tune", "show", "worklist", "sweep", "prewarm", "cache", "check",
+        "dispatch", "profile", "report", "--help"}) {
     const Ran help = kernwright({"help", command});
     EXPECT_EQ(help.exit_code, 0) << help.err;
     EXPECT_NE(help.out.find("KERNWRIGHT_CACHE"), std::string::npos) << help.out;
@@ -66,7 +67,11 @@ TEST_F(UsageTest, UnknownCommandsAndOptionsAreNamed) {
   expect_usage({"tune", "--seconds=1", "--jsn"}, {"no option --jsn (did you mean --json?)"});
   expect_usage({"--json", "doctor"}, {"a command in front of --json"});
   expect_usage({"cache", "empty"}, {"\"empty\"", "list", "verify"});
-  expect_usage({"cache"}, {"list", "verify"});
+  expect_usage({"cache"}, {"no action given: cache takes list, verify"});
+  expect_usage({"cache", "push", "x"}, {"takes BUNDLE oci://registry/name:tag, not 1 word\n"});
+  expect_usage({"doctor", "gpu"}, {"doctor takes no \"gpu\"; see kernwright doctor --help"});
+  expect_usage({"profile"}, {"no problem given"});
+  expect_usage({"report", "--sku", "h20"}, {"(did you mean h200?)"});
 }
 
 TEST_F(UsageTest, ProblemsThatDoNotFitTheOperationSayWhatFits) {

@@ -154,7 +154,7 @@ Status verify_cache(const CacheFlags& flags) {
     const RecordHead head = head_of(*listed.record.value);
     if (Lookup<CompiledKernel> bits = cache.artifact(head.winner.artifact); !bits) {
       defects.note(path, concat("its winner's artifact ", head.winner.artifact, ": ",
-                                to_string(bits.reason), " ", bits.detail));
+                                to_string(bits.reason), ", ", bits.detail));
       continue;
     }
     if (!flags.recompile) continue;

@@ -30,8 +30,8 @@ Result<std::string> read_bundle(const std::string& file) {
 Result<void> two_words(const CacheFlags& flags, std::string_view usage) {
   if (flags.words.size() == 3) return {};
   return Error{ErrorCode::invalid_argument,
-               concat("cache ", flags.words.front(), " takes ", usage, ", ", flags.words.size() - 1,
-                      " words were given")};
+               concat("cache ", flags.words.front(), " takes ", usage, ", not ",
+                      flags.words.size() - 1, flags.words.size() == 2 ? " word" : " words")};
 }
 
 }  // namespace

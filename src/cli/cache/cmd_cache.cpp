@@ -48,6 +48,10 @@ class Cache : public Command {
           {ErrorCode::invalid_argument, concat("cache ", name, " takes no \"", flags_.words[1],
                                                "\"; --cache names a directory")});
     }
+    if (name.empty()) {
+      return report(
+          {ErrorCode::invalid_argument, concat("no action given: cache takes ", known_actions())});
+    }
     return report({ErrorCode::invalid_argument,
                    concat("unknown action \"", name, "\"; cache takes ", known_actions())});
   }
@@ -61,17 +65,30 @@ class Cache : public Command {
 CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_json)
     : service(sub),
       words(llvm::cl::Positional, llvm::cl::ZeroOrMore,
-            llvm::cl::desc("list | verify | compact | prune |\nmerge DIR... | misses |\n"
-                           "pin|ban|lift OPERATION dim=value ... |\n"
-                           "export FILE | install FILE | keygen NAME |\n"
-                           "push FILE oci://HOST/NAME:TAG | pull oci://... FILE"),
+            llvm::cl::desc("ACTION, one of:\n\n"
+                           "  list               the record of each problem\n"
+                           "  verify             check every file\n"
+                           "  compact            remove records that no lookup would serve\n"
+                           "  prune              remove artifacts of no winner, the oldest first\n"
+                           "  merge DIR...       take over what other caches have\n"
+                           "  misses             what was asked for and not there\n"
+                           "  pin|ban|lift OPERATION dim=value ...\n"
+                           "                     serve one candidate, never serve it, or decide\n"
+                           "                     nothing any more\n"
+                           "  export FILE        pack records and winners as a bundle\n"
+                           "  install FILE       unpack a bundle and serve from it\n"
+                           "  keygen NAME        make NAME.key and NAME.pub, to sign bundles\n"
+                           "  push FILE oci://HOST/NAME:TAG\n"
+                           "                     upload a bundle to a registry\n"
+                           "  pull oci://HOST/NAME:TAG FILE\n"
+                           "                     bring it back"),
             llvm::cl::sub(sub)),
       recompile("recompile", llvm::cl::desc("verify: compile every winner again, compare bytes"),
                 llvm::cl::sub(sub)),
-      max_gib("max-gib", llvm::cl::desc("prune: of all artifacts, default 5"), llvm::cl::init(5),
-              llvm::cl::sub(sub)),
+      max_gib("max-gib", llvm::cl::desc("prune: of all artifacts, default 5"),
+              llvm::cl::value_desc("N"), llvm::cl::init(5), llvm::cl::sub(sub)),
       max_days("max-days", llvm::cl::desc("prune: age of artifacts, default any"),
-               llvm::cl::init(0), llvm::cl::sub(sub)),
+               llvm::cl::value_desc("N"), llvm::cl::init(0), llvm::cl::sub(sub)),
       kernel_template("template",
                       llvm::cl::desc("pin, ban: default: what is served now;\n"
                                      "lift: default: all that was decided"),
@@ -79,7 +96,8 @@ CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_
       configuration("configuration",
                     llvm::cl::desc("Parameters of --template, \"A=1 B=2\"; default: own"),
                     llvm::cl::value_desc("TEXT"), llvm::cl::sub(sub)),
-      why("why", llvm::cl::desc("pin, ban, lift: the reason, kept with it"), llvm::cl::sub(sub)),
+      why("why", llvm::cl::desc("pin, ban, lift: the reason, kept with it"),
+          llvm::cl::value_desc("TEXT"), llvm::cl::sub(sub)),
       worklist("worklist", llvm::cl::desc("misses: print a worklist of them"), llvm::cl::sub(sub)),
       key("key", llvm::cl::desc("export: sign with this secret key"), llvm::cl::value_desc("FILE"),
           llvm::cl::sub(sub)),

@@ -24,9 +24,9 @@ class Worklist : public Command {
                   llvm::cl::value_desc("SIZES"), llvm::cl::init("1024, 8192, 32768"),
                   llvm::cl::sub(sub)),
         tensor_parallel_("tensor-parallel", llvm::cl::desc("GPUs that share a layer, default 1"),
-                         llvm::cl::init(1), llvm::cl::sub(sub)),
+                         llvm::cl::value_desc("N"), llvm::cl::init(1), llvm::cl::sub(sub)),
         dtype_("dtype", llvm::cl::desc("Of weights and activations, default bf16"),
-               llvm::cl::init("bf16"), llvm::cl::sub(sub)),
+               llvm::cl::value_desc("DTYPE"), llvm::cl::init("bf16"), llvm::cl::sub(sub)),
         templates_("templates", llvm::cl::desc("Folder of own templates (repeatable)"),
                    llvm::cl::value_desc("DIR"), llvm::cl::sub(sub)) {}
 

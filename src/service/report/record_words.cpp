@@ -21,8 +21,11 @@ std::string digits(double value, int count) {
 
 /// "0.2 to 0.8 %".
 std::string range_text(const Slowdown& slowdown) {
-  return concat(fixed(100 * std::expm1(slowdown.low), 1), " to ",
-                fixed(100 * std::expm1(slowdown.high), 1), kSpace, "%");
+  const auto number = [](double log) {
+    const double percent = 100 * std::expm1(log);
+    return concat(percent < -0.05 ? "−" : "", fixed(std::abs(percent), 1));
+  };
+  return concat(number(slowdown.low), " to ", number(slowdown.high), kSpace, "%");
 }
 
 std::string verdict_words(const TuningRecord& record) {

@@ -26,9 +26,11 @@ std::string put_first(TuningRecord& record, const std::string& served) {
 Result<AnsweringRecord> answering_record(const ServiceCore& service, const BoundProblem& problem) {
   Answers answers = service.answers().look_up(problem);
   if (answers.records.empty()) {
-    return Error{ErrorCode::not_found,
-                 concat("no record for ", problem.text(), " on ", service.profile().id, ": ",
-                        to_string(answers.reason))};
+    return Error{
+        ErrorCode::not_found,
+        concat("no record for ", problem.text(), " on ", service.profile().id,
+               answers.reason == MissReason::absent ? std::string()
+                                                    : concat(": ", to_string(answers.reason)))};
   }
   const GradedRecord& best = answers.records.front();
   const std::string served = best.head.winner.choice.id();

@@ -5,14 +5,16 @@ function linear(domain, range) {
   const scale = (value) => range[0] + ((value - a) / (b - a)) * (range[1] - range[0]);
   scale.invert = (place) => a + ((place - range[0]) / (range[1] - range[0])) * (b - a);
   scale.ticks = (count) => {
-    const raw = (b - a) / count;
-    const power = 10 ** Math.floor(Math.log10(raw));
-    const step = power * [1, 2, 5, 10].find((factor) => factor * power >= raw);
-    const ticks = [];
-    for (let i = Math.ceil(a / step - 1e-9); i * step <= b + 1e-9 * step; ++i) {
-      ticks.push(Number((i * step).toPrecision(12)));
+    for (let most = count;; most *= 2) {  // one tick alone says nothing of the scale
+      const raw = (b - a) / most;
+      const power = 10 ** Math.floor(Math.log10(raw));
+      const step = power * [1, 2, 5, 10].find((factor) => factor * power >= raw);
+      const ticks = [];
+      for (let i = Math.ceil(a / step - 1e-9); i * step <= b + 1e-9 * step; ++i) {
+        ticks.push(Number((i * step).toPrecision(12)));
+      }
+      if (ticks.length > 1) return ticks;
     }
-    return ticks;
   };
   return scale;
 }
@@ -105,24 +107,24 @@ function figure({name, caption, draw, table, controls, after}) {
   }).observe(place);
   const element = html("figure", {class: "panel"},
     html("figcaption", {}, html("h3", {}, name), caption ? html("p", {}, caption) : null),
-    controls || null, place, table ? behind(table) : null);
+    controls || null, place, table ? behind(name, table) : null);
   element.redraw = redraw;
   element.picture = place;
   return element;
 }
 
 /// A table that is folded, made when it is opened first.
-function behind({head, rows}) {
+function behind(name, {head, rows}) {
   const fold = html("details", {class: "behind", ontoggle: () => {
-    if (fold.open && fold.children.length === 1) fold.append(table(head, rows()));
-  }}, html("summary", {}, "Table"));
+    if (fold.open && fold.children.length === 1) fold.append(table(name, head, rows()));
+  }}, html("summary", {}, "Table", html("span", {class: "unseen"}, ` of ${name}`)));
   return fold;
 }
-function table(head, rows) {
+function table(name, head, rows) {
   const numeric = head.map((_, i) => rows.length > 0 && rows.every((row) => /^[–+−\d]/.test(String(row[i] ?? "–"))));
   const cell = (tag, value, i) =>
     html(tag, {class: numeric[i] ? "number" : null, scope: tag === "th" ? "col" : null}, value ?? "–");
-  return html("div", {class: "scroll", tabindex: "0"}, html("table", {class: "plain"},
+  return html("div", {class: "scroll", tabindex: "0", role: "group", "aria-label": name}, html("table", {class: "plain"},
     html("thead", {}, html("tr", {}, head.map((name, i) => cell("th", name, i)))),
     html("tbody", {}, rows.map((row) => html("tr", {}, row.map((value, i) => cell("td", value, i)))))));
 }

@@ -14,7 +14,7 @@ const columns = [
   {key: "support", name: "Support", of: (p) => ["supported", "measured", "default_kept", "caveated"].indexOf(p.support)},
 ].filter((column) => !column.only || column.only());
 
-const range = ([, low, high], format) => `${format(low)} – ${format(high)}`;
+const range = ([, low, high], format) => `${format(low)} – ${format(high)}`.replaceAll("-", "−");
 const times = (log) => digits(Math.exp(log), 3) + "×";
 
 function cells(problem, open) {

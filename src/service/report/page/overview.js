@@ -50,6 +50,7 @@ function head(filters) {
     html("p", {class: "facts"}, facts.map((fact) => html("span", {}, fact))),
     html("div", {class: "figures"},
       single ? tally(formatUs(problems[0].us), problems[0].grade === "predicted" ? "by the cost model" : "the winner's time")
+        : data.missing.length > 0 ? tally(problems.length, `of ${problems.length + data.missing.length} problems have a record`)
         : tally(problems.length, problems.length === 1 ? "problem" : "problems"),
       single && problems[0].roofline > 0 && problems[0].bound !== "launch"
         ? tally(formatShare(problems[0].roofline), `of its roof, ${formatUs(problems[0].roofline_us)}`) : null,
@@ -57,7 +58,7 @@ function head(filters) {
         : html("div", {class: "tally", title: `of ${plural(measured.length, "problem", "problems")} whose default did not win`},
             html("b", {}, digits(gain, 3) + "×"),
             measured.length === 1 ? " against the default" : " against the defaults, geometric mean"),
-      single ? null : [
+      single || problems.length === 0 ? null : [
         distribution("Verdict", ["win", "tie", "unresolved", "predicted"], verdictOf, (value) => filters.set("verdict", value)),
         distribution("Trust", ["A", "B", "C", "no trust"], trustOf, (value) => filters.set("trust", value)),
         distribution("Support", ["supported", "measured", "default kept", "caveated"],
@@ -98,10 +99,10 @@ function comparison(filters) {
   ].filter(Boolean).join("; ");
   return html("section", {id: "compare"},
     html("h2", {}, `Against ${data.compare.name}`),
-    html("p", {class: "lead"}, order.filter(size).map((change) => [chip(change), ` ${size(change)} `]),
-      others ? html("span", {class: "soft"}, others) : null),
-    html("div", {class: "scroll", tabindex: "0"}, html("table", {class: "plain compare"},
-      html("thead", {}, html("tr", {}, ["Problem", "", "Change", "Interval", "", "Before", "Now", "Winner"].map((name, i) =>
+    html("p", {class: "lead"}, order.filter(size).map((change) => html("span", {}, chip(change), ` ${size(change)}`)),
+      others ? html("span", {class: "soft"}, `${rows.length === 0 ? "No problem is in both: " : ""}${others}.`) : null),
+    rows.length === 0 ? null : html("div", {class: "scroll", tabindex: "0", role: "group", "aria-label": `Problems against ${data.compare.name}`}, html("table", {class: "plain compare"},
+      html("thead", {}, html("tr", {}, ["Problem", "Outcome", "Change", "Interval", "", "Before", "Now", "Winner"].map((name, i) =>
         html("th", {scope: "col", class: [2, 3, 5, 6].includes(i) ? "number" : null}, name)))),
       html("tbody", {}, rows.map((row) => {
         const problem = problems[row.index];
@@ -109,14 +110,14 @@ function comparison(filters) {
           html("th", {scope: "row"}, html("button", {type: "button", class: "link", onclick: () => filters.open(row.index)}, problemText(problem.problem))),
           html("td", {}, chip(row.change)),
           html("td", {class: "number"}, formatPercent(percentOf(row.slowdown[0]), true)),
-          html("td", {class: "number soft"}, `${formatPercent(percentOf(row.slowdown[1]), true)} to ${formatPercent(percentOf(row.slowdown[2]), true)}`),
+          html("td", {class: "number soft"}, row.slowdown[1] === row.slowdown[2] ? "–" : `${formatPercent(percentOf(row.slowdown[1]), true)} to ${formatPercent(percentOf(row.slowdown[2]), true)}`),
           html("td", {}, glyph(row)),
           html("td", {class: "number"}, formatUs(row.before_us)),
           html("td", {class: "number"}, formatUs(row.after_us)),
           html("td", {class: "soft"}, [row.same_choice ? "the same" : "another",
             row.driver !== undefined ? "other driver" : null, row.compiler !== undefined ? "other compiler" : null].filter(Boolean).join(", ")));
       })))),
-    html("p", {class: "note"}, "Change of time, negative is faster. The interval is that of both medians, widened by what fresh sessions differ."));
+    rows.length === 0 ? null : html("p", {class: "note"}, "Change of time, negative is faster. The interval is that of both medians, widened by what fresh sessions differ."));
 }
 
 const palette = 6;

@@ -14,7 +14,7 @@ function summary(problem) {
     ["registers", winner.registers], ["shared memory", winner.smem_bytes ? formatSi(winner.smem_bytes, "B") : null],
     ["spills", winner.spill_bytes ? formatSi(winner.spill_bytes, "B") : "none"],
     ["workspace", winner.workspace_bytes ? formatSi(winner.workspace_bytes, "B") : "none"],
-    ["predicted", winner.predicted_us ? formatUs(winner.predicted_us) : null],
+    ["predicted", winner.predicted_us && problem.grade !== "predicted" ? formatUs(winner.predicted_us) : null],
     ["measured", problem.created.replace("T", " ").replace("Z", " UTC")],
   ].filter(([, value]) => value);
   if (problem.grade === "predicted") facts[facts.length - 1][0] = "made";
@@ -69,7 +69,7 @@ function race(problem) {
           finalist.default ? svg("rect", {x: x(estimate) - 4, y: y - 4, width: 8, height: 8, transform: `rotate(45 ${x(estimate)} ${y})`, class: "point " + kind})
             : svg("circle", {cx: x(estimate), cy: y, r: 4.5, class: "point " + kind}));
       }
-      frame.add(label(frame.width, y + 4, formatUs(finalist.us || finalist.predicted_us), i === 0 ? "value strong" : "value", "end"));
+      frame.add(label(frame.width, y + 4, formatUs(i === 0 ? problem.us : finalist.us || finalist.predicted_us), i === 0 ? "value strong" : "value", "end"));
     });
     return frame.root;
   };
@@ -183,7 +183,7 @@ function counters(problem) {
   const columnsOf = sets.flatMap((set) => set.kernels.map((kernel) => ({set, kernel})));
   return html("section", {class: "panel wide"}, html("h3", {}, "Hardware counters"),
     html("p", {class: "caption"}, `By ${unique(sets.map((set) => `${set.source} ${set.version}`)).join(", ")}, ${unique(sets.map((set) => set.mode.replace("_", " "))).join(", ")}. They are evidence beside the times; nothing is decided by them.`),
-    table(["counter", ...columnsOf.map(({set, kernel}) => role(set) + (set.kernels.length > 1 ? `, ${kernel.kernel}` : ""))],
+    table("Hardware counters", ["counter", ...columnsOf.map(({set, kernel}) => role(set) + (set.kernels.length > 1 ? `, ${kernel.kernel}` : ""))],
       names.map((name) => [name, ...columnsOf.map(({kernel}) => value(kernel, name))])));
 }
 
