@@ -57,7 +57,8 @@ struct Interval {
 Interval interval_of(const RankedConfiguration& ranked, const TuningRecord& record) {
   const auto percent = [](double log) { return 100 * std::expm1(log); };
   if (record.grade == RecordGrade::predicted) {
-    const double slower = 100 * (ranked.predicted_us / record.winner.predicted_us - 1);
+    const double first = record.winner.predicted_us;
+    const double slower = first > 0 ? 100 * (ranked.predicted_us / first - 1) : 0;
     return {slower, slower, slower};
   }
   const Slowdown& slowdown = ranked.slowdown;

@@ -15,6 +15,7 @@ constexpr std::string_view kSpace = "\u00a0";  // at which no line ends
 /// A number with so many significant digits, without an exponent.
 std::string digits(double value, int count) {
   if (value == 0) return "0";
+  if (!std::isfinite(value)) return "–";
   const int decimals = count - 1 - static_cast<int>(std::floor(std::log10(std::abs(value))));
   return fixed(value, std::clamp(decimals, 0, 8));
 }

@@ -92,6 +92,22 @@ TEST(RacePictureTest, APredictionHasNoIntervalsAndNoBand) {
   EXPECT_THAT(svg, Not(HasSubstr("-0\u00a0%")));
 }
 
+TEST(RacePictureTest, NumbersThatARecordShouldNotHaveDrawNothingOdd) {
+  TuningRecord record = known_win();
+  record.runners_up.resize(3, record.runners_up[0]);
+  record.runners_up[0].slowdown = {1e300, 0, 1e300};
+  record.runners_up[1].slowdown = {-1e300, -1e300, 0};
+  record.runners_up[2].slowdown = {0, -40, 1e-300};
+  for (const RecordGrade grade : {RecordGrade::measured, RecordGrade::predicted}) {
+    record.grade = grade;
+    record.winner.predicted_us = 0;
+    const std::string svg = race_picture(record, PicturePlace::page);
+    EXPECT_THAT(svg, Not(HasSubstr("\"nan\"")));
+    EXPECT_THAT(svg, Not(HasSubstr("\"inf\"")));
+    EXPECT_LT(svg.size(), 20'000U);
+  }
+}
+
 TEST(RacePictureTest, OneFinalistIsNoRace) {
   TuningRecord record = known_win();
   record.runners_up.clear();

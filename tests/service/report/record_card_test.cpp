@@ -98,8 +98,7 @@ TEST_F(RecordOfAServiceTest, WithoutOneTheProblemIsNamed) {
   const Result<std::string> none = record(RecordForm::json);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::not_found);
-  EXPECT_EQ(none.error().message,
-            "no record for matmul m=16 n=4096 k=4096 dtype=bf16 on h200");
+  EXPECT_EQ(none.error().message, "no record for matmul m=16 n=4096 k=4096 dtype=bf16 on h200");
   EXPECT_EQ(record(RecordForm::html, "matmul m=16 dtype=bf16").error().code,
             ErrorCode::invalid_argument);
 }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits>
 
 #include "support/text.h"
 #include "tests/service/report/known_record.h"
@@ -27,6 +28,7 @@ TEST(RecordWordsTest, NumbersHaveThreeOrFourDigitsAndAUnitThatDoesNotPart) {
   EXPECT_EQ(us_text(260.35), "260.4\u00a0µs");
   EXPECT_EQ(us_text(1238.4), "1.238\u00a0ms");
   EXPECT_EQ(us_text(0), "–");
+  EXPECT_EQ(us_text(std::numeric_limits<double>::infinity()), "–\u00a0ms");
   EXPECT_EQ(percent_text(0), "0\u00a0%");
   EXPECT_EQ(percent_text(-0.0101), "−1.0\u00a0%");
   EXPECT_EQ(percent_text(0.3), "35\u00a0%");
