@@ -1,7 +1,7 @@
 """What operators of kernwright compute, in PyTorch."""
 
 import torch
-from kernwright.torch.ops.attention import _attention_result
+from kernwright.torch.ops.sequences import _attention_result
 
 F = torch.nn.functional
 ACTIVATIONS = {None: lambda x: x, "silu": F.silu, "gelu_erf": F.gelu,

@@ -7,11 +7,11 @@ where nothing but the kernel has to see a call, they launch it at once, without 
 `linear`, `matmul` and `gated_linear` have a backward, by PyTorch's products. The others refuse
 arguments that require a gradient."""
 
-from .attention import append_attention, attention, scaled_dot_product_attention
 from .products import gated_linear, linear, matmul, qkv_linear
 from .rows import (gelu_and_mul, layer_norm, norm_rope, rms_norm, rope, silu_and_mul, silu_mul,
                    softmax)
 from .scaled_products import grouped_matmul, scaled_matmul
+from .sequences import append_attention, attention, scaled_dot_product_attention
 
 __all__ = ["append_attention", "attention", "gated_linear", "gelu_and_mul", "grouped_matmul",
            "layer_norm", "linear", "matmul", "norm_rope", "qkv_linear", "rms_norm", "rope",
