@@ -81,6 +81,7 @@ ROOMS = {
         "": [],
         "cache": [""],
         "sweep": [""],
+        "process": [""],
     },
 }
 # Sources, headers among them, that one folder may hold: what a person takes in at a look.
