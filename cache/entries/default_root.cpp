@@ -3,7 +3,10 @@
 #include <array>
 #include <cstdlib>
 #include <pwd.h>
+#include <string_view>
 #include <unistd.h>
+
+#include "support/text.h"
 
 namespace kernwright {
 namespace {
@@ -33,6 +36,15 @@ fs::path default_cache_root() {
   if (fs::path path = path_in("XDG_CACHE_HOME"); path.is_absolute()) return path / "kernwright";
   if (fs::path path = home(); !path.empty()) return path / ".cache" / "kernwright";
   return "/dev/null/kernwright";
+}
+
+std::vector<std::string> signed_cache_roots() {
+  std::vector<std::string> roots;
+  const fs::path named = path_in("KERNWRIGHT_SIGNED_CACHES");
+  for (const std::string_view root : split(named.native(), ':')) {
+    if (!root.empty()) roots.emplace_back(root);
+  }
+  return roots;
 }
 
 }  // namespace kernwright

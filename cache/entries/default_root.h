@@ -1,11 +1,17 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace kernwright {
 
 /// `$KERNWRIGHT_CACHE`, else `$XDG_CACHE_HOME/kernwright`, else `~/.cache/kernwright`. Where no
 /// home is known, a place that cannot hold anything: every lookup misses and every put says so.
 std::filesystem::path default_cache_root();
+
+/// The folders that $KERNWRIGHT_SIGNED_CACHES names, with colons between them: bundles that
+/// packages bring. The tool of the Python package sets it to those that are installed.
+std::vector<std::string> signed_cache_roots();
 
 }  // namespace kernwright

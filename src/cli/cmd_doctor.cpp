@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "cache/entries/default_root.h"
+#include "cache/layers/bundle.h"
 #include "cache/layers/tiered_cache.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/signed_caches.h"
 #include "compile/compile_pool.h"
 #include "compile/process_compiler.h"
 #include "device/cuda/cuda_device.h"
@@ -122,9 +122,11 @@ class Doctor : public Command {
     const Result<void> compile_process = try_compile_process();
     const TieredCache cache(root);
     Json packages = Json::array();
-    for (const SignedCache& one : examine_signed_caches()) {
-      packages.push_back(
-          {{"folder", one.folder}, {"records", one.records}, {"defect", one.defect}});
+    for (const std::string& folder : signed_cache_roots()) {
+      const Result<void> checked = check_bundle(folder, {std::string(kProjectKey)});
+      packages.push_back({{"folder", folder},
+                          {"records", checked ? TieredCache(folder).records().list().size() : 0},
+                          {"defect", checked ? std::string() : checked.error().message}});
     }
 
     Json report = {{"kernwright", std::string(kernwright_version())},

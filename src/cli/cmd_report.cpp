@@ -2,9 +2,9 @@
 #include <system_error>
 
 #include "cache/entries/default_root.h"
+#include "cache/layers/bundle.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/signed_caches.h"
 #include "service/report/report_file.h"
 #include "support/text.h"
 
@@ -42,11 +42,11 @@ class Report : public Command {
     request.inputs.cache =
         cache_.empty() ? default_cache_root() : std::filesystem::path(cache_.getValue());
     request.inputs.read_only_caches = {read_only_caches_.begin(), read_only_caches_.end()};
-    for (const SignedCache& one : examine_signed_caches()) {
-      if (one.defect.empty()) {
-        request.inputs.read_only_caches.emplace_back(one.folder);
+    for (const std::string& folder : signed_cache_roots()) {
+      if (auto checked = check_bundle(folder, {std::string(kProjectKey)}); checked) {
+        request.inputs.read_only_caches.emplace_back(folder);
       } else {
-        report_warning(concat(one.folder, " is passed over: ", one.defect));
+        report_warning(concat(folder, " is passed over: ", checked.error().message));
       }
     }
     if (!sku_.empty()) {

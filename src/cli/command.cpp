@@ -1,7 +1,7 @@
 #include "cli/command.h"
 
+#include "cache/entries/default_root.h"
 #include "cli/output.h"
-#include "cli/signed_caches.h"
 #include "model/operation/user_function.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -43,7 +43,7 @@ ServiceOptions ServiceFlags::options() const {
   ServiceOptions options;
   options.cache = cache;
   options.read_only_caches = {read_only_caches.begin(), read_only_caches.end()};
-  options.signed_caches = signed_caches();
+  options.signed_caches = signed_cache_roots();
   options.template_dirs = {templates.begin(), templates.end()};
   options.epilogues = {epilogues.begin(), epilogues.end()};
   options.sku = sku;

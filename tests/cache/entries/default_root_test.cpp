@@ -53,6 +53,14 @@ TEST_F(DefaultCacheRootTest, WithNoVariableItIsAbsolute) {
   EXPECT_TRUE(default_cache_root().is_absolute());
 }
 
+TEST_F(DefaultCacheRootTest, SignedCachesAreNamedWithColonsBetweenThem) {
+  ::unsetenv("KERNWRIGHT_SIGNED_CACHES");
+  EXPECT_TRUE(signed_cache_roots().empty());
+  ::setenv("KERNWRIGHT_SIGNED_CACHES", ":/a long folder/b::/c", 1);
+  EXPECT_EQ(signed_cache_roots(), (std::vector<std::string>{"/a long folder/b", "/c"}));
+  ::unsetenv("KERNWRIGHT_SIGNED_CACHES");
+}
+
 TEST_F(DefaultCacheRootTest, APlaceThatCannotExistCostsTheCachingOnly) {
   const TieredCache cache("/dev/null/kernwright");
   EXPECT_FALSE(cache.put_record(sample_record(1)));
