@@ -1,11 +1,32 @@
 #include "device/driver/range_profiler.h"
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 
 #include "support/text.h"
 #include "support/try.h"
 
 namespace kernwright {
+namespace {
+
+/// The metrics that a counter is made of, whose texts end with a zero. CUPTI's own rate of hits
+/// divides numbers of two launches, which differ by several percent where blocks wait for each
+/// other's data in the L2: on an H100 it went from 72 to 76 % and beyond 100 %, and the share of
+/// hits in hits and misses from 69 to 70 % and never beyond.
+std::vector<const char*> metrics_of(const Counter& counter) {
+  if (counter.name == kL2HitCounter) {
+    return {"lts__t_sectors_lookup_hit.sum", "lts__t_sectors_lookup_miss.sum"};
+  }
+  return {counter.name.data()};
+}
+
+/// The counter's value from those of its metrics.
+double combined(std::span<const double> values) {
+  return values.size() == 1 ? values[0] : 100 * values[0] / (values[0] + values[1]);
+}
+
+}  // namespace
 
 RangeProfiler::Host::~Host() {
   if (object_ == nullptr) return;
@@ -61,13 +82,16 @@ Result<void> RangeProfiler::read_chip(void* context, int ordinal) {
   return ask();
 }
 
-Result<RangeProfiler::Plan> RangeProfiler::plan(std::vector<const char*> names) const {
+Result<RangeProfiler::Plan> RangeProfiler::plan(std::vector<const Counter*> counters) const {
   auto host = cupti_structure(&CuptiApi::HostInitialize::host);
   host.profiler = CuptiApi::kRangeProfiler;
   host.chip = chip_.c_str();
   host.availability = availability_.data();
   KW_TRY(check("cuptiProfilerHostInitialize", api_.host_initialize(&host)));
-  Plan plan{Host(api_, host.host), std::move(names), {}};
+  Plan plan{Host(api_, host.host), std::move(counters), {}, {}};
+  for (const Counter* counter : plan.counters) {
+    std::ranges::copy(metrics_of(*counter), std::back_inserter(plan.names));
+  }
 
   auto add = cupti_structure(&CuptiApi::AddMetrics::count);
   add.host = host.host;
@@ -92,23 +116,23 @@ Result<RangeProfiler::Plan> RangeProfiler::plan(std::vector<const char*> names) 
 }
 
 Result<void> RangeProfiler::plan_all() {
-  std::vector<const char*> names;
-  for (const Counter& counter : counters()) names.push_back(counter.name.data());
-  Result<Plan> made = plan(names);
+  std::vector<const Counter*> known;
+  for (const Counter& counter : counters()) known.push_back(&counter);
+  Result<Plan> made = plan(known);
   if (!made) {
     // One that the chip does not have spoils all.
-    names.clear();
+    known.clear();
     for (const Counter& counter : counters()) {
-      const Result<Plan> alone = plan({counter.name.data()});
+      const Result<Plan> alone = plan({&counter});
       if (alone) {
-        names.push_back(counter.name.data());
+        known.push_back(&counter);
       } else {
         missing_.push_back(
             {std::string(counter.name), std::nullopt,
              concat("the chip ", chip_, " does not count it: ", alone.error().message)});
       }
     }
-    if (!names.empty()) made = plan(std::move(names));
+    if (!known.empty()) made = plan(std::move(known));
   }
   KW_ASSIGN(plan_, std::move(made));
   return {};
@@ -131,6 +155,14 @@ Result<bool> RangeProfiler::run_pass(const Step& before, const Step& launch) {
 Result<std::vector<std::vector<CounterValue>>> RangeProfiler::count(std::size_t kernels,
                                                                     const Step& before,
                                                                     const Step& launch) {
+  if (!has_counted_) KW_TRY(count_once(kernels, before, launch));
+  has_counted_ = true;
+  return count_once(kernels, before, launch);
+}
+
+Result<std::vector<std::vector<CounterValue>>> RangeProfiler::count_once(std::size_t kernels,
+                                                                         const Step& before,
+                                                                         const Step& launch) {
   auto size = cupti_structure(&CuptiApi::DataSize::bytes);
   size.profiler = profiler_;
   size.names = plan_.names.data();
@@ -191,8 +223,11 @@ Result<std::vector<std::vector<CounterValue>>> RangeProfiler::count(std::size_t 
     evaluate.count = plan_.names.size();
     evaluate.values = numbers.data();
     KW_TRY(check("cuptiProfilerHostEvaluateToGpuValues", api_.host_evaluate(&evaluate)));
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      values[range].push_back(judged(plan_.names[i], numbers[i]));
+    std::span<const double> rest = numbers;
+    for (const Counter* counter : plan_.counters) {
+      const std::size_t metrics = metrics_of(*counter).size();
+      values[range].push_back(judged(counter->name, combined(rest.first(metrics))));
+      rest = rest.subspan(metrics);
     }
     std::ranges::sort(values[range], {}, [](const CounterValue& value) {
       return std::ranges::find(counters(), value.name, &Counter::name) - counters().begin();

@@ -31,6 +31,8 @@ class RangeProfiler {
   /// Counts the `kernels` kernels that `launch` runs, and waits for. It calls `before` and then
   /// `launch` once for each pass, since one pass over the hardware does not hold all counters.
   /// CUPTI could repeat the kernels by itself, but they would find in the L2 what they left there.
+  /// The first count of an object does all of it twice, and gives the second: CUPTI leaves lines of
+  /// its own in the L2 when it begins, which the kernels would write to device memory.
   /// Gives the values of every kernel, in the order of `counters()`. Errors: those of both;
   /// `device` where other kernels ran.
   Result<std::vector<std::vector<CounterValue>>> count(std::size_t kernels, const Step& before,
@@ -66,7 +68,8 @@ class RangeProfiler {
   /// What is counted, and in how many passes.
   struct Plan {
     Host host;
-    std::vector<const char*> names;  ///< of `counters()`, whose texts end with a zero
+    std::vector<const Counter*> counters;
+    std::vector<const char*> names;  ///< of the metrics that they are made of
     std::vector<std::uint8_t> config;
     int passes = 0;
   };
@@ -75,15 +78,19 @@ class RangeProfiler {
 
   Result<void> check(std::string_view function, int status) const;
   Result<void> read_chip(void* context, int ordinal);
-  Result<Plan> plan(std::vector<const char*> names) const;
+  Result<Plan> plan(std::vector<const Counter*> counters) const;
   Result<void> plan_all();
   /// One pass. Tells whether it was the last one.
   Result<bool> run_pass(const Step& before, const Step& launch);
+  /// All passes.
+  Result<std::vector<std::vector<CounterValue>>> count_once(std::size_t kernels, const Step& before,
+                                                            const Step& launch);
 
   const CuptiApi& api_;
   std::string chip_;
   std::vector<std::uint8_t> availability_;
   void* profiler_ = nullptr;
+  bool has_counted_ = false;
   /// There is one for all counts: an enabled profiler goes on with the first config that it was
   /// given, and answers to another without an error and without numbers (CUPTI 13.0 on an H100).
   Plan plan_;

@@ -39,7 +39,7 @@ TEST_F(CountersGpuTest, TheTimeOfAKernelIsItsOwn) {
   EXPECT_NEAR(*counted.time_us(), 1500, 50);
   EXPECT_FALSE(counted.version.empty());
   EXPECT_GE(counted.passes, 1);
-  EXPECT_EQ(prepared_, counted.passes);
+  EXPECT_EQ(prepared_, 2 * counted.passes);  // the first count of a device is done twice
   // One thread on one SM: neither memory nor tensor cores have anything to do.
   EXPECT_LT(*counted.mean(kDramShareCounter), 5);
   EXPECT_LT(*counted.mean(kOccupancyCounter), 5);
