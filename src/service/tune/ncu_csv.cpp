@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -18,17 +19,24 @@ struct Unit {
 };
 // ncu scales units to the size of a value, unless it is called with --print-units base.
 constexpr Unit kUnits[] = {
-    {"byte", "byte", 1},     {"Kbyte", "byte", 1e3}, {"Mbyte", "byte", 1e6}, {"Gbyte", "byte", 1e9},
-    {"Tbyte", "byte", 1e12}, {"ns", "ns", 1},        {"nsecond", "ns", 1},   {"us", "ns", 1e3},
-    {"usecond", "ns", 1e3},  {"ms", "ns", 1e6},      {"msecond", "ns", 1e6}, {"s", "ns", 1e9},
-    {"second", "ns", 1e9},   {"%", "%", 1},          {"", "warps", 1},       {"warp", "warps", 1},
-    {"inst", "warps", 1},
+    {"byte", "byte", 1},    {"Kbyte", "byte", 1e3},  {"Mbyte", "byte", 1e6},
+    {"Gbyte", "byte", 1e9}, {"Tbyte", "byte", 1e12}, {"ns", "ns", 1},
+    {"nsecond", "ns", 1},   {"us", "ns", 1e3},       {"usecond", "ns", 1e3},
+    {"ms", "ns", 1e6},      {"msecond", "ns", 1e6},  {"s", "ns", 1e9},
+    {"second", "ns", 1e9},  {"%", "%", 1},           {"", "warps", 1},
+    {"warp", "warps", 1},   {"inst", "warps", 1},    {"sector", "sector", 1},
 };
+
+constexpr Counter kHits{"lts__t_sectors_lookup_hit.sum", "sector", "", 0};
+constexpr Counter kMisses{"lts__t_sectors_lookup_miss.sum", "sector", "", 0};
+/// What the sections of ncu have for the share of device memory.
+constexpr Counter kSectionsDramShare{"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "%",
+                                     "", 0};
 
 using Cells = std::vector<std::string>;
 
 /// The cells of one line; a quote within quotes is doubled.
-Cells cells_of(std::string_view line) {
+Cells cells_of(std::string_view line, char separator) {
   Cells cells(1);
   bool quoted = false;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -38,7 +46,7 @@ Cells cells_of(std::string_view line) {
       ++i;
     } else if (c == '"') {
       quoted = !quoted;
-    } else if (c == ',' && !quoted) {
+    } else if (c == separator && !quoted) {
       cells.emplace_back();
     } else if (c != '\r') {
       cells.back() += c;
@@ -47,9 +55,34 @@ Cells cells_of(std::string_view line) {
   return cells;
 }
 
-/// A number, whose thousands may be separated by commas.
-std::optional<double> number(std::string text) {
-  std::erase(text, ',');
+/// What stands before the fraction: ncu prints numbers as the locale has them. Nothing where the
+/// text does not tell, as "1,234".
+std::optional<char> decimal_sign(std::string_view text) {
+  const std::size_t comma = text.rfind(',');
+  const std::size_t point = text.rfind('.');
+  constexpr std::size_t kNone = std::string_view::npos;
+  if (comma == kNone && point == kNone) return std::nullopt;
+  if (comma != kNone && point != kNone) return comma > point ? ',' : '.';
+  const char sign = comma != kNone ? ',' : '.';
+  const char other = sign == ',' ? '.' : ',';
+  const std::size_t at = comma != kNone ? comma : point;
+  if (text.find(sign) != at) return other;  // twice, so it separates thousands
+  constexpr std::size_t kGroup = 3;
+  const bool groups =
+      text.size() - at - 1 == kGroup && at > 0 && at <= kGroup && !text.starts_with('0');
+  return groups ? std::nullopt : std::optional(sign);
+}
+
+/// A number, whose thousands may be separated.
+std::optional<double> number(std::string text, char decimal) {
+  // The two kinds of narrow spaces in UTF-8, as French has them.
+  for (const std::string_view space : {"\u00a0", "\u202f", " ", "'"}) {
+    for (std::size_t at = 0; (at = text.find(space)) != std::string::npos;) {
+      text.erase(at, space.size());
+    }
+  }
+  std::erase(text, decimal == ',' ? '.' : ',');
+  std::ranges::replace(text, ',', '.');
   double value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
@@ -81,40 +114,160 @@ std::string base_name(std::string_view name) {
   return std::string(name);
 }
 
-/// The columns of a file.
-class Columns {
- public:
-  explicit Columns(Cells names) : names_(std::move(names)) {}
-
-  std::size_t count() const { return names_.size(); }
-  std::optional<std::size_t> find(std::string_view name) const {
-    const auto found = std::ranges::find(names_, name);
-    if (found == names_.end()) return std::nullopt;
-    return static_cast<std::size_t>(found - names_.begin());
-  }
-
- private:
-  Cells names_;
-};
-
-CounterValue value_of(const Counter& counter, const std::string& unit, const std::string& cell) {
-  const auto known = std::ranges::find_if(
-      kUnits, [&](const Unit& one) { return one.name == unit && one.base == counter.unit; });
-  if (known == std::end(kUnits)) {
-    return {std::string(counter.name), std::nullopt,
-            concat("ncu gives it in \"", unit, "\", which is no unit of ", counter.unit)};
-  }
-  const std::optional<double> counted = number(cell);
-  if (!counted) {
-    return {std::string(counter.name), std::nullopt, concat("ncu says \"", cell, '"')};
-  }
-  return judged(counter.name, *counted * known->factor);
-}
-
 Error no_file(std::size_t line, std::string_view what) {
   return {ErrorCode::invalid_argument,
           concat("line ", line, ": ", what, "; what ncu --csv --page raw prints is expected")};
 }
+
+/// A line of names with what follows it. A file that was put together has several.
+struct NcuSection {
+  char separator = ',';
+  bool quoted = false;  ///< as ncu writes it, and not a program that changed the file
+  Cells names;
+  Cells units;
+  std::vector<std::pair<std::size_t, Cells>> rows;  ///< with their lines
+
+  std::optional<std::size_t> find(std::string_view name) const {
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - names.begin());
+  }
+};
+
+/// Begins a section where the line is one of names.
+std::optional<NcuSection> begin_ncu_section(std::string_view line) {
+  NcuSection section;
+  section.quoted = line.starts_with('"');
+  const std::string_view id = section.quoted ? "\"ID\"" : "ID";
+  if (!line.starts_with(id) || line.size() == id.size()) return std::nullopt;
+  section.separator = line[id.size()];
+  if (section.separator != ',' && section.separator != ';' && section.separator != '\t') {
+    return std::nullopt;
+  }
+  section.names = cells_of(line, section.separator);
+  return section;
+}
+
+/// All columns that are read.
+std::vector<const Counter*> columns_read() {
+  std::vector<const Counter*> all{&kHits, &kMisses, &kSectionsDramShare};
+  for (const Counter& counter : counters()) all.push_back(&counter);
+  return all;
+}
+
+Result<std::vector<NcuSection>> read_sections(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\ufeff";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  std::vector<NcuSection> sections;
+  std::size_t line_number = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    ++line_number;
+    if (auto begun = begin_ncu_section(line)) {
+      if (begun->find("Metric Name")) {
+        return no_file(line_number, "this is the page \"details\", with a line for each metric");
+      }
+      if (!begun->find("Kernel Name") || !begun->find("Grid Size")) {
+        return no_file(line_number, "there is no column \"Kernel Name\" or \"Grid Size\"");
+      }
+      if (std::ranges::none_of(columns_read(), [&](const Counter* counter) {
+            return begun->find(counter->name).has_value();
+          })) {
+        return no_file(line_number, concat("it has none of the counters that are read, such as ",
+                                           kTimeCounter, "; collect them with --metrics"));
+      }
+      sections.push_back(*std::move(begun));
+      continue;
+    }
+    // Other lines are the program's, or ncu's own: ==PROF== ...
+    const bool quoted = line.starts_with('"');
+    if (sections.empty()) {
+      if (quoted) return no_file(line_number, "no line of names, which begins with \"ID\"");
+      continue;
+    }
+    NcuSection& section = sections.back();
+    if (section.quoted ? !quoted : trim(line).empty() || line.starts_with("==")) continue;
+    Cells cells = cells_of(line, section.separator);
+    if (cells.size() != section.names.size()) {
+      return no_file(line_number, concat(cells.size(), " cells, and ", section.names.size(),
+                                         " columns have names"));
+    }
+    if (!section.units.empty()) {
+      section.rows.emplace_back(line_number, std::move(cells));
+    } else if (cells.front().empty()) {
+      section.units = std::move(cells);
+    } else {
+      return no_file(line_number, "the line of units is missing");
+    }
+  }
+  if (std::ranges::all_of(sections, [](const NcuSection& one) { return one.rows.empty(); })) {
+    return no_file(line_number, "it has no kernels");
+  }
+  return sections;
+}
+
+/// What stands before fractions in the whole file.
+Result<char> decimal_sign(const std::vector<NcuSection>& sections) {
+  std::map<char, std::string> seen;
+  for (const NcuSection& section : sections) {
+    for (const Counter* counter : columns_read()) {
+      const auto column = section.find(counter->name);
+      if (!column) continue;
+      for (const auto& [line, cells] : section.rows) {
+        const std::string& cell = cells[*column];
+        const bool numeric = cell.find_first_of("0123456789") != std::string::npos;
+        const std::optional<char> sign = numeric ? decimal_sign(cell) : std::nullopt;
+        if (!sign) continue;
+        seen.emplace(*sign, cell);
+        if (seen.size() > 1) {
+          return no_file(line, concat('"', seen[','], "\" has a comma before its fraction and \"",
+                                      seen['.'], "\" a point"));
+        }
+      }
+    }
+  }
+  return seen.contains(',') ? ',' : '.';
+}
+
+/// A kernel's line.
+struct NcuRow {
+  const NcuSection& section;
+  const Cells& cells;
+  char decimal;
+
+  CounterValue value(const Counter& counter) const {
+    const auto column = section.find(counter.name);
+    if (!column) return {std::string(counter.name), std::nullopt, "not in the file of ncu"};
+    const std::string& unit = section.units[*column];
+    const auto known = std::ranges::find_if(
+        kUnits, [&](const Unit& one) { return one.name == unit && one.base == counter.unit; });
+    if (known == std::end(kUnits)) {
+      return {std::string(counter.name), std::nullopt,
+              concat("ncu gives it in \"", unit, "\", which is no unit of ", counter.unit)};
+    }
+    const std::optional<double> counted = number(cells[*column], decimal);
+    if (!counted) {
+      return {std::string(counter.name), std::nullopt, concat("ncu says \"", cells[*column], '"')};
+    }
+    return judged(counter.name, *counted * known->factor);
+  }
+
+  /// As `value`, from other columns where those say the same, or say it better.
+  CounterValue best_value(const Counter& counter) const {
+    if (counter.name == kL2HitCounter) {
+      // As we count them ourselves.
+      const CounterValue hits = value(kHits);
+      const CounterValue misses = value(kMisses);
+      if (hits.value && misses.value) {
+        return judged(counter.name, 100 * *hits.value / (*hits.value + *misses.value));
+      }
+    }
+    if (counter.name == kDramShareCounter && !section.find(counter.name)) {
+      const CounterValue share = value(kSectionsDramShare);
+      if (share.value) return judged(counter.name, *share.value);
+    }
+    return value(counter);
+  }
+};
 
 std::string grid_text(const std::array<std::uint32_t, 3>& grid) {
   return concat('(', grid[0], ", ", grid[1], ", ", grid[2], ')');
@@ -123,49 +276,26 @@ std::string grid_text(const std::array<std::uint32_t, 3>& grid) {
 }  // namespace
 
 Result<std::vector<NcuKernel>> parse_ncu_csv(std::string_view text) {
-  std::optional<Columns> columns;
-  Cells units;
+  KW_ASSIGN(const std::vector<NcuSection> sections, read_sections(text));
+  KW_ASSIGN(const char decimal, decimal_sign(sections));
   std::vector<NcuKernel> kernels;
-  std::size_t line_number = 0;
-  for (const std::string_view line : split(text, '\n')) {
-    ++line_number;
-    if (!line.starts_with('"')) continue;  // the program's, or ncu's own: ==PROF== ...
-    Cells cells = cells_of(line);
-    if (cells.front() == "ID") {
-      columns.emplace(std::move(cells));
-      units.clear();
-      if (!columns->find("Kernel Name") || !columns->find("Grid Size")) {
-        return no_file(line_number, "there is no column \"Kernel Name\" or \"Grid Size\"");
+  for (const NcuSection& section : sections) {
+    for (const auto& [line, cells] : section.rows) {
+      const NcuRow row{section, cells, decimal};
+      NcuKernel& kernel = kernels.emplace_back();
+      kernel.counted.name = base_name(cells[*section.find("Kernel Name")]);
+      const std::string& size = cells[*section.find("Grid Size")];
+      const auto sizes = grid(size);
+      if (!sizes) return no_file(line, concat("the grid \"", size, "\" is none"));
+      kernel.counted.grid = *sizes;
+      if (const auto passes = section.find("profiler__replayer_passes")) {
+        kernel.passes = static_cast<int>(number(cells[*passes], decimal).value_or(0));
       }
-      continue;
-    }
-    if (!columns) return no_file(line_number, "no line of names, which begins with \"ID\"");
-    if (cells.size() != columns->count()) {
-      return no_file(line_number,
-                     concat(cells.size(), " cells, and ", columns->count(), " columns have names"));
-    }
-    if (units.empty()) {
-      if (!cells.front().empty()) return no_file(line_number, "the line of units is missing");
-      units = std::move(cells);
-      continue;
-    }
-    NcuKernel& kernel = kernels.emplace_back();
-    kernel.counted.name = base_name(cells[*columns->find("Kernel Name")]);
-    const std::string& size = cells[*columns->find("Grid Size")];
-    const auto sizes = grid(size);
-    if (!sizes) return no_file(line_number, concat("the grid \"", size, "\" is none"));
-    kernel.counted.grid = *sizes;
-    if (const auto passes = columns->find("profiler__replayer_passes")) {
-      kernel.passes = static_cast<int>(number(cells[*passes]).value_or(0));
-    }
-    for (const Counter& counter : counters()) {
-      const auto column = columns->find(counter.name);
-      kernel.counted.values.push_back(
-          column ? value_of(counter, units[*column], cells[*column])
-                 : CounterValue{std::string(counter.name), std::nullopt, "not in the file of ncu"});
+      for (const Counter& counter : counters()) {
+        kernel.counted.values.push_back(row.best_value(counter));
+      }
     }
   }
-  if (kernels.empty()) return no_file(line_number, "it has no kernels");
   return kernels;
 }
 

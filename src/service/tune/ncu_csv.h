@@ -22,8 +22,10 @@ struct NcuKernel {
 
 /// Reads what `ncu --csv --page raw` prints: lines of the program and of ncu itself, a line of
 /// names, one of units, and one line for each kernel. Of the columns those of `counters()` are
-/// read, in whatever unit. A kernel's name is its base name, without arguments. Errors:
-/// `invalid_argument` with the line where it is no such file.
+/// read, in whatever unit and with the signs of any locale; the rate of hits is of hits and misses
+/// where they are there. A kernel's name is its base name, without arguments. Separators may be
+/// those of a spreadsheet that wrote the file anew. Errors: `invalid_argument` with the line where
+/// it is no such file, or has none of the counters.
 Result<std::vector<NcuKernel>> parse_ncu_csv(std::string_view text);
 
 /// Takes the first unused kernels with the names and grids of the candidate's launches, in their

@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace kernwright {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// What ncu prints with --csv --page raw, with the program's own lines between.
@@ -91,12 +94,94 @@ TEST(NcuCsvTest, WhatIsNoSuchFileIsRefusedWithItsLine) {
   };
   EXPECT_THAT(said(""), HasSubstr("it has no kernels"));
   EXPECT_THAT(said("==PROF== nothing\n\"0\",\"1\"\n"), HasSubstr("line 2: no line of names"));
-  EXPECT_THAT(said("\"ID\",\"Metric Name\"\n"), HasSubstr("no column \"Kernel Name\""));
-  const std::string names = "\"ID\",\"Kernel Name\",\"Grid Size\"\n";
-  EXPECT_THAT(said(names + "\"0\",\"k\",\"(1, 1, 1)\"\n"), HasSubstr("units is missing"));
-  EXPECT_THAT(said(names + "\"\",\"\",\"\"\n\"0\",\"k\"\n"), HasSubstr("line 3: 2 cells, and 3"));
-  EXPECT_THAT(said(names + "\"\",\"\",\"\"\n\"0\",\"k\",\"1x1\"\n"),
+  EXPECT_THAT(said("\"ID\",\"Metric\"\n"), HasSubstr("no column \"Kernel Name\""));
+  EXPECT_THAT(said("\"ID\",\"Kernel Name\",\"Grid Size\",\"Section Name\",\"Metric Name\"\n"),
+              HasSubstr("line 1: this is the page \"details\""));
+  EXPECT_THAT(said("\"ID\",\"Kernel Name\",\"Grid Size\",\"sm__cycles_elapsed.max\"\n"),
+              HasSubstr("line 1: it has none of the counters that are read, such as "
+                        "gpu__time_duration.sum"));
+  const std::string names = "\"ID\",\"Kernel Name\",\"Grid Size\",\"gpu__time_duration.sum\"\n";
+  const std::string units = "\"\",\"\",\"\",\"ns\"\n";
+  EXPECT_THAT(said(names), HasSubstr("it has no kernels"));
+  EXPECT_THAT(said(names + "\"0\",\"k\",\"(1, 1, 1)\",\"5\"\n"), HasSubstr("units is missing"));
+  EXPECT_THAT(said(names + units + "\"0\",\"k\"\n"), HasSubstr("line 3: 2 cells, and 4"));
+  EXPECT_THAT(said(names + units + "\"0\",\"k\",\"(1, 1, 1)\",\"5\",\n"),
+              HasSubstr("line 3: 5 cells, and 4"));
+  EXPECT_THAT(said(names + units + "\"0\",\"k\",\"1x1\",\"5\"\n"),
               HasSubstr("line 3: the grid \"1x1\" is none"));
+  EXPECT_THAT(said(names + units + "\"0\",\"k\",\"(1, 1, 1)\",\"5,25\"\n" +
+                   "\"1\",\"k\",\"(1, 1, 1)\",\"5.25\"\n"),
+              HasSubstr("\"5,25\" has a comma before its fraction and \"5.25\" a point"));
+}
+
+/// The times in nanoseconds that a file gives with one such cell in a line.
+std::vector<std::optional<double>> times(const std::string& unit,
+                                         const std::vector<std::string>& cells) {
+  std::string text =
+      "\"ID\",\"Kernel Name\",\"Grid Size\",\"gpu__time_duration.sum\"\n\"\",\"\",\"\",\"" + unit +
+      "\"\n";
+  for (const std::string& cell : cells) text += "\"0\",\"k\",\"(1, 1, 1)\",\"" + cell + "\"\n";
+  const auto kernels = parse_ncu_csv(text);
+  EXPECT_TRUE(kernels) << kernels.error().message;
+  std::vector<std::optional<double>> all;
+  if (!kernels) return all;
+  for (const NcuKernel& kernel : *kernels) all.push_back(kernel.counted.value(kTimeCounter));
+  return all;
+}
+
+TEST(NcuCsvTest, NumbersAreReadAsTheLocaleOfTheFileHasThem) {
+  EXPECT_THAT(times("ns", {"1,234", "1,234,567", "0.5"}), ElementsAre(1234, 1234567, 0.5));
+  EXPECT_THAT(times("ns", {"1,234"}), ElementsAre(1234));
+  EXPECT_THAT(times("ns", {"1.234", "12,50"}), ElementsAre(1234, 12.5)) << "German";
+  EXPECT_THAT(times("ns", {"1.234.567", "5,125"}), ElementsAre(1234567, 5.125)) << "German";
+  EXPECT_THAT(times("ns", {"0,125"}), ElementsAre(0.125)) << "German";
+  EXPECT_THAT(times("ns", {"1\u202f234,5", "2\u00a0000"}), ElementsAre(1234.5, 2000)) << "French";
+  EXPECT_THAT(times("ns", {"1'234.5"}), ElementsAre(1234.5)) << "Swiss";
+  EXPECT_THAT(times("usecond", {"1.5"}), ElementsAre(1500));
+  EXPECT_THAT(times("ms", {"1.5"}), ElementsAre(1.5e6));
+  EXPECT_THAT(times("ns", {"n/a", "", "-", "7"}),
+              ElementsAre(std::nullopt, std::nullopt, std::nullopt, 7));
+}
+
+TEST(NcuCsvTest, AFileThatASpreadsheetWroteAnewIsRead) {
+  const auto kernels = parse_ncu_csv(
+      "\ufeffID;Kernel Name;Grid Size;gpu__time_duration.sum;dram__bytes_read.sum\r\n"
+      ";;;ns;Gbyte\r\n0;k(int, float);(4, 1, 1);1234,5;2,5\r\n\r\n");
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  ASSERT_EQ(kernels->size(), 1U);
+  EXPECT_EQ(kernels->front().counted.name, "k");
+  EXPECT_EQ(kernels->front().counted.grid, (Extent3{4, 1, 1}));
+  EXPECT_EQ(kernels->front().counted.value(kTimeCounter), 1234.5);
+  EXPECT_EQ(kernels->front().counted.value(kDramReadCounter), 2.5e9);
+}
+
+TEST(NcuCsvTest, FilesOneAfterTheOtherMayHaveOtherColumns) {
+  const auto kernels = parse_ncu_csv(
+      "\"ID\",\"Kernel Name\",\"Grid Size\",\"gpu__time_duration.sum\"\n\"\",\"\",\"\",\"us\"\n"
+      "\"0\",\"a\",\"(1, 1, 1)\",\"5\"\n==PROF== Disconnected\n"
+      "\"ID\",\"Grid Size\",\"Kernel Name\",\"dram__bytes_read.sum\"\n\"\",\"\",\"\",\"Kbyte\"\n"
+      "\"0\",\"(2, 1, 1)\",\"b\",\"6\"\n");
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  ASSERT_EQ(kernels->size(), 2U);
+  EXPECT_EQ(kernels->front().counted.value(kTimeCounter), 5000);
+  EXPECT_EQ(kernels->front().counted.value(kDramReadCounter), std::nullopt);
+  EXPECT_EQ(kernels->back().counted.name, "b");
+  EXPECT_EQ(kernels->back().counted.value(kDramReadCounter), 6000);
+}
+
+TEST(NcuCsvTest, WhatSectionsCallByOtherNamesIsFound) {
+  const auto kernels = parse_ncu_csv(
+      "\"ID\",\"Kernel Name\",\"Grid Size\","
+      "\"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed\","
+      "\"lts__t_sectors_lookup_hit.sum\",\"lts__t_sectors_lookup_miss.sum\","
+      "\"lts__t_sector_hit_rate.pct\"\n"
+      "\"\",\"\",\"\",\"%\",\"sector\",\"sector\",\"%\"\n"
+      "\"0\",\"k\",\"(1, 1, 1)\",\"81.5\",\"3,000\",\"1,000\",\"103.9\"\n"
+      "\"1\",\"k\",\"(1, 1, 1)\",\"81.5\",\"n/a\",\"1,000\",\"61.25\"\n");
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  EXPECT_EQ(kernels->front().counted.value(kDramShareCounter), 81.5);
+  EXPECT_EQ(kernels->front().counted.value(kL2HitCounter), 75);
+  EXPECT_EQ(kernels->back().counted.value(kL2HitCounter), 61.25);
 }
 
 TEST(NcuCsvTest, AnUnknownUnitIsNotGuessed) {
