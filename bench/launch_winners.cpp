@@ -1,6 +1,7 @@
-// Launches the winner of each problem of a worklist once, on a clean L2 and the data that it was
-// tuned on. It is what to run under a profiler of others, such as ncu: `kernwright profile` has a
-// profiler of its own, and two cannot count at once. The kernels come in the order of the worklist.
+// Launches the winner of each problem of a worklist, each time on a clean L2 and on the data that
+// it was tuned on. It is what to run under a profiler of others, such as ncu: `kernwright profile`
+// has a profiler of its own, and two cannot count at once. The kernels come in the order of the
+// worklist.
 
 #include <cstdio>
 #include <memory>
@@ -23,7 +24,7 @@
 namespace kernwright {
 namespace {
 
-constexpr const char* kUsage = "usage: launch_winners --cache DIR --worklist FILE\n";
+constexpr const char* kUsage = "usage: launch_winners --cache DIR --worklist FILE [--times N]\n";
 /// As many times the L2 is read to clean it as before a kernel that `profile` counts.
 constexpr std::int64_t kCleaningPasses = 4;
 
@@ -32,7 +33,7 @@ void need(const Result<void>& done) {
 }
 
 void launch(const FinalsWorld& world, const TieredCache& cache, const BoundProblem& problem,
-            const TuningRecord& record) {
+            const TuningRecord& record, int times) {
   const KernelTemplate& made =
       *take(world.catalog->kernel_template(record.winner.choice.kernel_template));
   const Candidate candidate = take(
@@ -60,22 +61,26 @@ void launch(const FinalsWorld& world, const TieredCache& cache, const BoundProbl
   const auto other = take(device.allocate(bytes));
   need(device.fill(other->address(), 0, bytes));
   const MemoryRegion region{other->address(), bytes};
-  static_cast<void>(take(world.data_ops->enqueue_hash({&region, 1})));
-  static_cast<void>(take(world.data_ops->take_findings()));
-  need(device.run(*program, arguments));
-  for (const LaunchPlan& one : candidate.plan.launches) std::printf("%s\n", one.kernel.c_str());
+  for (int time = 0; time < times; ++time) {
+    static_cast<void>(take(world.data_ops->enqueue_hash({&region, 1})));
+    static_cast<void>(take(world.data_ops->take_findings()));
+    need(device.run(*program, arguments));
+    for (const LaunchPlan& one : candidate.plan.launches) std::printf("%s\n", one.kernel.c_str());
+  }
 }
 
 int run(int argc, const char* const* argv) {
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
   expect_options(argc, argv, kUsage);
+  const int times = static_cast<int>(integer_option(argc, argv, "--times", 1));
   ServiceOptions options;
   options.cache = text_option(argc, argv, "--cache");
   const auto service = take(ServiceCore::open(options));
   const FinalsWorld world = take(FinalsWorld::open());
   for (const WorklistEntry& entry : take(read_worklist(text_option(argc, argv, "--worklist")))) {
     const BoundProblem problem = take(world.catalog->bind(entry.problem));
-    launch(world, service->cache(), problem, take(find_record(service->answers(), problem)).record);
+    launch(world, service->cache(), problem, take(find_record(service->answers(), problem)).record,
+           times);
   }
   return 0;
 }
