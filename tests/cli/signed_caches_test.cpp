@@ -24,7 +24,7 @@ class SignedCachesTest : public ProgramTest {
     EXPECT_TRUE(ArtifactStore(tuned).put(record.winner.artifact, sample_kernel("winner")));
     const KeyPair keys = *make_key_pair();
     const auto exported = export_bundle(TieredCache(tuned), dir_ / "bundle",
-                                        {.secret_key = keys.secret_key, .serial = 1});
+                                        {.sku = {}, .secret_key = keys.secret_key, .serial = 1});
     EXPECT_TRUE(exported) << exported.error().message;
     EXPECT_TRUE(
         install_bundle(dir_ / "bundle", dir_ / "site", {.trusted_keys = {keys.public_key}}));
