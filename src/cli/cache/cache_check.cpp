@@ -42,7 +42,8 @@ std::vector<FilesBelow::Unread> unread_artifacts(const TieredCache& cache) {
 }
 
 /// Checks the bundle that is in use and gives its folder; empty where there is none.
-std::filesystem::path check_bundle(const std::filesystem::path& root, CacheDefects& defects) {
+std::filesystem::path check_installed_bundle(const std::filesystem::path& root,
+                                             CacheDefects& defects) {
   std::filesystem::path bundle = installed_bundle(root);
   if (!bundle.empty()) {
     for (const BundleDefect& defect : bundle_defects(bundle))
@@ -185,7 +186,7 @@ Status verify_cache(const CacheFlags& flags) {
                    concat(to_string(bits.reason), ": ", bits.detail));
     }
   }
-  const std::filesystem::path bundle = check_bundle(cache.root(), defects);
+  const std::filesystem::path bundle = check_installed_bundle(cache.root(), defects);
   if (flags.json) {
     Json json = {{"root", cache.root().string()},
                  {"records", records},
