@@ -320,7 +320,8 @@ class ReportTest(unittest.TestCase):
             self.browser.view(1000, dark=dark)
             self.browser.open(page)
             self.browser.run("document.querySelector('button.open').click()")
-            # The same width whatever the fonts do, and no text.
+            # One below the other, of the same width whatever the fonts do, and no text.
+            self.browser.run("document.querySelectorAll('.grid').forEach(grid => { grid.style.gridTemplateColumns = 'minmax(0, 1fr)'; })")
             self.browser.run("document.querySelectorAll('.picture').forEach(place => { place.style.width = '600px'; })")
             self.browser.frame()
             self.browser.run("document.querySelectorAll('svg text').forEach(text => text.setAttribute('visibility', 'hidden'))")
