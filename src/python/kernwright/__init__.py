@@ -24,12 +24,12 @@ from ._tool import doctor, main
 __version__ = _version()
 
 __all__ = ["BakedLaunch", "Chain", "ChainBuilder", "ChainSlot", "ChainTime", "Error", "Kernel",
-           "LookupCount", "Problem", "Record", "Service", "TuneProgress", "attention", "autotune",
-           "default_service",
-           "doctor", "elementwise", "gated_linear", "gelu_and_mul", "grouped_matmul", "last_kernel",
-           "layer_norm", "linear", "lookup_counts", "matmul", "metrics", "prewarm", "record",
-           "record_shapes", "reduce", "rms_norm", "rope", "scaled_matmul", "seal", "set_default",
-           "silu_and_mul", "softmax", "tune"]
+           "LookupCount", "Problem", "Record", "Service", "TuneProgress", "attention",
+           "autotune", "default_service", "doctor", "elementwise", "gated_linear",
+           "gelu_and_mul", "grouped_matmul", "last_kernel", "layer_norm", "linear",
+           "lookup_counts", "matmul", "metrics", "prewarm", "record", "record_shapes", "reduce",
+           "rms_norm", "rope", "scaled_matmul", "seal", "set_default", "silu_and_mul", "softmax",
+           "tune"]
 
 
 def tune(problem: AnyProblem, seconds: Optional[float] = None, *,

@@ -194,6 +194,7 @@ def test_ops_and_where(on_cpu):
                                                          "mlp.down_proj"}
     with pytest.raises(ValueError, match="patched already"):
         kw.patch(model)
+    assert {row.op for row in kw.patch(tiny(), "linear").rows} == {"linear"}
     with pytest.raises(ValueError, match="ops has conv"):
         kw.patch(tiny(), ops=("conv",))
     with pytest.raises(ValueError, match="not patched"):
