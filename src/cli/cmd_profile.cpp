@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -18,6 +19,8 @@ namespace kernwright::cli {
 namespace {
 
 constexpr FileKind kCsv{"CSV of ncu", std::uint64_t{256} << 20};
+/// ncu sets it for the processes that it starts. Counting did not end there in 20 s (2025.3).
+constexpr const char* kSetByNcu = "NV_COMPUTE_PROFILER_PERFWORKS_DIR";
 
 class Profile : public Command {
  public:
@@ -49,6 +52,12 @@ class Profile : public Command {
       Result<std::vector<NcuKernel>> kernels = read_csv();
       if (!kernels) return report(kernels.error());
       counted_by_ncu = *std::move(kernels);
+    } else if (std::getenv(kSetByNcu) != nullptr) {
+      return report(
+          {ErrorCode::unavailable,
+           concat("profile runs under Nsight Compute (", kSetByNcu,
+                  " is set), and two profilers cannot count at once; run it by itself, or "
+                  "give what ncu printed of your program to --import")});
     }
     const Result<std::vector<WorklistEntry>> entries = read_entries();
     if (!entries) return report(entries.error());

@@ -80,20 +80,43 @@ const Judged& foremost(const std::vector<Judged>& rows, const TuningRecord& reco
   return found == rows.end() ? rows.front() : *found;
 }
 
+/// How much faster the kernel could be, if it did the same work and what bounds it were never idle.
+std::string room_text(const CounterReport& report) {
+  const double issue = report.issue_share.value_or(0);
+  const double tensor = report.tensor_share.value_or(0);
+  const bool memory = report.busy == Bound::memory;
+  const double share = memory ? report.memory_share.value_or(0) : std::max(issue, tensor);
+  const std::string_view unit = memory            ? "memory is"
+                                : tensor >= issue ? "tensor cores are"
+                                                  : "issue slots are";
+  constexpr double kFull = 100;
+  return concat("room: ", fixed(std::max(kFull / share, 1.0), 2), " times as fast at most; ", unit,
+                " busy for ", fixed(share, 0), " %");
+}
+
 /// What the counters of one set say: wasted traffic, what bounds the kernel, what its warps wait
 /// for.
 void print_findings(const Page& page, const Judged& row) {
   const CounterReport& report = row.report;
   if (report.measured_bytes && report.counted_bytes > 0) {
+    const double ratio = *report.measured_bytes / report.counted_bytes;
     page.print("", concat(row.name, ": ", format_bytes(*report.measured_bytes), " moved, ",
-                          fixed(*report.measured_bytes / report.counted_bytes, 2),
-                          " times what the operation has to"));
+                          fixed(ratio, 2), " times what the operation has to"));
+    constexpr double kAll = 0.995;  // 1.00 as it is printed
+    if (ratio < kAll) {
+      page.print("", row.set->cache == L2State::cold
+                         ? "what it wrote and left in the L2 moves later, and is not counted"
+                         : "the rest stayed in the L2");
+    }
   }
   if (!report.disagreement.empty()) {
     page.print("", report.disagreement);
   } else if (report.busy) {
     page.print("", concat("by the counters too it is bound by ", to_string(*report.busy)));
+  } else if (report.counted) {
+    page.print("", "neither memory nor arithmetic is busy for most of its time");
   }
+  if (report.busy) page.print("", room_text(report));
   for (const Counter& counter : counters()) {
     if (report.waits_for.empty() || stall_reason(counter.name) != report.waits_for) continue;
     page.print("", concat("stalls: ", counter.meaning, " (", report.waits_for, ")"));

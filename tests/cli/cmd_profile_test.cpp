@@ -69,7 +69,8 @@ TEST_F(ProfileTest, WhatNcuCountedIsKeptAndShown) {
                   "                  time  memory    bytes  L2 hits  tensor  warps  issue\n"
                   "  winner cold  7.50 us    82 %  25.2 MB     33 %       -      -   12 %\n"
                   "            winner cold: 25.2 MB moved, 1.00 times what the operation has to\n"
-                  "            by the counters too it is bound by memory\n"),
+                  "            by the counters too it is bound by memory\n"
+                  "            room: 1.23 times as fast at most; memory is busy for 82 %\n"),
               std::string::npos)
         << ran.out;
   }
@@ -83,6 +84,7 @@ TEST_F(ProfileTest, ShowSaysInAFewLinesWhatTheyMean) {
                 "  counters  memory 82 %, issue slots 12 %, L2 hits 33 %\n"
                 "            winner cold: 25.2 MB moved, 1.00 times what the operation has to\n"
                 "            by the counters too it is bound by memory\n"
+                "            room: 1.23 times as fast at most; memory is busy for 82 %\n"
                 "  next "),
             std::string::npos)
       << shown.out;
@@ -186,6 +188,47 @@ TEST_F(ProfileTest, AWorklistIsImportedInItsOrder) {
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0]["counted"], 1);
   EXPECT_NE(rows[1]["error"].get<std::string>().find("tune it first"), std::string::npos);
+}
+
+TEST_F(ProfileTest, WhatNeitherMemoryNorArithmeticBoundsHasNoRoomByThem) {
+  const Ran imported = import(csv(kGrid, "41.5"));
+  EXPECT_EQ(imported.out.find("room:"), std::string::npos) << imported.out;
+}
+
+TEST_F(ProfileTest, FewerBytesThanItHasToMoveAreExplained) {
+  std::string fewer = csv(kGrid);
+  fewer.replace(fewer.find("\"8.40\""), 6, "\"0.40\"");
+  const std::string out = import(fewer).out;
+  EXPECT_NE(
+      out.find("17.2 MB moved, 0.68 times what the operation has to\n"
+               "            what it wrote and left in the L2 moves later, and is not counted\n"),
+      std::string::npos)
+      << out;
+  EXPECT_EQ(import(csv(kGrid)).out.find("moves later"), std::string::npos);
+}
+
+TEST_F(ProfileTest, AFileOfAGermanLocaleHasTheSameValues) {
+  std::string german = csv(kGrid);
+  const std::size_t values = german.rfind("\"0\"");
+  for (std::size_t i = values; i < german.size(); ++i) {
+    if (german[i] == '.') german[i] = ',';
+  }
+  ASSERT_NE(german, csv(kGrid));
+  const nlohmann::json set = import(german, {"--json"}).json()["problems"][0]["counters"][0];
+  EXPECT_EQ(set["time_us"], 7.5);
+  EXPECT_EQ(set["measured_bytes"], 25.2e6);
+}
+
+TEST_F(ProfileTest, UnderNcuItRefusesInsteadOfWaitingForever) {
+  environment_["NV_COMPUTE_PROFILER_PERFWORKS_DIR"] = "/opt/ncu";
+  const Ran ran = of("profile");
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(
+      flat(ran.err).find("profile runs under Nsight Compute (NV_COMPUTE_PROFILER_PERFWORKS_DIR is "
+                         "set), and two profilers cannot count at once"),
+      std::string::npos)
+      << ran.err;
+  EXPECT_EQ(import(csv(kGrid)).exit_code, 0);
 }
 
 TEST_F(ProfileTest, WithoutAGpuItSaysWhatCanBeDone) {
