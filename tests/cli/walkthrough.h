@@ -24,7 +24,8 @@ struct Walkthrough {
 };
 
 /// Takes fenced blocks: one whose last line of text before it is a path in backquotes is that file,
-/// one of language console holds commands.
+/// the first of language console holds the commands for the template as it stands. A later one breaks
+/// it to show a defect; tests/build/snippets_test.py runs that too.
 inline Walkthrough read_walkthrough() {
   EXPECT_EQ(embedded_pages().size(), 1U);
   std::string_view text = embedded_pages()[0].content;
@@ -35,6 +36,7 @@ inline Walkthrough read_walkthrough() {
   std::string block;
   std::string language;
   bool inside = false;
+  int consoles = 0;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size() - 1);
     const std::string_view line = text.substr(0, end);
@@ -42,7 +44,7 @@ inline Walkthrough read_walkthrough() {
     if (!line.starts_with(kFence)) {
       if (inside) {
         block += std::string(line) + "\n";
-        if (language == "console" && line.starts_with(kPrompt)) {
+        if (consoles == 1 && language == "console" && line.starts_with(kPrompt)) {
           found.commands.emplace_back(line.substr(kPrompt.size()));
         }
       } else if (!line.empty()) {
@@ -57,6 +59,7 @@ inline Walkthrough read_walkthrough() {
     } else {
       inside = true;
       language = line.substr(kFence.size());
+      if (language == "console") ++consoles;
       block.clear();
     }
   }
