@@ -24,8 +24,8 @@ struct Walkthrough {
 };
 
 /// Takes fenced blocks: one whose last line of text before it is a path in backquotes is that file,
-/// the first of language console holds the commands for the template as it stands. A later one breaks
-/// it to show a defect; tests/build/snippets_test.py runs that too.
+/// the first of language console holds the commands for the template as it stands. A later one
+/// breaks it to show a defect; tests/build/snippets_test.py runs that too.
 inline Walkthrough read_walkthrough() {
   EXPECT_EQ(embedded_pages().size(), 1U);
   std::string_view text = embedded_pages()[0].content;

@@ -94,7 +94,7 @@ class OperatorsGpuTest(unittest.TestCase):
         calls = [
             lambda: kw.linear(x, weight, bias, activation="silu", residual=gate),
             lambda: kw.linear(x, weight, out=out).clone(),
-            lambda: kw.matmul(x, weight.t(), bias=bias, out_dtype=torch.float32),
+            lambda: kw.matmul(x, weight.t(), bias=bias.float(), out_dtype=torch.float32),
             lambda: kw.matmul(x, weight.t(), residual=gate, out=out).clone(),
             lambda: kw.gated_linear(x, weight),
             lambda: kw.gated_linear(x, weight, norm, eps=1e-5),
