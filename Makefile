@@ -89,6 +89,7 @@ fuzz-python:
 
 # The wheel kernwright-$(SKU) of a bundle that the project signed, and what is in it as the JSON
 # file RESULTS.
+data-wheel: BUNDLE ?= src/python/data/bundles/$(SKU).tar.zst
 data-wheel: build
 	@python3 src/python/data/build_wheel.py --name $(SKU) --bundle $(BUNDLE) \
 	  --tool $(BUILD)/bin/kernwright --out dist $(if $(RESULTS),--json $(RESULTS))

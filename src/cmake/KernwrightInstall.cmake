@@ -24,7 +24,8 @@ install(DIRECTORY src/examples/ DESTINATION ${share}/src/examples USE_SOURCE_PER
   PATTERN __pycache__ EXCLUDE)
 install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE DESTINATION ${share})
 install(DIRECTORY src/docs/pages DESTINATION ${share}/src/docs)
-install(DIRECTORY src/python/data DESTINATION ${share}/src/python PATTERN __pycache__ EXCLUDE)
+install(DIRECTORY src/python/data DESTINATION ${share}/src/python PATTERN __pycache__ EXCLUDE
+  PATTERN bundles EXCLUDE)
 foreach(folder cache src/cli src/python tuner
   bench/results/cpu bench/results/h100 bench/results/h200 bench/results/simulation)
   install(FILES ${folder}/README.md DESTINATION ${share}/${folder})

@@ -41,10 +41,10 @@ class DataWheelTest(unittest.TestCase):
         return subprocess.run([TOOL, *map(str, words)], check=check, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True)
 
-    def build(self, *words, name="h100"):
+    def build(self, *words, name="h100", bundle=None):
         return subprocess.run(
             [sys.executable, ROOT / "src/python/data/build_wheel.py", "--name", name, "--bundle",
-             self.bundle, "--tool", TOOL, "--out", self.folder / "dist", *map(str, words)],
+             bundle or self.bundle, "--tool", TOOL, "--out", self.folder / "dist", *map(str, words)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def test_it_is_found_as_a_layer_and_not_trusted_without_the_projects_key(self):
@@ -90,6 +90,17 @@ class DataWheelTest(unittest.TestCase):
         built = self.build()
         self.assertNotEqual(built.returncode, 0)
         self.assertIn("signed by none of 1 trusted keys", built.stderr)
+
+    def test_the_bundles_of_the_project_are_signed_by_it_and_hold_what_is_published(self):
+        bundles = sorted((ROOT / "src/python/data/bundles").glob("*.tar.zst"))
+        self.assertTrue(bundles)
+        for bundle in bundles:
+            name = bundle.name.partition(".")[0]
+            results = self.folder / f"{name}.json"
+            built = self.build("--json", results, name=name, bundle=bundle)
+            self.assertEqual(built.returncode, 0, built.stderr)
+            published = json.loads((ROOT / "bench/results" / name / "sweep_models.json").read_text())
+            self.assertEqual(json.loads(results.read_text())["rows"], published["rows"])
 
     def test_a_bundle_of_another_gpu_is_refused(self):
         built = self.build("--trusted-keys", self.folder / "test.pub", name="h200")

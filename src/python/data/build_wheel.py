@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Builds the wheel kernwright-NAME: the records and kernels of a signed bundle as pure data, which
-`import kernwright` finds. `make data-wheel SKU=h100 BUNDLE=h100.tar.zst` calls it.
+`import kernwright` finds. `make data-wheel SKU=h100` calls it.
 
 The bundle is installed by the tool first, which checks its signature and every file."""
 

@@ -1,4 +1,4 @@
-"""Packages that bring tuned records, such as kernwright-h200."""
+"""Packages that bring tuned records, such as kernwright-h100."""
 
 import importlib.metadata
 import logging
