@@ -1,6 +1,7 @@
-"""The plug-ins against stubs of the documented seams: vLLM's register_oot and SGLang's registry of hooks.
-The engines' own wheels do not import without a GPU."""
+"""The plug-ins in vLLM and SGLang themselves, where these are installed, and in stubs of what the plug-ins
+touch of them. Each test's name says in which."""
 
+import inspect
 import logging
 import sys
 import types
@@ -9,11 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import engines  # noqa: E402
 from kernwright.plugins import _operators, is_wanted  # noqa: E402
 from kernwright.plugins import sglang as of_sglang  # noqa: E402
 from kernwright.plugins import vllm as of_vllm  # noqa: E402
 
 F = torch.nn.functional
+LINEAR = {"ReplicatedLinear", "ColumnParallelLinear", "MergedColumnParallelLinear", "QKVParallelLinear",
+          "RowParallelLinear"}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,166 +36,248 @@ def fresh():
     of_sglang.register.cache_clear()
 
 
-def module(monkeypatch, name, **members):
-    made = types.ModuleType(name)
-    for key, value in members.items():
-        setattr(made, key, value)
-    monkeypatch.setitem(sys.modules, name, made)
-    return made
+@pytest.fixture(params=engines.forms("vllm"))
+def vllm(request, monkeypatch, tmp_path):
+    form = engines.vllm_itself if request.param == "itself" else engines.vllm_stub
+    with form(monkeypatch, tmp_path) as engine, torch.no_grad():
+        yield engine
 
 
-class Replaceable(torch.nn.Module):
-    """vLLM's CustomOp and PluggableLayer: what is registered for a class's name is made in its place."""
-    registry = {}
-
-    def __new__(cls, *arguments, **named):
-        return super().__new__(Replaceable.registry.get(cls.__name__, cls))
-
-    @classmethod
-    def register_oot(cls, decorated=None, name=None):
-        def decorate(kind):
-            assert name not in Replaceable.registry, f"{name} is there already"
-            Replaceable.registry[name] = kind
-            kind.name = name
-            return kind
-
-        return decorate if decorated is None else decorate(decorated)
-
-
-class RMSNorm(Replaceable):
-    name = "rms_norm"
-
-    def __init__(self, columns, eps=1e-6, variance_size_override=None):
-        super().__init__()
-        self.weight, self.variance_epsilon = torch.nn.Parameter(torch.ones(columns) * 2), eps
-        self.variance_size_override = variance_size_override
-
-    def forward_cuda(self, x, residual=None):
-        return "theirs"
-
-
-class SiluAndMul(Replaceable):
-    def forward_cuda(self, x):
-        return "theirs"
-
-
-class UnquantizedLinearMethod:
-    def apply(self, layer, x, bias=None):
-        return "theirs"
-
-
-class Fp8LinearMethod(UnquantizedLinearMethod):
-    pass
-
-
-class ReplicatedLinear(Replaceable):
-    def __init__(self, n, k, method=UnquantizedLinearMethod):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(n, k), requires_grad=False)
-        self.quant_method = method()
+@pytest.fixture(params=engines.forms("sglang"))
+def sglang(request, monkeypatch):
+    form = engines.sglang_itself if request.param == "itself" else engines.sglang_stub
+    with form(monkeypatch) as engine, torch.no_grad():
+        yield engine
 
 
 @pytest.fixture
-def vllm(monkeypatch):
-    monkeypatch.setattr(Replaceable, "registry", {})
-    for name in ("vllm", "vllm.model_executor", "vllm.model_executor.layers"):
-        module(monkeypatch, name)
-    module(monkeypatch, "vllm.model_executor.layers.layernorm", RMSNorm=RMSNorm)
-    module(monkeypatch, "vllm.model_executor.layers.activation", SiluAndMul=SiluAndMul)
-    module(monkeypatch, "vllm.model_executor.layers.linear", ReplicatedLinear=ReplicatedLinear)
+def wanted(monkeypatch):
+    monkeypatch.setenv("KERNWRIGHT_PLUGINS", "sglang, vllm")
 
 
-def test_a_plugin_is_off_unless_it_is_named(monkeypatch, vllm):
-    of_vllm.load()
-    of_sglang.load()
-    assert Replaceable.registry == {}
+@pytest.fixture
+def theirs(monkeypatch):
+    """Puts in the place of an engine's method one that only says that it was called, with arguments that the
+    engine's own takes."""
+    def put(kind, method):
+        signature = inspect.signature(getattr(kind, method))
+
+        def called(*arguments, **named):
+            signature.bind(*arguments, **named)
+            return "theirs"
+
+        monkeypatch.setattr(kind, method, called)
+
+    return put
+
+
+def quantised(base):
+    """A configuration whose linear layers have a method of another class."""
+    class Fp8LinearMethod(base):
+        pass
+
+    return types.SimpleNamespace(get_quant_method=lambda layer, prefix: Fp8LinearMethod(),
+                                 online_quantization_config=None)
+
+
+def of_random_weights(layer):
+    for parameter in layer.parameters():
+        parameter.data.normal_()
+    return layer
+
+
+def bf16(*shape):
+    return torch.randn(*shape, dtype=torch.bfloat16)
+
+
+def test_a_plugin_is_off_unless_it_is_named(monkeypatch):
+    assert not is_wanted("vllm") and not is_wanted("sglang")
     monkeypatch.setenv("KERNWRIGHT_PLUGINS", "sglang, vllm")
     assert is_wanted("vllm") and is_wanted("sglang") and not is_wanted("llm")
-    of_vllm.load()
-    assert set(Replaceable.registry) == {"RMSNorm", "SiluAndMul", "ReplicatedLinear"}
 
 
-def test_vllm_makes_our_layers(vllm, caplog):
-    with caplog.at_level(logging.WARNING, logger="kernwright"):
-        assert of_vllm.register() == ["RMSNorm", "SiluAndMul", "ReplicatedLinear"]
-    assert "RowParallelLinear stays as it is" in caplog.text
-    assert of_vllm.register() == ["RMSNorm", "SiluAndMul", "ReplicatedLinear"]  # and not twice
-    norm, x, residual = RMSNorm(8), torch.randn(3, 8), torch.randn(3, 8)
-    assert isinstance(norm, RMSNorm) and norm.name == "rms_norm"
-    with torch.no_grad():
-        torch.testing.assert_close(norm.forward_cuda(x), F.rms_norm(x, (8,), norm.weight, 1e-6))
-        y, both = norm.forward_cuda(x, residual)
+def test_vllm_loads_it_where_it_is_wanted(vllm, wanted):
+    vllm.load()
+    assert set(vllm.registry) == {"RMSNorm", "SiluAndMul"} | LINEAR
+    assert of_vllm.register() == list(vllm.registry)  # and not twice
+
+
+def test_vllm_stays_as_it_is_where_it_is_not_wanted(vllm):
+    vllm.load()
+    assert vllm.registry == {} and "KERNWRIGHT_PLUGINS" not in vllm.compile_factors()
+
+
+def test_vllm_makes_our_layers(vllm):
+    of_vllm.register()
+    norm, activation = vllm.layernorm.RMSNorm(8, dtype=torch.bfloat16), vllm.activation.SiluAndMul()
+    x, residual = bf16(3, 8), bf16(3, 8)
+    of_random_weights(norm)
+    # By these names custom_ops turns them on.
+    assert (norm.name, activation.name) == ("rms_norm", "silu_and_mul")
+    assert isinstance(norm, vllm.layernorm.RMSNorm)
+    torch.testing.assert_close(norm(x), F.rms_norm(x, (8,), norm.weight, 1e-6))
+    y, both = norm(x.clone(), residual.clone())
     torch.testing.assert_close(both, x + residual)
     torch.testing.assert_close(y, F.rms_norm(both, (8,), norm.weight, 1e-6))
-    torch.testing.assert_close(SiluAndMul().forward_cuda(x), F.silu(x[:, :4]) * x[:, 4:])
+    torch.testing.assert_close(activation.forward_cuda(x), F.silu(x[:, :4]) * x[:, 4:])
 
 
-def test_vllm_keeps_what_no_kernel_computes(vllm):
+def test_vllm_keeps_what_no_kernel_computes(vllm, theirs):
+    RMSNorm, SiluAndMul = vllm.layernorm.RMSNorm, vllm.activation.SiluAndMul
+    theirs(RMSNorm, "forward_cuda")
+    theirs(SiluAndMul, "forward_cuda")
     of_vllm.register()
-    assert RMSNorm(8, variance_size_override=4).forward_cuda(torch.ones(2, 8)) == "theirs"
-    assert RMSNorm(8).forward_cuda(torch.ones(8, 2).t()) == "theirs"
-    assert RMSNorm(8).forward_cuda(torch.ones(2, 8).half()) == "theirs"
-    assert SiluAndMul().forward_cuda(torch.ones(8, 2).t()) == "theirs"
+    norm = RMSNorm(8, dtype=torch.bfloat16)
+    assert norm.forward_cuda(bf16(8, 2).t()) == "theirs"
+    assert norm.forward_cuda(bf16(2, 8).half()) == "theirs"
+    assert norm.forward_cuda(bf16(2, 8), torch.ones(2, 8)) == "theirs"
+    assert norm.forward_cuda(bf16(2, 8)) != "theirs"
+    for other in (RMSNorm(8, var_hidden_size=4, dtype=torch.bfloat16),
+                  RMSNorm(8, has_weight=False, dtype=torch.bfloat16)):
+        assert other.forward_cuda(bf16(2, 8)) == "theirs"
+    assert SiluAndMul().forward_cuda(bf16(8, 2).t()) == "theirs"
 
 
-def test_vllms_linear_layers_without_quantisation(vllm):
+def test_vllms_linear_layers_without_quantisation(vllm, theirs):
+    method = vllm.linear.UnquantizedLinearMethod
+    theirs(method, "apply")
     of_vllm.register()
-    layer, x = ReplicatedLinear(4, 8).to(torch.bfloat16), torch.ones(2, 8, dtype=torch.bfloat16)
-    torch.testing.assert_close(layer.quant_method.apply(layer, x), F.linear(x, layer.weight))
-    assert layer.quant_method.apply(layer, x.float()) == "theirs"
-    assert isinstance(layer.quant_method, UnquantizedLinearMethod)
-    assert type(ReplicatedLinear(4, 8, Fp8LinearMethod).quant_method) is Fp8LinearMethod
+    for name in ("ReplicatedLinear", "ColumnParallelLinear", "RowParallelLinear"):
+        kind, x = getattr(vllm.linear, name), bf16(2, 8)
+        layer = of_random_weights(kind(8, 4, params_dtype=torch.bfloat16))
+        torch.testing.assert_close(layer(x)[0], F.linear(x, layer.weight, layer.bias))
+        assert layer.quant_method.apply(layer, x.float()) == "theirs"
+        assert isinstance(layer.quant_method, method)
+        left = kind(8, 4, params_dtype=torch.bfloat16, quant_config=quantised(method))
+        assert type(left.quant_method).__name__ == "Fp8LinearMethod"
+
+
+def test_vllm_compiles_our_layers_into_one_graph(vllm):
+    of_vllm.register()
+    norm = vllm.layernorm.RMSNorm(8, dtype=torch.bfloat16)
+    linear = of_random_weights(vllm.linear.ReplicatedLinear(8, 4, params_dtype=torch.bfloat16))
+
+    def step(x, residual):
+        y, both = norm(x, residual)
+        return linear(y)[0], both
+
+    compiled = torch.compile(step, backend="aot_eager", fullgraph=True, dynamic=True)
+    for rows in (2, 40):
+        x, residual = bf16(rows, 8), bf16(rows, 8)
+        torch.testing.assert_close(compiled(x, residual), step(x, residual))
+
+
+def test_vllm_keeps_models_compiled_with_us_apart(vllm):
+    before = vllm.compile_factors()
+    of_vllm.register()
+    added = {name: value for name, value in vllm.compile_factors().items() if before.get(name) != value}
+    assert list(added) == ["KERNWRIGHT_PLUGINS"] and "kernwright" in str(added)
+
+
+def test_vllm_stays_as_it_is_where_it_is_batch_invariant(vllm, monkeypatch, caplog):
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
+    with caplog.at_level(logging.WARNING, logger="kernwright"):
+        assert of_vllm.register() == []
+    assert vllm.registry == {} and "VLLM_BATCH_INVARIANT" in caplog.text
+
+
+def test_a_class_that_vllm_does_not_have_is_left(vllm, monkeypatch, caplog):
+    monkeypatch.delattr(vllm.linear, "RowParallelLinear")
+    with caplog.at_level(logging.WARNING, logger="kernwright"):
+        assert set(of_vllm.register()) == {"RMSNorm", "SiluAndMul"} | LINEAR - {"RowParallelLinear"}
+    assert "vLLM's RowParallelLinear stays as it is" in caplog.text
 
 
 def test_without_vllm_a_line_is_logged(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "vllm", None)
     with caplog.at_level(logging.WARNING, logger="kernwright"):
         assert of_vllm.register() == []
-    assert "vLLM's RMSNorm stays as it is" in caplog.text
+    assert "vLLM stays as it is" in caplog.text
 
 
-class Hooks:
-    """SGLang's HookRegistry."""
-    around = {}
-
-    @classmethod
-    def register(cls, target, hook, kind):
-        assert kind == "around"
-        cls.around[target] = hook
-
-
-@pytest.fixture
-def sglang(monkeypatch):
-    monkeypatch.setattr(Hooks, "around", {})
-    for name in ("sglang", "sglang.srt", "sglang.srt.plugins"):
-        module(monkeypatch, name)
-    module(monkeypatch, "sglang.srt.plugins.hook_registry", HookRegistry=Hooks,
-           HookType=types.SimpleNamespace(AROUND="around"))
+def test_sglang_loads_it_where_it_is_wanted(sglang, wanted):
+    layers = (sglang.layernorm.RMSNorm, sglang.activation.SiluAndMul)
+    before = [kind.forward_cuda for kind in layers]
+    sglang.load()
+    assert sglang.registry._patched == set(of_sglang.register()) and len(sglang.registry._patched) == 3
+    for kind, method in zip(layers, before):
+        assert kind.forward_cuda is not method
 
 
-def test_sglang_calls_our_hooks(sglang):
-    assert of_sglang.register() == list(Hooks.around)
-    norm, activation, linear = Hooks.around.values()
-    own = types.SimpleNamespace(weight=torch.ones(8) * 2, variance_epsilon=1e-6)
-    x, residual = torch.randn(3, 8), torch.randn(3, 8)
+def test_sglang_stays_as_it_is_where_it_is_not_wanted(sglang):
+    sglang.load()
+    assert sglang.registry._patched == set()
 
-    def theirs(*_, **__):
-        return "theirs"
 
-    torch.testing.assert_close(norm(theirs, own, x), F.rms_norm(x, (8,), own.weight, 1e-6))
-    torch.testing.assert_close(norm(theirs, own, x, residual)[1], x + residual)
-    torch.testing.assert_close(norm(theirs, own, x, residual, post_residual_addition=None)[1],
-                               x + residual)
-    assert norm(theirs, own, x, residual, post_residual_addition=x) == "theirs"
-    torch.testing.assert_close(activation(theirs, None, x), F.silu(x[:, :4]) * x[:, 4:])
-    layer = types.SimpleNamespace(weight=torch.ones(4, 8, dtype=torch.bfloat16))
-    rows = torch.ones(2, 8, dtype=torch.bfloat16)
-    torch.testing.assert_close(linear(theirs, None, layer, rows), F.linear(rows, layer.weight))
-    assert linear(theirs, None, layer, x) == "theirs"
+def hooked(sglang, theirs):
+    """SGLang with our hooks around methods that only say that they were called."""
+    for kind, method in ((sglang.layernorm.RMSNorm, "forward_cuda"),
+                         (sglang.activation.SiluAndMul, "forward_cuda"),
+                         (sglang.unquant.UnquantizedLinearMethod, "apply")):
+        theirs(kind, method)
+    sglang.load()
+
+
+def test_sglang_calls_our_hooks(sglang, theirs, wanted):
+    hooked(sglang, theirs)
+    norm = of_random_weights(sglang.layernorm.RMSNorm(8, weight_dtype=torch.bfloat16))
+    x, residual = bf16(3, 8), bf16(3, 8)
+    torch.testing.assert_close(norm.forward_cuda(x), F.rms_norm(x, (8,), norm.weight, 1e-6))
+    for more in ({}, {"post_residual_addition": None}):
+        y, both = norm.forward_cuda(x, residual, **more)
+        torch.testing.assert_close(both, x + residual)
+        torch.testing.assert_close(y, F.rms_norm(both, (8,), norm.weight, 1e-6))
+    torch.testing.assert_close(sglang.activation.SiluAndMul().forward_cuda(x),
+                               F.silu(x[:, :4]) * x[:, 4:])
+    linear = of_random_weights(sglang.linear.ReplicatedLinear(8, 4, params_dtype=torch.bfloat16))
+    torch.testing.assert_close(linear(x)[0], F.linear(x, linear.weight, linear.bias))
+
+
+def test_sglang_keeps_what_no_kernel_computes(sglang, theirs, wanted):
+    hooked(sglang, theirs)
+    RMSNorm, bf = sglang.layernorm.RMSNorm, torch.bfloat16
+    norm, x = RMSNorm(8, weight_dtype=bf), bf16(3, 8)
+    assert norm.forward_cuda(x, x, post_residual_addition=x) == "theirs"
+    assert norm.forward_cuda(x, x, x) == "theirs"
+    assert norm.forward_cuda(x.half()) == "theirs"
+    assert RMSNorm(8, var_hidden_size=4, weight_dtype=bf).forward_cuda(x) == "theirs"
+    assert RMSNorm(8, cast_x_before_out_mul=True, weight_dtype=bf).forward_cuda(x) == "theirs"
+    assert sglang.activation.SiluAndMul().forward_cuda(bf16(8, 3).t()) == "theirs"
+    linear = sglang.linear.ReplicatedLinear(8, 4, params_dtype=bf)
+    assert linear.quant_method.apply(linear, x.float()) == "theirs"
+    left = sglang.linear.ReplicatedLinear(
+        8, 4, params_dtype=bf, quant_config=quantised(sglang.unquant.UnquantizedLinearMethod))
+    assert type(left.quant_method).__name__ == "Fp8LinearMethod"
+
+
+def test_sglang_keeps_a_norm_that_it_fuses_with_a_quantisation(sglang, theirs, wanted):
+    hooked(sglang, theirs)
+    norm, x = sglang.layernorm.RMSNorm(8, weight_dtype=torch.bfloat16), bf16(3, 8)
+    linear = sglang.linear.ReplicatedLinear(8, 4, params_dtype=torch.bfloat16)
+    norm.fuse_input_quant(linear)  # models of Qwen do so for every layer, with a scale or without
+    torch.testing.assert_close(norm.forward_cuda(x), F.rms_norm(x, (8,), norm.weight, 1e-6))
+    linear.input_scale = torch.ones(1)
+    assert norm.forward_cuda(x) == "theirs"
+
+
+def test_sglang_keeps_all_where_it_is_batch_invariant(sglang, theirs, wanted):
+    hooked(sglang, theirs)
+    sglang.be_batch_invariant()
+    x, linear = bf16(3, 8), sglang.linear.ReplicatedLinear(8, 4, params_dtype=torch.bfloat16)
+    assert sglang.layernorm.RMSNorm(8, weight_dtype=torch.bfloat16).forward_cuda(x) == "theirs"
+    assert sglang.activation.SiluAndMul().forward_cuda(x) == "theirs"
+    assert linear(x)[0] == "theirs"
+
+
+def test_a_method_that_sglang_does_not_have_is_left(sglang, monkeypatch, caplog):
+    monkeypatch.delattr(sglang.activation, "SiluAndMul")
+    with caplog.at_level(logging.WARNING, logger="kernwright"):
+        assert len(of_sglang.register()) == 2
+    assert "SiluAndMul.forward_cuda stays as it is" in caplog.text
 
 
 def test_without_sglangs_registry_a_line_is_logged(monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "sglang", None)
+    monkeypatch.setitem(sys.modules, "sglang.srt.plugins.hook_registry", None)
     with caplog.at_level(logging.WARNING, logger="kernwright"):
         assert of_sglang.register() == []
     assert "SGLang stays as it is" in caplog.text

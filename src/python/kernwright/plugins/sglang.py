@@ -6,9 +6,11 @@ SGLang calls `load` through its entry point `sglang.srt.plugins`. Its registry o
 CUDA forward of its operators for several platforms, and around linear layers without quantisation."""
 
 import functools
+import pkgutil
 from typing import Any, Callable, Dict, List
 
 from . import is_wanted
+
 
 def load() -> None:
     """The entry point. Does nothing unless KERNWRIGHT_PLUGINS has sglang."""
@@ -19,7 +21,7 @@ def load() -> None:
 @functools.lru_cache(maxsize=None)
 def register() -> List[str]:
     """Registers the hooks, and gives what they are around. Where this SGLang has no such registry, all stays
-    as it is, with a line in the log."""
+    as it is, and so does a method that it does not have; each with a line in the log."""
     from . import _operators as operators
     try:
         from sglang.srt.plugins.hook_registry import HookRegistry, HookType
@@ -29,30 +31,51 @@ def register() -> List[str]:
     done = []
     for target, hook in _hooks(operators).items():
         try:
-            HookRegistry.register(target, hook, HookType.AROUND)
-            done.append(target)
-        except (AttributeError, ImportError, TypeError, ValueError) as error:
+            pkgutil.resolve_name(target)  # the registry itself looks only when it applies its hooks
+        except (AttributeError, ImportError) as error:
             operators.say_once("SGLang's %s stays as it is: %s", target, error)
+            continue
+        HookRegistry.register(target, hook, HookType.AROUND)
+        done.append(target)
     return done
+
+
+def _batch_invariance() -> Callable[[], bool]:
+    """Whether results must not depend on the batch, which SGLang decides after it has loaded plug-ins."""
+    try:
+        from sglang.srt.batch_invariant_ops import is_batch_invariant_mode_enabled
+        return is_batch_invariant_mode_enabled
+    except ImportError:
+        return lambda: False
 
 
 def _hooks(operators: Any) -> Dict[str, Callable[..., Any]]:
     """What is around which method of SGLang. A hook gets the method, then its arguments."""
+    is_batch_invariant = _batch_invariance()
+
+    def is_plain(layer: Any) -> bool:
+        """Whether a norm is of whole rows, rounded once, and not one that SGLang fuses with the fp8
+        quantisation of the linear layer behind it, which is so where that has a static scale."""
+        behind = getattr(layer, "_quant_linear", None)
+        return (getattr(layer, "variance_size_override", None) is None
+                and not getattr(layer, "cast_x_before_out_mul", False)
+                and getattr(behind, "input_scale", None) is None)
+
     def norm(original: Callable[..., Any], layer: Any, x: Any, residual: Any = None, *more: Any,
              **named: Any) -> Any:
         result = None
-        if (all(value is None for value in (*more, *named.values()))
-                and getattr(layer, "variance_size_override", None) is None):
+        if (all(value is None for value in (*more, *named.values())) and is_plain(layer)
+                and not is_batch_invariant()):
             result = operators.norm(x, residual, layer.weight, layer.variance_epsilon)
         return original(layer, x, residual, *more, **named) if result is None else result
 
     def silu_and_mul(original: Callable[..., Any], layer: Any, x: Any) -> Any:
-        result = operators.silu_and_mul(x)
+        result = None if is_batch_invariant() else operators.silu_and_mul(x)
         return original(layer, x) if result is None else result
 
     def linear(original: Callable[..., Any], method: Any, layer: Any, x: Any,
                bias: Any = None) -> Any:
-        result = operators.linear(x, layer.weight, bias)
+        result = None if is_batch_invariant() else operators.linear(x, layer.weight, bias)
         return original(method, layer, x, bias) if result is None else result
 
     return {"sglang.srt.layers.layernorm.RMSNorm.forward_cuda": norm,

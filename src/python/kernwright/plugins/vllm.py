@@ -11,7 +11,8 @@ import functools
 import importlib
 from typing import Any, List, Optional
 
-from . import is_wanted
+from .. import __version__
+from . import VARIABLE, is_wanted
 
 _LINEAR_LAYERS = ("ReplicatedLinear", "ColumnParallelLinear", "MergedColumnParallelLinear",
                   "QKVParallelLinear", "RowParallelLinear")
@@ -26,7 +27,20 @@ def load() -> None:
 @functools.lru_cache(maxsize=None)
 def register() -> List[str]:
     """Registers the layers, and gives the names of vLLM's classes that they replace. A class that this vLLM
-    does not have, or not for replacement, is left, with a line in the log."""
+    does not have, or not for replacement, is left, with a line in the log. So is all of it where results must
+    not depend on the batch: a kernel is tuned for its number of rows."""
+    from . import _operators as operators
+    try:
+        from vllm import envs
+    except ImportError as error:
+        operators.say_once("vLLM stays as it is: %s", error)
+        return []
+    if getattr(envs, "VLLM_BATCH_INVARIANT", False):
+        operators.say_once("vLLM stays as it is: VLLM_BATCH_INVARIANT is set")
+        return []
+    # vLLM keeps compiled models under a key of its settings and of the variables that it knows, and hands these
+    # variables to workers on other hosts. Without ours it would take a model that was compiled without us.
+    envs.environment_variables[VARIABLE] = lambda: f"vllm, of kernwright {__version__}"
     done = []
     for module, names, make in (
             ("vllm.model_executor.layers.layernorm", ("RMSNorm",), _norm_class),

@@ -1,0 +1,259 @@
+"""vLLM and SGLang for tests of the plug-ins: the engines themselves where they are installed, and stubs of
+what the plug-ins touch of them. Both have the same names, so that one test takes either."""
+
+import contextlib
+import importlib
+import importlib.metadata
+import os
+import sys
+import types
+
+import pytest
+import torch
+
+
+def forms(engine):
+    """The engine of a test, and its stub, as parameters of a fixture."""
+    try:
+        version, marks = importlib.metadata.version(engine), ()
+    except importlib.metadata.PackageNotFoundError:
+        version, marks = "itself", pytest.mark.skip(reason=f"{engine} is not installed")
+    return [pytest.param("itself", id=f"{engine} {version}", marks=marks),
+            pytest.param("stub", id=f"stub of {engine}")]
+
+
+def seam(module):
+    """A module of an engine that has to be importable without a GPU."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        pytest.skip(f"{module} cannot be imported: {error}")
+
+
+def put_modules(monkeypatch, modules):
+    """Puts modules of a stub, by their names, in the place of those of the engine, if there are any."""
+    for name, members in modules.items():
+        made = types.ModuleType(name)
+        vars(made).update(members)
+        monkeypatch.setitem(sys.modules, name, made)
+
+
+class Norm(torch.nn.Module):
+    def __init__(self, columns, dtype):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(columns, dtype=dtype), requires_grad=False)
+        self.variance_epsilon, self.variance_size_override = 1e-6, None
+
+    def forward_cuda(self, x, residual=None):
+        raise NotImplementedError
+
+    def forward(self, *arguments):
+        return self.forward_cuda(*arguments)
+
+
+class Activation(torch.nn.Module):
+    def forward_cuda(self, x):
+        raise NotImplementedError
+
+
+class LinearMethod:
+    def apply(self, layer, x, bias=None):
+        raise NotImplementedError
+
+
+class Linear(torch.nn.Module):
+    def __init__(self, input_size, output_size, bias, params_dtype, quant_config, method):
+        super().__init__()
+        self.weight = torch.nn.Parameter(
+            torch.empty(output_size, input_size, dtype=params_dtype), requires_grad=False)
+        self.bias = torch.nn.Parameter(torch.empty(output_size, dtype=params_dtype)) if bias else None
+        self.quant_method = quant_config.get_quant_method(self, "") if quant_config else method()
+
+    def forward(self, x):
+        return self.quant_method.apply(self, x, self.bias), None
+
+
+@contextlib.contextmanager
+def vllm_itself(monkeypatch, folder):
+    """vLLM, as it is when it makes a model: with a configuration, and one rank."""
+    layernorm, activation, linear, custom_op, plugins, envs, config, distributed = map(seam, (
+        "vllm.model_executor.layers.layernorm", "vllm.model_executor.layers.activation",
+        "vllm.model_executor.layers.linear", "vllm.model_executor.custom_op", "vllm.plugins", "vllm.envs",
+        "vllm.config", "vllm.distributed"))
+    registry = {}
+    monkeypatch.setattr(custom_op, "op_registry_oot", registry)
+    monkeypatch.setattr(plugins, "plugins_loaded", False)
+    monkeypatch.setattr(envs, "environment_variables", dict(envs.environment_variables))
+    settings = config.VllmConfig(
+        device_config=config.DeviceConfig(device="cpu"),
+        compilation_config=config.CompilationConfig(custom_ops=["none", "+rms_norm", "+silu_and_mul"]))
+    with config.set_current_vllm_config(settings):
+        distributed.init_distributed_environment(
+            world_size=1, rank=0, local_rank=0, backend="gloo",
+            distributed_init_method=f"file://{folder}/rendezvous")
+        distributed.initialize_model_parallel(1)
+        try:
+            yield types.SimpleNamespace(
+                layernorm=layernorm, activation=activation, linear=linear, registry=registry,
+                load=plugins.load_general_plugins, compile_factors=envs.compile_factors)
+        finally:
+            distributed.destroy_model_parallel()
+            distributed.destroy_distributed_environment()
+
+
+@contextlib.contextmanager
+def vllm_stub(monkeypatch, folder):
+    """CustomOp and PluggableLayer: what is registered for a class's name is made in its place."""
+    from kernwright.plugins import vllm as plugin
+    registry = {}
+    variables = {"VLLM_BATCH_INVARIANT": lambda: os.environ.get("VLLM_BATCH_INVARIANT") == "1"}
+
+    def variable(name):
+        if name not in variables:
+            raise AttributeError(name)
+        return variables[name]()
+
+    class Replaceable:
+        def __new__(cls, *_, **__):
+            return super().__new__(registry.get(cls.__name__, cls))
+
+        @classmethod
+        def register_oot(cls, name=None):
+            def decorate(kind):
+                assert name not in registry, f"Duplicate op name: {name}"
+                registry[name], kind.name = kind, name
+                return kind
+
+            return decorate
+
+    class RMSNorm(Replaceable, Norm):
+        name = "rms_norm"
+
+        def __init__(self, hidden_size, eps=1e-6, var_hidden_size=None, has_weight=True, dtype=None):
+            super().__init__(hidden_size, dtype)
+            self.has_weight = has_weight
+            self.variance_size_override = var_hidden_size
+
+    class SiluAndMul(Replaceable, Activation):
+        name = "silu_and_mul"
+
+    def linear(kind, method):
+        class Layer(Replaceable, Linear):
+            name = "linear"
+
+            def __init__(self, input_size, output_size, bias=True, params_dtype=None, quant_config=None):
+                super().__init__(input_size, output_size, bias, params_dtype, quant_config, method)
+
+        Layer.__name__ = kind
+        return Layer
+
+    class UnquantizedLinearMethod(LinearMethod):
+        pass
+
+    layers = "vllm.model_executor.layers"
+    put_modules(monkeypatch, {
+        "vllm.envs": {"environment_variables": variables, "__getattr__": variable},
+        f"{layers}.layernorm": {"RMSNorm": RMSNorm}, f"{layers}.activation": {"SiluAndMul": SiluAndMul},
+        f"{layers}.linear": {"UnquantizedLinearMethod": UnquantizedLinearMethod,
+                             **{kind: linear(kind, UnquantizedLinearMethod) for kind in (
+                                 "ReplicatedLinear", "ColumnParallelLinear", "MergedColumnParallelLinear",
+                                 "QKVParallelLinear", "RowParallelLinear")}}})
+    put_modules(monkeypatch, {"vllm": {"envs": sys.modules["vllm.envs"]}, "vllm.model_executor": {},
+                              layers: {}})
+    yield types.SimpleNamespace(
+        layernorm=sys.modules[f"{layers}.layernorm"], activation=sys.modules[f"{layers}.activation"],
+        linear=sys.modules[f"{layers}.linear"], registry=registry, load=plugin.load,
+        compile_factors=lambda: {name: get() for name, get in variables.items()})
+
+
+@contextlib.contextmanager
+def sglang_itself(monkeypatch):
+    """SGLang, before it has loaded its plug-ins."""
+    plugins, hooks, layernorm, activation, linear, unquant, invariance = map(seam, (
+        "sglang.srt.plugins", "sglang.srt.plugins.hook_registry", "sglang.srt.layers.layernorm",
+        "sglang.srt.layers.activation", "sglang.srt.layers.linear",
+        "sglang.srt.layers.quantization.unquant",
+        "sglang.srt.batch_invariant_ops.batch_invariant_ops"))
+    monkeypatch.setattr(plugins, "_plugins_loaded", False)
+    hooks.HookRegistry.reset()
+    try:
+        yield types.SimpleNamespace(
+            layernorm=layernorm, activation=activation, linear=linear, unquant=unquant,
+            registry=hooks.HookRegistry, load=plugins.load_plugins,
+            be_batch_invariant=lambda: monkeypatch.setattr(invariance, "_batch_invariant_MODE", True))
+    finally:
+        hooks.HookRegistry.reset()
+
+
+@contextlib.contextmanager
+def sglang_stub(monkeypatch):
+    """HookRegistry: it keeps hooks, and applies them to what their targets name when all have loaded."""
+    from kernwright.plugins import sglang as plugin
+    modes = {"batch invariant": False}
+
+    class HookRegistry:
+        _hooks, _patched = {}, set()
+
+        @classmethod
+        def register(cls, target, hook, hook_type):
+            assert hook_type == "around"
+            cls._hooks[target] = hook
+
+        @classmethod
+        def apply_hooks(cls):
+            for target, hook in cls._hooks.items():
+                module, kind, method = target.rsplit(".", 2)
+                owner = getattr(sys.modules[module], kind)
+
+                def around(*arguments, _hook=hook, _original=getattr(owner, method), **named):
+                    return _hook(_original, *arguments, **named)
+
+                setattr(owner, method, around)
+                cls._patched.add(target)
+
+    class RMSNorm(Norm):
+        def __init__(self, hidden_size, var_hidden_size=None, cast_x_before_out_mul=False, weight_dtype=None):
+            super().__init__(hidden_size, weight_dtype)
+            self.variance_size_override = var_hidden_size
+            self.cast_x_before_out_mul, self._quant_linear = cast_x_before_out_mul, None
+
+        def fuse_input_quant(self, linear):
+            self.__dict__["_quant_linear"] = linear
+
+        def forward_cuda(self, x, residual=None, post_residual_addition=None, quant_linear=None):
+            raise NotImplementedError
+
+    class SiluAndMul(Activation):
+        def forward_cuda(self, x):
+            raise NotImplementedError
+
+    class UnquantizedLinearMethod(LinearMethod):
+        def apply(self, layer, x, bias=None):
+            raise NotImplementedError
+
+    class ReplicatedLinear(Linear):
+        def __init__(self, input_size, output_size, bias=True, params_dtype=None, quant_config=None):
+            super().__init__(input_size, output_size, bias, params_dtype, quant_config,
+                             UnquantizedLinearMethod)
+
+    srt = "sglang.srt"
+    put_modules(monkeypatch, {
+        "sglang": {}, srt: {}, f"{srt}.plugins": {}, f"{srt}.layers": {}, f"{srt}.layers.quantization": {},
+        f"{srt}.plugins.hook_registry": {"HookRegistry": HookRegistry,
+                                         "HookType": types.SimpleNamespace(AROUND="around")},
+        f"{srt}.layers.layernorm": {"RMSNorm": RMSNorm},
+        f"{srt}.layers.activation": {"SiluAndMul": SiluAndMul},
+        f"{srt}.layers.linear": {"ReplicatedLinear": ReplicatedLinear},
+        f"{srt}.layers.quantization.unquant": {"UnquantizedLinearMethod": UnquantizedLinearMethod},
+        f"{srt}.batch_invariant_ops": {
+            "is_batch_invariant_mode_enabled": lambda: modes["batch invariant"]}})
+
+    def load():
+        plugin.load()
+        HookRegistry.apply_hooks()
+
+    yield types.SimpleNamespace(
+        layernorm=sys.modules[f"{srt}.layers.layernorm"],
+        activation=sys.modules[f"{srt}.layers.activation"], linear=sys.modules[f"{srt}.layers.linear"],
+        unquant=sys.modules[f"{srt}.layers.quantization.unquant"], registry=HookRegistry, load=load,
+        be_batch_invariant=lambda: modes.update({"batch invariant": True}))
