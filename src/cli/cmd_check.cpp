@@ -358,8 +358,8 @@ class TemplateChecker {
 
   void show_progress(std::string_view name) {
     if (options_.quiet) return;
-    progress_.update(concat(compiles_, " compiled, ", pending_.size(), " under way, ", defects_,
-                            " defects: ", name),
+    progress_.update(concat(compiles_, " compiled, ", pending_.size(), " under way, ",
+                            counted(defects_, "defect"), ": ", name),
                      seconds_since(start_));
   }
 
@@ -527,8 +527,8 @@ class Check : public Command {
       print_json(Json{
           {"templates", templates}, {"compiled", checker.rows()}, {"defects", checker.defects()}});
     } else {
-      print(concat(templates, " templates, ", checker.compiles(), " compiles, ", checker.defects(),
-                   " defects"));
+      print(concat(counted(templates, "template"), ", ", counted(checker.compiles(), "compile"),
+                   ", ", counted(checker.defects(), "defect")));
     }
     return checker.defects() == 0 ? Status::ok : Status::failed;
   }

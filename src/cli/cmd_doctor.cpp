@@ -187,13 +187,15 @@ class Doctor : public Command {
     }
     if (!no_device) page.print("counters", word(report["counters"]));
     const Json& cache = report["cache"];
-    page.print("cache", concat(word(cache["root"]), ": ", cache["records"].get<int>(), " records, ",
-                               cache["artifacts"].get<int>(), " artifacts"));
+    page.print("cache",
+               concat(word(cache["root"]), ": ", counted(cache["records"].get<int>(), "record"),
+                      ", ", counted(cache["artifacts"].get<int>(), "artifact")));
     for (const Json& package : report["signed_caches"]) {
       const std::string folder = word(package["folder"]);
       const std::string defect = word(package["defect"]);
-      page.print("data", defect.empty() ? concat(folder, ": ", package["records"].get<int>(),
-                                                 " records, signed by the project")
+      page.print("data", defect.empty() ? concat(folder, ": ",
+                                                 counted(package["records"].get<int>(), "record"),
+                                                 ", signed by the project")
                                         : concat(folder, " is passed over: ", defect));
     }
     std::string_view label = "next";

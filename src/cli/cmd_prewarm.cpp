@@ -85,7 +85,8 @@ class Prewarm : public Command {
                       {"compiled", service->builder().pool().compiled()},
                       {"coverage", rows}});
     } else {
-      print(concat(missing, " of ", problems->size(), " problems are missing"));
+      print(concat(missing, " of ", counted(problems->size(), "problem"),
+                   missing == 1 ? " is" : " are", " missing"));
     }
     return missing == 0 ? Status::ok : Status::failed;
   }

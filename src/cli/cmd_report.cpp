@@ -68,12 +68,12 @@ class Report : public Command {
                       {"missing", written->missing},
                       {"defects", written->defects}});
     } else {
-      print(concat(written->file.string(), ": ", written->records,
-                   written->records == 1 ? " record, " : " records, ",
+      print(concat(written->file.string(), ": ", counted(written->records, "record"), ", ",
                    format_bytes(static_cast<double>(written->bytes)),
                    written->missing == 0
                        ? std::string()
-                       : concat("; ", written->missing, " problems have no record")));
+                       : concat("; ", counted(written->missing, "problem has", "problems have"),
+                                " no record")));
     }
     return Status::ok;
   }

@@ -145,7 +145,7 @@ void print_reasons(const Page& page, const std::vector<Judged>& rows) {
     if (page.verbose()) {
       print(names, reason);
     } else {
-      page.print("", concat("without a value: ", names.size(), " counters, ", reason));
+      page.print("", concat("without a value: ", counted(names.size(), "counter"), ", ", reason));
     }
   }
 }

@@ -115,7 +115,7 @@ std::string SearchWatch::line() const {
   if (!seen_) {
     text += "preparing the search";
   } else {
-    text += concat(seen_->measured, " of ", seen_->candidates, " candidates");
+    text += concat(seen_->measured, " of ", counted(seen_->candidates, "candidate"));
     if (seen_->best_us > 0) text += concat(", best ", format_us(seen_->best_us));
   }
   const double left = budget_seconds_ - seconds;

@@ -111,8 +111,7 @@ std::string verdict_text(const TuningRecord& record) {
       std::count_if(record.runners_up.begin(), record.runners_up.end(),
                     [](const RankedConfiguration& ranked) { return ranked.tied; }));
   const auto finalists = [](std::size_t count, std::string_view are) {
-    return count == 1 ? concat("1 other of the finals is ", are)
-                      : concat(count, " others of the finals are ", are);
+    return concat(counted(count, "other of the finals is ", "others of the finals are "), are);
   };
   switch (record.verdict) {
     case Verdict::win:
@@ -122,9 +121,10 @@ std::string verdict_text(const TuningRecord& record) {
       return concat("tie: ", finalists(others, "as fast"), ", a fixed rule chose");
     case Verdict::unresolved:
       if (hardly_looked(record)) {
-        return concat("unresolved: the search has hardly looked, ",
-                      record.measured + record.search.failed, " of ", record.candidates,
-                      " candidates were tried before its ",
+        const int tried = record.measured + record.search.failed;
+        return concat("unresolved: the search has hardly looked, ", tried, " of ",
+                      counted(record.candidates, "candidate"), tried == 1 ? " was" : " were",
+                      " tried before its ",
                       record.search.stop_reason == "trials" ? "trials" : "seconds", " were over");
       }
       return others == 0 ? "unresolved: the finals were disturbed or too short"
@@ -135,12 +135,13 @@ std::string verdict_text(const TuningRecord& record) {
 
 void print_certainty(const Page& page, const TuningRecord& record) {
   if (record.grade == RecordGrade::predicted) {
-    page.print("sure", default_kept(record)
-                           ? concat("predicted: the default is kept, none of ", record.candidates,
-                                    " candidates is predicted more than ",
-                                    format_share(kModelDoubt), " faster; nothing was measured")
-                           : concat("predicted: the best of ", record.candidates,
-                                    " candidates by the cost model; nothing was measured"));
+    page.print("sure",
+               default_kept(record)
+                   ? concat("predicted: the default is kept, none of ", record.candidates,
+                            " candidates is predicted more than ", format_share(kModelDoubt),
+                            " faster; nothing was measured")
+                   : concat("predicted: the best of ", counted(record.candidates, "candidate"),
+                            " by the cost model; nothing was measured"));
     return;
   }
   page.print("sure", concat(verdict_text(record), "; trust ", to_string(record.trust)));
@@ -149,7 +150,7 @@ void print_certainty(const Page& page, const TuningRecord& record) {
     if (row.trust == Trust::a || !(decides || page.verbose())) continue;
     page.print("", concat(to_string(row.trust), " for ", row.check, ": ", row.detail));
   }
-  std::string search = concat(record.measured, " of ", record.candidates, " candidates");
+  std::string search = concat(record.measured, " of ", counted(record.candidates, "candidate"));
   if (record.wall_seconds > 0) search += concat(" in ", format_duration(record.wall_seconds));
   search += concat(", stopped by ", record.search.stop_reason);
   if (record.search.regret_estimate > 0) {
@@ -161,7 +162,7 @@ void print_certainty(const Page& page, const TuningRecord& record) {
 
 void print_evidence(const Page& page, const TuningRecord& record) {
   page.print("checked",
-             concat(record.check.elements, " elements: ", record.check.mismatches,
+             concat(counted(record.check.elements, "element"), ": ", record.check.mismatches,
                     " beyond the bound, largest error ", format_share(record.check.max_error),
                     " of it; ", record.check.exact ? "exact on small integers, " : "",
                     record.check.guarded ? "red zones intact, " : "",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <locale>
 #include <sstream>
 #include <string>
@@ -16,6 +17,14 @@ std::string concat(const Parts&... parts) {
   out.imbue(std::locale::classic());
   (out << ... << parts);
   return std::move(out).str();
+}
+
+/// A number of things as people read it: "1 file", "2 files". `many` is what several are called
+/// where that is not `one` with an "s".
+template <std::integral Count>
+std::string counted(Count count, std::string_view one, std::string_view many = {}) {
+  if (count == 1) return concat("1 ", one);
+  return many.empty() ? concat(count, ' ', one, 's') : concat(count, ' ', many);
 }
 
 // Numbers for people, with a decimal point whatever the locale is. (`printf` and `strtod` follow

@@ -277,7 +277,7 @@ class ReportTest(unittest.TestCase):
     def test_a_worklist_without_records_names_its_problems(self):
         listed = self.folder / "list.json"
         listed.write_text(json.dumps({"problems": ["vector_add n=8 dtype=bf16", PROBLEM]}))
-        for cache, text in (("nothing", "0 of 2 problems have a record"), ("single", "1 of 2 problems have a record")):
+        for cache, text in (("nothing", "0 of 2 problems have a record"), ("single", "1 of 2 problems has a record")):
             (self.folder / "nothing").mkdir(exist_ok=True)
             page = self.folder / "list.html"
             subprocess.run([KERNWRIGHT, "report", listed, "--cache", self.folder / cache, "-o", page], check=True, stdout=subprocess.DEVNULL)

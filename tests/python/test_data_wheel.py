@@ -77,7 +77,7 @@ class DataWheelTest(unittest.TestCase):
 
         passed_over = f"{folders[0]} is passed over: the bundle is signed by none of 1 trusted keys"
         self.assertIn(passed_over, " ".join(kw.doctor().split()))
-        self.assertIn("1 problems (1 of vector_add), ",
+        self.assertIn("1 problem (1 of vector_add), ",
                       importlib.metadata.metadata("kernwright-h100").get_payload())
 
         # By hand the same folder is a layer like any other.

@@ -73,7 +73,7 @@ def test_a_service_without_compiling_says_what_is_missing():
         strict.prewarm(["vector_add n=1024 dtype=fp32", kw.Problem("vector_add", n=8, dtype="fp32")])
     assert "2 of 2 problems" in caught.value.reason
     assert "n=1024" in caught.value.reason and "n=8" in caught.value.reason
-    with pytest.raises(kw.Error, match="1 of 1 problems"):
+    with pytest.raises(kw.Error, match="1 of 1 problem cannot"):
         strict.prewarm(kw.Problem("vector_add", n=8, dtype="fp32"))
 
 

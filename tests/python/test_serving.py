@@ -129,7 +129,7 @@ class ServingTest(unittest.TestCase):
     def test_prewarm_takes_a_worklist_and_a_recorded_file(self):
         with self.service.record_shapes(self.file):
             self.ask()
-        with self.assertRaisesRegex(kw.Error, "1 of 1 problems cannot be served"):
+        with self.assertRaisesRegex(kw.Error, "1 of 1 problem cannot be served"):
             self.service.prewarm(self.file)
         worklist = self.folder / "worklist.json"
         worklist.write_text('{"problems": [{"operation": "vector_add", "dims": {"n": "8:32:x2"}, '

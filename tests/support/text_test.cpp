@@ -12,6 +12,14 @@ TEST(TextTest, ConcatTakesStringsCharactersAndNumbers) {
   EXPECT_EQ(concat("m=", 4096, ' ', std::string("k"), '=', -1.5), "m=4096 k=-1.5");
 }
 
+TEST(TextTest, OneThingIsCalledOtherwiseThanSeveral) {
+  EXPECT_EQ(counted(1, "file"), "1 file");
+  EXPECT_EQ(counted(0, "file"), "0 files");
+  EXPECT_EQ(counted(2, "file"), "2 files");
+  EXPECT_EQ(counted(1, "search", "searches"), "1 search");
+  EXPECT_EQ(counted(std::size_t{3}, "search", "searches"), "3 searches");
+}
+
 struct Thousands : std::numpunct<char> {
   char do_thousands_sep() const override { return '.'; }
   std::string do_grouping() const override { return "\3"; }

@@ -66,9 +66,11 @@ Status export_cache(const CacheFlags& flags) {
                     {"overrides", exported->overrides},
                     {"artifacts", exported->artifacts}});
   } else {
-    print(concat(*file, ": ", exported->records, " records, ", exported->artifacts, " artifacts, ",
-                 exported->overrides, " decisions, ", flags.key.empty() ? "not signed" : "signed",
-                 "; serial ", options.serial, "; ", exported->digest));
+    print(concat(*file, ": ", counted(exported->records, "record"), ", ",
+                 counted(exported->artifacts, "artifact"), ", ",
+                 counted(exported->overrides, "decision"), ", ",
+                 flags.key.empty() ? "not signed" : "signed", "; serial ", options.serial, "; ",
+                 exported->digest));
   }
   return Status::ok;
 }
@@ -96,8 +98,9 @@ Status install_cache(const CacheFlags& flags) {
                     {"files", installed->files},
                     {"bytes", installed->bytes}});
   } else {
-    print(concat(installed->files, " files, ", installed->bytes, " bytes, serial ",
-                 installed->serial, ", in use at ", installed_bundle(flags.root()).string(),
+    print(concat(counted(installed->files, "file"), ", ", counted(installed->bytes, "byte"),
+                 ", serial ", installed->serial, ", in use at ",
+                 installed_bundle(flags.root()).string(),
                  installed->signer.empty() ? "; signed by nobody who is trusted"
                                            : "; signed by " + installed->signer));
   }

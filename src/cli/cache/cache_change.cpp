@@ -26,7 +26,7 @@ Status print_removed(const CacheFlags& flags, const Result<Removed>& removed) {
                     {"removed_files", removed->files},
                     {"removed_bytes", removed->bytes}});
   } else {
-    print(concat(removed->files, " files removed, ", removed->bytes, " bytes"));
+    print(concat(counted(removed->files, "file"), " removed, ", counted(removed->bytes, "byte")));
   }
   return Status::ok;
 }
@@ -152,9 +152,10 @@ Status merge_caches(const CacheFlags& flags) {
       }
     }
     if (!flags.json) {
-      print(concat(from, ": ", merged->records, " records, ", merged->artifacts, " artifacts, ",
-                   merged->overrides, " decisions taken over, ", merged->disagreements.size(),
-                   " problems whose winners differ"));
+      print(concat(from, ": ", counted(merged->records, "record"), ", ",
+                   counted(merged->artifacts, "artifact"), ", ",
+                   counted(merged->overrides, "decision"), " taken over, ",
+                   counted(merged->disagreements.size(), "problem"), " whose winners differ"));
     }
     rows.push_back({{"from", from},
                     {"records", merged->records},

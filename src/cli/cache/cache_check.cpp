@@ -129,7 +129,7 @@ Status list_cache(const CacheFlags& flags) {
                     {"overrides", overrides},
                     {"artifacts", artifacts}});
   } else {
-    print(concat(artifacts, " artifacts in ", cache.root().string()));
+    print(concat(counted(artifacts, "artifact"), " in ", cache.root().string()));
   }
   return whole ? Status::ok : Status::failed;
 }
@@ -200,12 +200,12 @@ Status verify_cache(const CacheFlags& flags) {
     print_json(json);
   } else {
     if (flags.recompile) {
-      print(concat(recompiled, " winners compiled again, ", not_comparable,
+      print(concat(counted(recompiled, "winner"), " compiled again, ", not_comparable,
                    " of other code, another compiler or an unknown SKU"));
     }
     if (!bundle.empty()) print(concat("bundle in use: ", bundle.string()));
-    print(concat(records, " records, ", artifacts.size(), " artifacts, ", defects.rows().size(),
-                 " defects"));
+    print(concat(counted(records, "record"), ", ", counted(artifacts.size(), "artifact"), ", ",
+                 counted(defects.rows().size(), "defect")));
   }
   return defects.rows().empty() ? Status::ok : Status::failed;
 }

@@ -142,7 +142,7 @@ class Sweep : public Command {
         if (json) return;
         const double seconds = seconds_since(start);
         const auto left = static_cast<double>(problems.size() - planned);
-        line.update(concat(planned, " of ", problems.size(), " problems planned, about ",
+        line.update(concat(planned, " of ", counted(problems.size(), "problem"), " planned, about ",
                            format_duration(seconds / static_cast<double>(planned) * left), " left"),
                     seconds);
       });
@@ -185,11 +185,14 @@ class Sweep : public Command {
     }
     page.print(table);
     page.print(concat(
-        plan.due(), " of ", plan.rows.size(), " problems are due for ", service.profile().id, ": ",
-        plan.candidates(), " candidates, ", plan.compiles(), " compiles",
+        plan.due(), " of ", counted(plan.rows.size(), "problem"), plan.due() == 1 ? " is" : " are",
+        " due for ", service.profile().id, ": ", counted(plan.candidates(), "candidate"), ", ",
+        counted(plan.compiles(), "compile"),
         service.has_device() ? concat(", at most about ", static_cast<std::int64_t>(seconds), " s")
                              : std::string(", of which a prediction makes the best few"),
-        plan.impossible() == 0 ? "" : concat("; ", plan.impossible(), " are impossible")));
+        plan.impossible() == 0
+            ? ""
+            : concat("; ", counted(plan.impossible(), "is impossible", "are impossible"))));
     return status;
   }
 
@@ -232,8 +235,9 @@ class Sweep : public Command {
       return status;
     }
     if (rows.size() < problems.size()) page.print(failures);
-    print(concat(problems.size() - failed, " of ", problems.size(), " problems have a record for ",
-                 service.profile().id,
+    const std::size_t have = problems.size() - failed;
+    print(concat(have, " of ", counted(problems.size(), "problem"), have == 1 ? " has" : " have",
+                 " a record for ", service.profile().id,
                  service.has_device() ? "" : ", by prediction: no GPU was used"));
     print_summary(page, rows);
     if (!written.empty()) page.print("report", written);
@@ -260,7 +264,7 @@ class Sweep : public Command {
     if (compared > 0) {
       page.print("speed-up", concat(fixed(std::exp(logs / compared), 2),
                                     " times the defaults, the geometric mean; ", faster, " of ",
-                                    compared, " are clearly faster"));
+                                    compared, faster == 1 ? " is" : " are", " clearly faster"));
     }
     std::string sure;
     for (const auto& [support, count] : supports) {
@@ -269,7 +273,7 @@ class Sweep : public Command {
     if (!sure.empty()) page.print("sure", sure);
     std::string_view label = "next";
     for (const auto& [action, count] : steps) {
-      page.print(label, concat(count, count == 1 ? " problem: " : " problems: ", action));
+      page.print(label, concat(counted(count, "problem"), ": ", action));
       label = "";
     }
   }

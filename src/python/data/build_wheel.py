@@ -61,7 +61,8 @@ def what_was_measured(manifest):
     listed = ", ".join(f"{count} of {name}" for name, count in sorted(problems.items()))
     dates = sorted(f"{parts[6][:4]}-{parts[6][4:6]}-{parts[6][6:8]}" for parts in records)
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    return (f"{sum(problems.values())} problems ({listed}), {when}, on "
+    count = sum(problems.values())
+    return (f"{count} problem{'' if count == 1 else 's'} ({listed}), {when}, on "
             f"{', '.join(manifest['skus'])}: {', '.join(manifest['devices']) or 'predicted'}")
 
 

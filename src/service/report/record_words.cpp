@@ -46,9 +46,10 @@ std::string verdict_words(const TuningRecord& record) {
       break;
   }
   if (hardly_looked(record)) {
-    return concat("Unresolved: the search has hardly looked. ",
-                  record.measured + record.search.failed, " of ", record.candidates,
-                  " candidates were tried.");
+    const int tried = record.measured + record.search.failed;
+    return concat("Unresolved: the search has hardly looked. ", tried, " of ",
+                  counted(record.candidates, "candidate"), tried == 1 ? " was" : " were",
+                  " tried.");
   }
   const bool disturbed =
       4 * record.rounds.dropped.size() > record.winner.measurement.samples_us.size();

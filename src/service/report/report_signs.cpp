@@ -12,10 +12,6 @@
 namespace kernwright {
 namespace {
 
-std::string counted(std::size_t count, std::string_view one, std::string_view many) {
-  return count == 1 ? concat("1 ", one) : concat(count, ' ', many);
-}
-
 /// Outcomes of candidates that would have harmed a user.
 bool is_harmful(Outcome outcome) {
   return outcome == Outcome::wrong_result || outcome == Outcome::out_of_bounds ||

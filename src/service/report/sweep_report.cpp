@@ -98,8 +98,9 @@ NextStep next_step(const TuningRecord& record) {
             concat(row.check, " (", row.detail, ")")};
   }
   if (hardly_looked(record)) {
-    return {kLonger, concat(record.measured + record.search.failed, " of ", record.candidates,
-                            " candidates were tried")};
+    const int tried = record.measured + record.search.failed;
+    return {kLonger, concat(tried, " of ", counted(record.candidates, "candidate"),
+                            tried == 1 ? " was" : " were", " tried")};
   }
   if (record.verdict == Verdict::unresolved) return {kLonger, "the finals ended too early"};
   if (may_be_faster(record)) {

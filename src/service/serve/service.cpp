@@ -45,7 +45,7 @@ Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
     for (const Problem& problem : problems) {
       if (awaited.stop()->load()) {
         return Error{ErrorCode::unavailable,
-                     concat("stopped after ", done, " of ", problems.size(), " problems")};
+                     concat("stopped after ", done, " of ", counted(problems.size(), "problem"))};
       }
       ++done;
       const Result<Kernel> kernel = core_->get_best_kernel(problem);
@@ -54,8 +54,8 @@ Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
       missing += concat("\n  ", problem.text(), ": ", kernel.error().message);
     }
     if (count == 0) return {};
-    return Error{ErrorCode::not_found,
-                 concat(count, " of ", problems.size(), " problems cannot be served:", missing)};
+    return Error{ErrorCode::not_found, concat(count, " of ", counted(problems.size(), "problem"),
+                                              " cannot be served:", missing)};
   });
 }
 

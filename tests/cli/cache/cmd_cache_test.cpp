@@ -187,7 +187,8 @@ TEST_F(CacheTest, MergingTellsWhereWinnersDiffer) {
   EXPECT_THAT(text.out, HasSubstr("power=sustained: the winners differ by 7 %\n  ours   100.0 us "
                                   "matmul/persistent_wave STAGES=4"));
   EXPECT_THAT(text.out, HasSubstr("\n  theirs 107.0 us matmul/persistent_wave BM=64"));
-  EXPECT_THAT(text.out, HasSubstr("1 records, 0 artifacts, 0 decisions taken over, 1 problems"));
+  EXPECT_THAT(text.out,
+              HasSubstr("1 record, 0 artifacts, 0 decisions taken over, 1 problem whose"));
   ASSERT_TRUE(RecordStore(dir_ / "theirs").put(record));
   const nlohmann::json json =
       kernwright({"cache", "merge", (dir_ / "theirs").string(), "--json"}).json();
@@ -226,7 +227,7 @@ TEST_F(CacheTest, NoLimitIsTooLargeForAPrune) {
     EXPECT_EQ(pruned.out, "0 files removed, 0 bytes\n") << limit << pruned.err;
   }
   EXPECT_EQ(kernwright({"cache", "prune", "--max-gib", "nan"}).exit_code, 2);
-  EXPECT_EQ(kernwright({"cache", "prune", "--max-gib", "0"}).out.rfind("1 files removed", 0), 0U);
+  EXPECT_EQ(kernwright({"cache", "prune", "--max-gib", "0"}).out.rfind("1 file removed", 0), 0U);
 }
 
 TEST_F(CacheTest, PinsAndBansAreKeptListedAndLifted) {

@@ -150,14 +150,14 @@ TEST_F(WorklistToolkitTest, WhatNoTemplateRunsIsNamedAndTheOthersAreDone) {
       flat(dry.out).find("impossible " + list_.string() + ":2: no template runs \"" + impossible),
       std::string::npos)
       << dry.out;
-  EXPECT_NE(dry.out.find("1 of 2 problems are due"), std::string::npos) << dry.out;
+  EXPECT_NE(dry.out.find("1 of 2 problems is due"), std::string::npos) << dry.out;
   const Ran swept = run_list("sweep");
   EXPECT_EQ(swept.exit_code, 1);
   EXPECT_NE(
       flat(swept.out).find("failed " + list_.string() + ":2: " + impossible + ": no template"),
       std::string::npos)
       << swept.out;
-  EXPECT_NE(swept.out.find("1 of 2 problems have a record"), std::string::npos) << swept.out;
+  EXPECT_NE(swept.out.find("1 of 2 problems has a record"), std::string::npos) << swept.out;
 }
 
 TEST_F(WorklistToolkitTest, AnEntryThatNoOperationAcceptsIsNamedWithItsPlace) {
@@ -265,7 +265,7 @@ TEST_F(WorklistToolkitTest, MeasuredRecordsAreSummedUpBesideTheirDefaults) {
             std::string::npos)
       << text.out;
   EXPECT_NE(text.out.find("   2/2   2.00 us     level  tie B"), std::string::npos) << text.out;
-  EXPECT_NE(text.out.find("the geometric mean; 1 of 2 are clearly"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("the geometric mean; 1 of 2 is clearly"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("  sure      2 measured\n"), std::string::npos) << text.out;
   EXPECT_NE(flat(text.out).find("next 2 problems: restore the default power limit"),
             std::string::npos)

@@ -80,7 +80,7 @@ TEST(RecordWordsTest, WhatIsUnresolvedSaysWhy) {
   record.search.stop_reason = "budget";
   record.candidates = 2000;
   EXPECT_THAT(words(record),
-              HasSubstr("the search has hardly looked. 1 of 2000 candidates were tried."));
+              HasSubstr("the search has hardly looked. 1 of 2000 candidates was tried."));
 }
 
 TEST(RecordWordsTest, APredictionClaimsNothing) {

@@ -50,7 +50,7 @@ function head(filters) {
     html("p", {class: "facts"}, facts.map((fact) => html("span", {}, fact))),
     html("div", {class: "figures"},
       single ? tally(formatUs(problems[0].us), problems[0].grade === "predicted" ? "by the cost model" : "the winner's time")
-        : data.missing.length > 0 ? tally(problems.length, `of ${problems.length + data.missing.length} problems have a record`)
+        : data.missing.length > 0 ? tally(problems.length, `of ${problems.length + data.missing.length} problems ${problems.length === 1 ? "has" : "have"} a record`)
         : tally(problems.length, problems.length === 1 ? "problem" : "problems"),
       single && problems[0].roofline > 0 && problems[0].bound !== "launch"
         ? tally(formatShare(problems[0].roofline), `of its roof, ${formatUs(problems[0].roofline_us)}`) : null,
