@@ -64,8 +64,9 @@ struct InstallReport {
 /// that are no file; owners other than 0; more or larger files than the manifest or the limits say;
 /// content that does not fit its digest or the cache's own format.
 ///
-/// Errors: `invalid_argument` for what is refused as not trusted or older; `corrupt`, which names
-/// the entry; `unavailable`, also where another installation does not end; `io`.
+/// Errors: `refused` for what is not trusted or is older, with the option that allows it;
+/// `corrupt`, which names the entry; `unavailable`, also where another installation does not end;
+/// `io`.
 Result<InstallReport> install_bundle(const std::filesystem::path& file,
                                      const std::filesystem::path& root,
                                      const InstallOptions& options);
@@ -87,8 +88,8 @@ std::vector<BundleDefect> bundle_defects(const std::filesystem::path& folder);
 
 /// Whether a bundle that was unpacked elsewhere, and that a package brought to `folder`, is whole
 /// and trusted: one of the keys signed its manifest, and every file is as that says. Reads all of
-/// it. Errors: `invalid_argument` where no key signed it; `corrupt`, which names the file;
-/// `not_found`; `io`.
+/// it. Errors: `refused` where no key signed it; `corrupt`, which names the file; `not_found`;
+/// `io`.
 Result<void> check_bundle(const std::filesystem::path& folder,
                           const std::vector<std::string>& trusted_keys);
 

@@ -103,21 +103,28 @@ Result<TarEntry> next_file(TarReader& tar, std::string_view name) {
   return found;
 }
 
-/// The trusted key that signed the manifest; empty where there is none and that is allowed.
+/// The trusted key that signed the manifest. Errors: `refused` where there is none.
 Result<std::string> find_signer(std::string_view manifest, std::string_view signature,
-                                const InstallOptions& options) {
-  if (!signature.empty()) {
-    for (const std::string& key : options.trusted_keys) {
-      KW_ASSIGN(const bool good, is_signed(signed_text(manifest), signature, key));
-      if (good) return key;
-    }
+                                const std::vector<std::string>& trusted_keys) {
+  if (signature.empty()) return Error{ErrorCode::refused, "the bundle is not signed"};
+  for (const std::string& key : trusted_keys) {
+    KW_ASSIGN(const bool good, is_signed(signed_text(manifest), signature, key));
+    if (good) return key;
   }
+  return Error{ErrorCode::refused, concat("the bundle is signed by none of ",
+                                          counted(trusted_keys.size(), "trusted key"))};
+}
+
+/// As `find_signer`; empty where there is none and that is allowed.
+Result<std::string> accepted_signer(std::string_view manifest, std::string_view signature,
+                                    const InstallOptions& options) {
+  Result<std::string> signer = find_signer(manifest, signature, options.trusted_keys);
+  if (signer || signer.error().code != ErrorCode::refused) return signer;
   if (options.allow_unsigned) return std::string();
-  return Error{ErrorCode::invalid_argument,
-               signature.empty()
-                   ? std::string("the bundle is not signed, and unsigned ones are not allowed")
-                   : concat("the bundle is signed by none of ", options.trusted_keys.size(),
-                            " trusted keys")};
+  return Error{ErrorCode::refused,
+               concat(signer.error().message,
+                      signature.empty() ? "" : "; --trusted-keys names a file of other keys",
+                      "; --allow-unsigned installs it without that check")};
 }
 
 Result<void> check_content(const BundledFile& file, std::string_view bytes) {
@@ -156,15 +163,14 @@ Result<void> check_serial(const fs::path& root, const BundleManifest& manifest,
   const Result<BundleManifest> present = manifest_of(in_use);
   if (!present && present.error().code == ErrorCode::not_found) return {};
   if (!present) {
-    return Error{ErrorCode::invalid_argument,
+    return Error{ErrorCode::refused,
                  concat("the serial of the bundle in use is not known (", present.error().message,
-                        "); to replace it all the same, allow an older one")};
+                        "); --allow-older replaces it all the same")};
   }
   if (manifest.serial >= present->serial) return {};
-  return Error{
-      ErrorCode::invalid_argument,
-      concat("the bundle's serial is ", manifest.serial, ", older than that of the one in use, ",
-             present->serial, "; older ones are not allowed")};
+  return Error{ErrorCode::refused, concat("the bundle's serial is ", manifest.serial,
+                                          ", older than that of the one in use, ", present->serial,
+                                          "; --allow-older goes back to it")};
 }
 
 /// Makes `bundles/current` a link to `digest`, by one rename.
@@ -227,8 +233,7 @@ Result<void> check_bundle(const fs::path& folder, const std::vector<std::string>
   Result<std::string> signature =
       read_file(folder / kSignatureName, {kSignatureName, kMostSignatureBytes}, folder);
   if (!signature && signature.error().code != ErrorCode::not_found) return signature.error();
-  KW_TRY(find_signer(manifest, signature ? *signature : std::string(),
-                     {.trusted_keys = trusted_keys}));
+  KW_TRY(find_signer(manifest, signature ? *signature : std::string(), trusted_keys));
   const std::vector<BundleDefect> defects = bundle_defects(folder);
   if (defects.empty()) return {};
   return corrupt_bundle(concat(defects.front().path.native(), ": ", defects.front().what));
@@ -246,7 +251,7 @@ Result<InstallReport> install_bundle(const fs::path& file, const fs::path& root,
     KW_ASSIGN(signature, tar.read(kMostSignatureBytes));
     KW_ASSIGN(entry, next_file(tar, {}));
   }
-  KW_ASSIGN(const std::string signer, find_signer(text, signature, options));
+  KW_ASSIGN(const std::string signer, accepted_signer(text, signature, options));
   KW_ASSIGN(const BundleManifest manifest, parse_bundle_manifest(text));
 
   InstallReport report{

@@ -18,8 +18,8 @@ enum class ErrorCode {
   compile,           ///< the compiler or linker refused the source
   device,            ///< the driver reported an error
   timed_out,         ///< a deadline passed
-  refused,           ///< the service is sealed, or the stream is in a capture
-  internal           ///< a defect of kernwright
+  refused,  ///< the service is sealed, the stream is in a capture, or a bundle is not trusted
+  internal  ///< a defect of kernwright
 };
 
 /// Why an operation could not be done: a code for programs and a sentence for people.

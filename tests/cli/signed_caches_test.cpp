@@ -36,7 +36,7 @@ class SignedCachesTest : public ProgramTest {
 
 TEST_F(SignedCachesTest, WhatTheProjectDidNotSignIsPassedOverByName) {
   const std::string folder = package().string();
-  const std::string passed_over = " is passed over: the bundle is signed by none of 1 trusted keys";
+  const std::string passed_over = " is passed over: the bundle is signed by none of 1 trusted key";
   environment_["KERNWRIGHT_SIGNED_CACHES"] = folder + ":" + (dir_ / "none").string();
 
   EXPECT_NE(flat(kernwright({"doctor"}).out).find("data " + folder + passed_over),

@@ -73,9 +73,9 @@ class DataWheelTest(unittest.TestCase):
         self.assertEqual(importlib.metadata.version("kernwright-h100").rpartition(".")[2], "7")
         with self.assertLogs("kernwright", "WARNING") as logged:
             kw.Service(self.folder / "empty", sku="h100_sxm", on_miss="fail")
-        self.assertIn("signed by none of 1 trusted keys", logged.output[0])
+        self.assertIn("signed by none of 1 trusted key", logged.output[0])
 
-        passed_over = f"{folders[0]} is passed over: the bundle is signed by none of 1 trusted keys"
+        passed_over = f"{folders[0]} is passed over: the bundle is signed by none of 1 trusted key"
         self.assertIn(passed_over, " ".join(kw.doctor().split()))
         self.assertIn("1 problem (1 of vector_add), ",
                       importlib.metadata.metadata("kernwright-h100").get_payload())
@@ -89,7 +89,7 @@ class DataWheelTest(unittest.TestCase):
     def test_without_the_key_no_wheel_is_built(self):
         built = self.build()
         self.assertNotEqual(built.returncode, 0)
-        self.assertIn("signed by none of 1 trusted keys", built.stderr)
+        self.assertIn("signed by none of 1 trusted key", built.stderr)
 
     def test_the_bundles_of_the_project_are_signed_by_it_and_hold_what_is_published(self):
         bundles = sorted((ROOT / "src/python/data/bundles").glob("*.tar.zst"))

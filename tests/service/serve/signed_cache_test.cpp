@@ -58,7 +58,7 @@ TEST_F(SignedCacheTest, ItServesWhereATrustedKeySignedItAndIsPassedOverElsewhere
   EXPECT_FALSE(distrustful->get_best_kernel(problem_));
   ASSERT_EQ(said_.size(), 1U);
   EXPECT_EQ(said_[0],
-            folder.string() + " is passed over: the bundle is signed by none of 1 trusted keys");
+            folder.string() + " is passed over: the bundle is signed by none of 1 trusted key");
 
   std::filesystem::remove_all(folder / "v1" / "artifacts");
   EXPECT_FALSE(open_with(folder, keys.public_key)->get_best_kernel(problem_));
