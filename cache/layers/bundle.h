@@ -28,13 +28,16 @@ struct ExportReport {
   std::int64_t records = 0;
   std::int64_t overrides = 0;
   std::int64_t artifacts = 0;
+  /// What decisions made the answer although the bundle has no bits for it, as sentences that begin
+  /// with the key.
+  std::vector<std::string> without_bits;
 };
 
 /// Writes the user's layer as a bundle: the runs that a `compact` would leave, the decisions, and
-/// the artifacts of the winners. The same content and serial give the same file, byte by byte.
-/// Errors: `not_found` where there is no record, or a winner's artifact is not there; `corrupt`
-/// where it would be more than an installation takes, or a folder of the cache cannot be read;
-/// `unavailable`, `io`.
+/// the artifacts of the winners, and of what decisions put in their place where it has one. The
+/// same content and serial give the same file, byte by byte. Errors: `not_found` where there is no
+/// record, or a winner's artifact is not there; `corrupt` where it would be more than an
+/// installation takes, or a folder of the cache cannot be read; `unavailable`, `io`.
 Result<ExportReport> export_bundle(const TieredCache& cache, const std::filesystem::path& file,
                                    const ExportOptions& options);
 

@@ -67,6 +67,61 @@ Result<std::vector<RecordStore::Listed>> served_runs(const TieredCache& cache,
   return runs;
 }
 
+/// The decisions on each key that hold.
+std::map<std::string, Decisions> decisions_of(
+    const std::vector<RecordStore::ListedOverride>& overrides) {
+  std::map<std::string, std::vector<Override>> by_key;
+  for (const RecordStore::ListedOverride& listed : overrides) {
+    by_key[listed.override.value->key.text()].push_back(*listed.override.value);
+  }
+  std::map<std::string, Decisions> decisions;
+  for (auto& [key, of_key] : by_key) {
+    std::ranges::stable_sort(of_key, {}, &Override::number);
+    decisions[key].add(of_key);
+  }
+  return decisions;
+}
+
+/// Adds the bits of what decisions make the answer, for each key where that is no run's winner.
+void add_decided(const std::vector<RecordStore::Listed>& runs,
+                 const std::map<std::string, Decisions>& decisions, const ArtifactStore& artifacts,
+                 Collection& collection, ExportReport& report) {
+  std::map<std::string, std::vector<const TuningRecord*>> by_key;
+  for (const RecordStore::Listed& listed : runs) {
+    by_key[listed.record.value->key.text()].push_back(&*listed.record.value);
+  }
+  const auto add = [&](const HeadWinner& served) {
+    if (served.artifact.empty() || !artifacts.get(served.artifact)) return false;
+    collection.add(artifacts.path(served.artifact));
+    return true;
+  };
+  for (const auto& [key, decided] : decisions) {
+    const auto lack = [&report, &key](std::string_view id, std::string_view why) {
+      std::string text =
+          concat(key, ": ", id, why, " and has no bits in the bundle; sweep the problem again");
+      // Several runs may have the same one.
+      if (std::ranges::find(report.without_bits, text) != report.without_bits.end()) return;
+      report.without_bits.push_back(std::move(text));
+    };
+    if (const std::optional<Override>& pin = decided.pin()) {
+      const auto is_pin = [&pin](const Choice& choice) { return choice == pin->choice; };
+      const bool has = std::ranges::any_of(by_key[key], [&](const TuningRecord* record) {
+        if (is_pin(record->winner.choice)) return true;
+        const std::optional<HeadWinner> served = stand_in(*record, is_pin);
+        return served && add(*served);
+      });
+      if (!has) lack(pin->choice.id(), " is pinned");
+      continue;
+    }
+    for (const TuningRecord* record : by_key[key]) {
+      if (!decided.banned(record->winner.choice.id())) continue;
+      const std::optional<HeadWinner> served = stand_in(
+          *record, [&decided](const Choice& choice) { return !decided.banned(choice.id()); });
+      if (served && !add(*served)) lack(served->choice.id(), " stands in for a banned winner");
+    }
+  }
+}
+
 Result<void> write(const fs::path& file, const BundleManifest& manifest, const std::string& text,
                    const std::string& signature, const Collection& collection) {
   KW_ASSIGN(TarWriter tar, TarWriter::create(file));
@@ -112,12 +167,14 @@ Result<ExportReport> export_bundle(const TieredCache& cache, const fs::path& fil
     return Error{ErrorCode::not_found, concat("no record", options.sku.empty() ? "" : " for ",
                                               options.sku, " in ", cache.root().native())};
   }
-  for (const RecordStore::ListedOverride& listed : cache.records().list_overrides()) {
-    if (!listed.override) continue;
-    if (!options.sku.empty() && listed.override.value->key.sku != options.sku) continue;
-    collection.add(listed.path);
-    ++report.overrides;
-  }
+  std::vector<RecordStore::ListedOverride> overrides = cache.records().list_overrides();
+  std::erase_if(overrides, [&options](const RecordStore::ListedOverride& listed) {
+    if (!listed.override) return true;
+    return !options.sku.empty() && listed.override.value->key.sku != options.sku;
+  });
+  for (const RecordStore::ListedOverride& listed : overrides) collection.add(listed.path);
+  report.overrides = static_cast<std::int64_t>(overrides.size());
+  add_decided(runs, decisions_of(overrides), cache.artifacts(), collection, report);
   BundleManifest manifest{.kernwright = std::string(kernwright_version()),
                           .serial = options.serial,
                           .skus = sorted(skus),

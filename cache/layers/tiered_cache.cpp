@@ -1,6 +1,7 @@
 #include "cache/layers/tiered_cache.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <system_error>
@@ -90,22 +91,15 @@ std::vector<GradedRecord> in_order(std::vector<Ranked> ranked) {
 }
 
 /// Makes the first runner-up that `fits` the winner of a record. False where none fits, or the
-/// evidence cannot be read. The record has only the digest of the winner's template. If the
-/// runner-up has another template, its artifact may be of another text, so it counts as having
-/// none.
-template <typename Fits>
-bool promote(RecordHead& head, const std::string& file, const Fits& fits) {
+/// evidence cannot be read.
+bool promote(RecordHead& head, const std::string& file,
+             const std::function<bool(const Choice&)>& fits) {
   const Lookup<TuningRecord> record = read_record(file);
   if (!record) return false;
-  for (const RankedConfiguration& ranked : record.value->runners_up) {
-    HeadWinner winner = winner_of(ranked, record.value->rounds);
-    if (!fits(winner)) continue;
-    if (winner.choice.kernel_template != head.winner.choice.kernel_template)
-      winner.artifact.clear();
-    head.winner = std::move(winner);
-    return true;
-  }
-  return false;
+  std::optional<HeadWinner> winner = stand_in(*record.value, fits);
+  if (!winner) return false;
+  head.winner = *std::move(winner);
+  return true;
 }
 
 /// Puts the pinned candidate first: a record that has it, or else a record made from the pin alone.
@@ -116,10 +110,11 @@ void put_pin_first(Answers& answers, const TieredCache::Now& now, const std::str
         concat("the pin of ", pin.choice.id(), " is not served: there is no such template"));
     return;
   }
-  const auto is_pin = [&pin](const HeadWinner& winner) { return winner.choice == pin.choice; };
+  const auto is_pin = [&pin](const Choice& choice) { return choice == pin.choice; };
   std::vector<GradedRecord>& records = answers.records;
-  auto found = std::find_if(records.begin(), records.end(),
-                            [&](const GradedRecord& one) { return is_pin(one.head.winner); });
+  auto found = std::find_if(records.begin(), records.end(), [&](const GradedRecord& one) {
+    return is_pin(one.head.winner.choice);
+  });
   if (found == records.end()) {
     found = std::find_if(records.begin(), records.end(),
                          [&](GradedRecord& one) { return promote(one.head, one.file, is_pin); });
@@ -172,15 +167,15 @@ Answers TieredCache::lookup(const RecordKey& key, const Now& now,
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
     answers.decisions.add(layer->overrides);
   }
-  const auto allowed = [&answers](const HeadWinner& winner) {
-    return !answers.decisions.banned(winner.choice.id());
+  const auto allowed = [&answers](const Choice& choice) {
+    return !answers.decisions.banned(choice.id());
   };
   std::vector<Ranked> ranked;
   for (RecordStore::Found& found : layers) {
     for (RecordRun& run : found.runs) {
       auto [match, why] =
           fit(run.head, now, template_digest(run.head.winner.choice.kernel_template));
-      if (!answers.decisions.bans().empty() && !allowed(run.head.winner)) {
+      if (!answers.decisions.bans().empty() && !allowed(run.head.winner.choice)) {
         if (!promote(run.head, run.file, allowed)) match = Match::none;
         why = MissReason::banned;
         if (match != Match::none) match = std::max(match, Match::recheck);

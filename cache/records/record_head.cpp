@@ -55,6 +55,19 @@ RecordHead head_of(const TuningRecord& record) {
   return head;
 }
 
+std::optional<HeadWinner> stand_in(const TuningRecord& record,
+                                   const std::function<bool(const Choice&)>& fits) {
+  for (const RankedConfiguration& ranked : record.runners_up) {
+    if (!fits(ranked.choice)) continue;
+    HeadWinner winner = winner_of(ranked, record.rounds);
+    if (winner.choice.kernel_template != record.winner.choice.kernel_template) {
+      winner.artifact.clear();
+    }
+    return winner;
+  }
+  return std::nullopt;
+}
+
 std::string encode_head(const RecordHead& head) {
   std::string bytes;
   ByteWriter writer(bytes);

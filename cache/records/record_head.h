@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,6 +41,12 @@ RecordHead head_of(const TuningRecord& record);
 /// The part of a configuration of a record that is served. Its launch paths were measured of the
 /// record's winner alone.
 HeadWinner winner_of(const RankedConfiguration& ranked, const FinalRounds& rounds);
+
+/// The first runner-up that `fits`, as what is served in the winner's place; nothing where none
+/// fits. The record has only the digest of the winner's template. If the runner-up has another
+/// template, its artifact may be of another text, so it counts as having none.
+std::optional<HeadWinner> stand_in(const TuningRecord& record,
+                                   const std::function<bool(const Choice&)>& fits);
 
 /// Binary, see cache/README.md. `decode_head(encode_head(h))` gives h back, doubles bit by bit.
 std::string encode_head(const RecordHead& head);

@@ -57,6 +57,7 @@ Status export_cache(const CacheFlags& flags) {
   }
   const Result<ExportReport> exported = export_bundle(TieredCache(flags.root()), *file, options);
   if (!exported) return report(exported.error());
+  for (const std::string& one : exported->without_bits) report_warning(one);
   if (flags.json) {
     print_json(Json{{"bundle", *file},
                     {"digest", exported->digest},
@@ -64,7 +65,8 @@ Status export_cache(const CacheFlags& flags) {
                     {"signed", !flags.key.empty()},
                     {"records", exported->records},
                     {"overrides", exported->overrides},
-                    {"artifacts", exported->artifacts}});
+                    {"artifacts", exported->artifacts},
+                    {"without_bits", exported->without_bits}});
   } else {
     print(concat(*file, ": ", counted(exported->records, "record"), ", ",
                  counted(exported->artifacts, "artifact"), ", ",

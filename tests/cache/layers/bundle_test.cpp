@@ -33,6 +33,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 struct Packed {
   std::string name;
@@ -168,6 +169,62 @@ TEST_F(BundleTest, OnlyRunsThatSomeLookupServesAndWinnersBitsAreInIt) {
   ASSERT_TRUE(one);
   EXPECT_EQ(one->records, 1);
   EXPECT_EQ(one->overrides, 0);
+}
+
+TEST_F(BundleTest, WhatStandsInForABannedWinnerHasItsBitsInTheBundle) {
+  record_.runners_up.front().choice = {record_.winner.choice.kernel_template,
+                                       Configuration({{"STAGES", 3}})};
+  record_.runners_up.front().artifact = digest_of("other").hex();
+  record_.created = "2026-12-01T00:00:00Z";
+  ASSERT_TRUE(cache_.put_record(record_));
+  ASSERT_TRUE(cache_.put_override(
+      {.key = record_.key, .action = OverrideAction::ban, .choice = record_.winner.choice}));
+  const Result<ExportReport> exported = pack();
+  ASSERT_TRUE(exported) << exported.error().message;
+  EXPECT_EQ(exported->artifacts, 2);
+  EXPECT_THAT(exported->without_bits, IsEmpty());
+  ASSERT_TRUE(install());
+  const TieredCache fleet(dir_ / "fleet");
+  const Answers found = fleet.lookup(record_.key, {"nvrtc 13.0 abcd", "580.65.06", "0.1.0"},
+                                     [](std::string_view) { return std::string("template-1"); });
+  ASSERT_FALSE(found.records.empty());
+  const HeadWinner& served = found.records[0].head.winner;
+  EXPECT_EQ(served.choice, record_.runners_up.front().choice);
+  ASSERT_TRUE(fleet.artifact(served.artifact));
+  EXPECT_EQ(fleet.artifact(served.artifact).value->bits, sample_kernel("other").bits);
+
+  fs::remove(cache_.artifacts().path(served.artifact));
+  EXPECT_THAT(pack()->without_bits,
+              ElementsAre(AllOf(HasSubstr(record_.key.text()), HasSubstr(served.choice.id()),
+                                HasSubstr("stands in for a banned winner and has no bits"))));
+}
+
+TEST_F(BundleTest, AStandInOfAnotherTemplateIsNamedAsOneWithoutBits) {
+  // Its artifact in the record may be of another text of its template.
+  record_.runners_up.front().artifact = digest_of("other").hex();
+  record_.created = "2026-12-01T00:00:00Z";
+  ASSERT_TRUE(cache_.put_record(record_));
+  ASSERT_TRUE(cache_.put_override(
+      {.key = record_.key, .action = OverrideAction::ban, .choice = record_.winner.choice}));
+  EXPECT_THAT(pack()->without_bits, ElementsAre(HasSubstr("matmul/tiled BM=64 stands in")));
+}
+
+TEST_F(BundleTest, APinnedCandidateHasItsBitsOrIsNamed) {
+  const auto named = [&](const Choice& choice) {
+    EXPECT_TRUE(
+        cache_.put_override({.key = record_.key, .action = OverrideAction::pin, .choice = choice}));
+    return pack()->without_bits;
+  };
+  EXPECT_THAT(named(record_.winner.choice), IsEmpty());
+  EXPECT_THAT(named({"matmul/tiled", Configuration({{"BM", 256}})}),
+              ElementsAre(HasSubstr("matmul/tiled BM=256 is pinned and has no bits")));
+  record_.runners_up.front().choice = {record_.winner.choice.kernel_template,
+                                       Configuration({{"STAGES", 3}})};
+  record_.runners_up.front().artifact = digest_of("other").hex();
+  record_.created = "2026-12-01T00:00:00Z";
+  ASSERT_TRUE(cache_.put_record(record_));
+  EXPECT_THAT(named(record_.runners_up.front().choice), IsEmpty());
+  EXPECT_EQ(pack()->artifacts, 2);
 }
 
 TEST_F(BundleTest, AWinnerWithoutItsBitsIsNotExported) {
