@@ -47,11 +47,11 @@ class Profile : public Command {
       return report({ErrorCode::invalid_argument,
                      concat("--candidates is ", candidates_.getValue(), ", it must be 0 or more")});
     }
-    std::optional<std::vector<NcuKernel>> counted_by_ncu;
+    std::optional<NcuKernels> by_ncu;
     if (!import_.empty()) {
       Result<std::vector<NcuKernel>> kernels = read_csv();
       if (!kernels) return report(kernels.error());
-      counted_by_ncu = *std::move(kernels);
+      by_ncu.emplace(*std::move(kernels));
     } else if (std::getenv(kSetByNcu) != nullptr) {
       return report(
           {ErrorCode::unavailable,
@@ -72,10 +72,15 @@ class Profile : public Command {
                       {service_.templates.begin(), service_.templates.end()});
     Json rows = Json::array();
     Status status = Status::ok;
+    std::vector<Result<Expected>> expected;
     for (const BoundProblem& problem : *problems) {
-      const Result<Profiled> profiled = counted_by_ncu
-                                            ? import(service, profiler, problem, *counted_by_ncu)
-                                            : profiler.profile(problem, candidates_);
+      if (by_ncu) expected.push_back(expect(service, problem, *by_ncu));
+    }
+    for (std::size_t i = 0; i < problems->size(); ++i) {
+      const BoundProblem& problem = (*problems)[i];
+      const Result<Profiled> profiled =
+          by_ncu ? import(profiler, problem, std::move(expected[i]), *by_ncu)
+                 : profiler.profile(problem, candidates_);
       if (!profiled) {
         status = report(profiled.error());
         rows.push_back({{"problem", problem.text()}, {"error", profiled.error().message}});
@@ -93,10 +98,9 @@ class Profile : public Command {
         print_profiled(service, *profiled);
       }
     }
-    const std::size_t unused = counted_by_ncu ? unused_in(*counted_by_ncu) : 0;
-    if (unused > 0) {
-      report_warning(concat(unused, " of ", counted_by_ncu->size(), " kernels in ",
-                            import_.getValue(), " were not used"));
+    if (const std::size_t unused = by_ncu ? by_ncu->unused() : 0; unused > 0) {
+      report_warning(concat(unused, " of ", counted(by_ncu->size(), "kernel"), " in ",
+                            import_.getValue(), unused == 1 ? " was" : " were", " not used"));
     }
     if (json) print_json(Json{{"sku", service.profile().id}, {"problems", std::move(rows)}});
     return status;
@@ -136,32 +140,47 @@ class Profile : public Command {
     return Error{kernels.error().code, concat(import_.getValue(), ": ", kernels.error().message)};
   }
 
-  static std::size_t unused_in(const std::vector<NcuKernel>& kernels) {
-    std::size_t unused = 0;
-    for (const NcuKernel& kernel : kernels) unused += kernel.used ? 0 : 1;
-    return unused;
+  /// A record whose counters ncu counted, and what is looked for in its file.
+  struct Expected {
+    StoredRecord stored;
+    std::vector<std::size_t> candidates;  ///< by their numbers, the winner first
+  };
+
+  Result<Expected> expect(const ServiceCore& service, const BoundProblem& problem,
+                          NcuKernels& kernels) const {
+    Expected expected;
+    KW_ASSIGN(expected.stored, find_record(service.answers(), problem));
+    const TuningRecord& record = expected.stored.record;
+    // A program that ncu watches launches winners, unless it was made to launch others too.
+    std::vector<const RankedConfiguration*> ranked{&record.winner};
+    if (candidates_ > 0) ranked = profiled_candidates(record, candidates_);
+    std::vector<Candidate> candidates;
+    for (const RankedConfiguration* one : ranked) {
+      MissReason refused = MissReason::none;
+      KW_ASSIGN(
+          Candidate candidate,
+          service.answers().candidate(problem, {.choice = one->choice, .artifact = {}}, refused));
+      candidates.push_back(std::move(candidate));
+    }
+    for (const Candidate& candidate : candidates) {
+      expected.candidates.push_back(kernels.expect(candidate));
+    }
+    return expected;
   }
 
-  Result<Profiled> import(const ServiceCore& service, const Profiler& profiler,
-                          const BoundProblem& problem, std::vector<NcuKernel>& kernels) const {
-    KW_ASSIGN(StoredRecord stored, find_record(service.answers(), problem));
+  static Result<Profiled> import(const Profiler& profiler, const BoundProblem& problem,
+                                 Result<Expected> expected, NcuKernels& kernels) {
+    if (!expected) return expected.error();
+    StoredRecord& stored = expected->stored;
     Profiled profiled;
-    // A program that ncu watches launches winners. A default would take the kernel of the next
-    // problem, where that has the same one for its winner.
-    std::vector<const RankedConfiguration*> candidates{&stored.record.winner};
-    if (candidates_ > 0) candidates = profiled_candidates(stored.record, candidates_);
     std::vector<CounterSet> sets;
-    for (const RankedConfiguration* ranked : candidates) {
-      MissReason refused = MissReason::none;
-      KW_ASSIGN(const Candidate candidate,
-                service.answers().candidate(problem, {.choice = ranked->choice, .artifact = {}},
-                                            refused));
-      Result<CounterSet> taken = take_from_ncu(kernels, candidate);
+    for (const std::size_t candidate : expected->candidates) {
+      Result<CounterSet> taken = kernels.take(candidate);
       if (taken) {
         sets.push_back(*std::move(taken));
-      } else if (ranked == candidates.front()) {
-        return Error{taken.error().code, concat(problem.text(), ": ", ranked->choice.id(), ": ",
-                                                taken.error().message)};
+      } else if (candidate == expected->candidates.front() ||
+                 taken.error().code != ErrorCode::not_found) {
+        return Error{taken.error().code, concat(problem.text(), ": ", taken.error().message)};
       }
     }
     profiled.counted = static_cast<int>(sets.size());

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <string>
 #include <vector>
 
@@ -147,7 +148,7 @@ TEST_F(ProfileTest, AKernelOfAnotherGridIsNotTaken) {
   EXPECT_NE(imported.err.find("no kernel vector_add_vectorized with grid (4096, 1, 1) is left"),
             std::string::npos)
       << imported.err;
-  EXPECT_NE(imported.err.find("1 of 1 kernels in"), std::string::npos) << imported.err;
+  EXPECT_NE(imported.err.find("1 of 1 kernel in"), std::string::npos) << imported.err;
   EXPECT_FALSE(of("show", {"--json"}).json().contains("counters"));
 }
 
@@ -174,6 +175,38 @@ TEST_F(ProfileTest, ADefaultDoesNotTakeTheKernelOfTheNextProblem) {
     EXPECT_EQ(row["counted"], 1) << row["problem"];
     EXPECT_EQ(row["counters"][0]["role"], "winner");
   }
+}
+
+TEST_F(ProfileTest, ADefaultDoesNotTakeTheSecondLaunchOfTheWinner) {
+  // Persistent: the grid is the same whatever the configuration.
+  const auto persistent = [](int vectors) {
+    return Choice{"vector_add/vectorized", Configuration({{"THREADS", 128},
+                                                          {"VECTORS", vectors},
+                                                          {"NO_ALLOCATE", 0},
+                                                          {"STREAMING", 0},
+                                                          {"BLOCKS_PER_SM", 4},
+                                                          {"PROGRAMMATIC", 1}})};
+  };
+  TuningRecord record = sample_record(1);
+  record.key.problem = "vector_add n=4194304 dtype=bf16";
+  record.created = "2031-01-01T00:00:00Z";
+  record.winner.choice = persistent(2);
+  record.baseline = record.winner;
+  record.baseline->choice = persistent(1);
+  record.runners_up.clear();
+  record.counters.clear();
+  ASSERT_TRUE(RecordStore(cache()).put(record));
+  const std::string once = csv("(528, 1, 1)");
+  const std::string twice = once + once.substr(once.find("\"0\""));
+  const Ran thrice = import(twice + once.substr(once.find("\"0\"")), {"--candidates", "1"});
+  EXPECT_EQ(thrice.exit_code, 2);
+  EXPECT_THAT(flat(thrice.err), ::testing::HasSubstr("3 times, and candidates launch it 2 times"));
+  EXPECT_FALSE(of("show", {"--json"}).json().contains("counters"));
+  const Ran both = import(twice, {"--candidates", "1", "--json"});
+  ASSERT_EQ(both.exit_code, 0) << both.err;
+  EXPECT_EQ(both.json()["problems"][0]["counted"], 2);
+  EXPECT_EQ(import(twice, {"--json"}).json()["problems"][0]["counted"], 1)
+      << "the winner alone, launched twice";
 }
 
 TEST_F(ProfileTest, AWorklistIsImportedInItsOrder) {

@@ -91,11 +91,11 @@ std::optional<double> number(std::string text, char decimal) {
 }
 
 /// "(132, 1, 1)".
-std::optional<std::array<std::uint32_t, 3>> grid(std::string_view text) {
+std::optional<Extent3> extent(std::string_view text) {
   text = trim(text);
   if (!text.starts_with('(') || !text.ends_with(')')) return std::nullopt;
   const auto parts = split(text.substr(1, text.size() - 2), ',');
-  std::array<std::uint32_t, 3> sizes{};
+  Extent3 sizes{};
   if (parts.size() != sizes.size()) return std::nullopt;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::string_view part = trim(parts[i]);
@@ -269,8 +269,8 @@ struct NcuRow {
   }
 };
 
-std::string grid_text(const std::array<std::uint32_t, 3>& grid) {
-  return concat('(', grid[0], ", ", grid[1], ", ", grid[2], ')');
+std::string extent_text(const Extent3& extent) {
+  return concat('(', extent[0], ", ", extent[1], ", ", extent[2], ')');
 }
 
 }  // namespace
@@ -285,9 +285,10 @@ Result<std::vector<NcuKernel>> parse_ncu_csv(std::string_view text) {
       NcuKernel& kernel = kernels.emplace_back();
       kernel.counted.name = base_name(cells[*section.find("Kernel Name")]);
       const std::string& size = cells[*section.find("Grid Size")];
-      const auto sizes = grid(size);
+      const auto sizes = extent(size);
       if (!sizes) return no_file(line, concat("the grid \"", size, "\" is none"));
       kernel.counted.grid = *sizes;
+      if (const auto block = section.find("Block Size")) kernel.block = extent(cells[*block]);
       if (const auto passes = section.find("profiler__replayer_passes")) {
         kernel.passes = static_cast<int>(number(cells[*passes], decimal).value_or(0));
       }
@@ -299,26 +300,80 @@ Result<std::vector<NcuKernel>> parse_ncu_csv(std::string_view text) {
   return kernels;
 }
 
-Result<CounterSet> take_from_ncu(std::vector<NcuKernel>& kernels, const Candidate& candidate) {
-  CounterSet set;
-  set.choice = candidate.choice();
-  set.source = CounterSource::ncu;
-  std::vector<NcuKernel*> taken;
+NcuKernels::NcuKernels(std::vector<NcuKernel> kernels)
+    : kernels_(std::move(kernels)),
+      used_(kernels_.size()),
+      has_blocks_(std::ranges::all_of(
+          kernels_, [](const NcuKernel& kernel) { return kernel.block.has_value(); })) {}
+
+std::size_t NcuKernels::expect(const Candidate& candidate) {
   for (const LaunchPlan& launch : candidate.plan.launches) {
-    const auto found = std::ranges::find_if(kernels, [&](const NcuKernel& kernel) {
-      return !kernel.used && std::ranges::find(taken, &kernel) == taken.end() &&
-             kernel.counted.name == launch.kernel && kernel.counted.grid == launch.grid;
-    });
-    if (found == kernels.end()) {
-      return Error{ErrorCode::not_found, concat("no kernel ", launch.kernel, " with grid ",
-                                                grid_text(launch.grid), " is left in the file")};
-    }
-    taken.push_back(&*found);
-    set.kernels.push_back(found->counted);
-    set.passes += found->passes;
+    launches_.push_back({choices_.size(), launch.kernel, launch.grid, launch.block});
   }
-  for (NcuKernel* kernel : taken) kernel->used = true;
+  choices_.push_back(candidate.choice());
+  return choices_.size() - 1;
+}
+
+bool NcuKernels::alike(const Launch& one, const Launch& other) const {
+  return one.kernel == other.kernel && one.grid == other.grid &&
+         (!has_blocks_ || one.block == other.block);
+}
+
+Result<std::size_t> NcuKernels::find(std::size_t launch) const {
+  const Launch& wanted = launches_[launch];
+  std::size_t before = 0;
+  std::size_t expected = 0;
+  bool shared = false;
+  for (std::size_t i = 0; i < launches_.size(); ++i) {
+    if (!alike(launches_[i], wanted)) continue;
+    if (i < launch) ++before;
+    ++expected;
+    shared = shared || launches_[i].candidate != wanted.candidate;
+  }
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    const NcuKernel& kernel = kernels_[i];
+    if (kernel.counted.name == wanted.kernel && kernel.counted.grid == wanted.grid &&
+        (!has_blocks_ || *kernel.block == wanted.block)) {
+      places.push_back(i);
+    }
+  }
+  const std::string what =
+      concat("kernel ", wanted.kernel, " with grid ", extent_text(wanted.grid),
+             has_blocks_ ? concat(" and block ", extent_text(wanted.block)) : std::string());
+  if (shared && !places.empty() && places.size() != expected) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("the file has ", what, ' ', counted(places.size(), "time"),
+                        ", and candidates launch it ", counted(expected, "time"),
+                        ": which launch is whose cannot be told unless the numbers are equal")};
+  }
+  if (before >= places.size()) {
+    return Error{ErrorCode::not_found, concat("no ", what, " is left in the file")};
+  }
+  return places[before];
+}
+
+Result<CounterSet> NcuKernels::take(std::size_t candidate) {
+  CounterSet set;
+  set.choice = choices_[candidate];
+  set.source = CounterSource::ncu;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < launches_.size(); ++i) {
+    if (launches_[i].candidate != candidate) continue;
+    const Result<std::size_t> place = find(i);
+    if (!place) {
+      return Error{place.error().code, concat(set.choice.id(), ": ", place.error().message)};
+    }
+    places.push_back(*place);
+    set.kernels.push_back(kernels_[*place].counted);
+    set.passes += kernels_[*place].passes;
+  }
+  for (const std::size_t place : places) used_[place] = true;
   return set;
+}
+
+std::size_t NcuKernels::unused() const {
+  return static_cast<std::size_t>(std::ranges::count(used_, false));
 }
 
 }  // namespace kernwright

@@ -38,10 +38,11 @@ Candidate candidate(std::vector<LaunchPlan> launches) {
   made.plan.launches = std::move(launches);
   return made;
 }
-LaunchPlan launch(const std::string& kernel, Extent3 grid) {
+LaunchPlan launch(const std::string& kernel, Extent3 grid, Extent3 block) {
   LaunchPlan plan;
   plan.kernel = kernel;
   plan.grid = grid;
+  plan.block = block;
   return plan;
 }
 
@@ -71,20 +72,75 @@ TEST(NcuCsvTest, SaysWhyAValueIsMissingOrMarked) {
   EXPECT_EQ(reason(kernels->front(), kDramShareCounter), "not in the file of ncu");
 }
 
-TEST(NcuCsvTest, AKernelIsFoundByNameAndGridAndUsedOnce) {
-  auto kernels = *parse_ncu_csv(kCsv);
-  EXPECT_THAT(take_from_ncu(kernels, candidate({launch("tiled", {132, 1, 1})})).error().message,
-              HasSubstr("no kernel tiled with grid (132, 1, 1) is left"));
-  EXPECT_FALSE(take_from_ncu(
-      kernels, candidate({launch("tiled", {132, 2, 1}), launch("other", {1, 1, 1})})));
-  const auto taken = take_from_ncu(
-      kernels, candidate({launch("tiled", {132, 2, 1}), launch("reduce", {1, 1, 1})}));
+TEST(NcuCsvTest, AKernelIsFoundByNameGridAndBlockAndUsedOnce) {
+  NcuKernels kernels(*parse_ncu_csv(kCsv));
+  const auto tiled = launch("tiled", {132, 2, 1}, {128, 1, 1});
+  const std::size_t grid = kernels.expect(candidate({launch("tiled", {132, 1, 1}, {128, 1, 1})}));
+  const std::size_t block = kernels.expect(candidate({launch("tiled", {132, 2, 1}, {256, 1, 1})}));
+  const std::size_t both =
+      kernels.expect(candidate({tiled, launch("reduce", {1, 1, 1}, {32, 1, 1})}));
+  EXPECT_THAT(kernels.take(grid).error().message,
+              HasSubstr("no kernel tiled with grid (132, 1, 1) and block (128, 1, 1) is left"));
+  EXPECT_EQ(kernels.take(block).error().code, ErrorCode::not_found);
+  EXPECT_EQ(kernels.unused(), 2U);
+  const auto taken = kernels.take(both);
   ASSERT_TRUE(taken) << taken.error().message;
   EXPECT_EQ(taken->source, CounterSource::ncu);
   EXPECT_EQ(taken->cache, L2State::cold);
   EXPECT_EQ(taken->kernels.size(), 2U);
   EXPECT_DOUBLE_EQ(*taken->time_us(), 1239.76);
-  EXPECT_FALSE(take_from_ncu(kernels, candidate({launch("tiled", {132, 2, 1})})));
+  EXPECT_EQ(kernels.unused(), 0U);
+}
+
+/// A file in which the kernel "tiled" stands once with each of these times.
+std::vector<NcuKernel> launches_of(const std::vector<double>& times) {
+  std::vector<NcuKernel> kernels;
+  for (const double us : times) {
+    NcuKernel kernel = parse_ncu_csv(kCsv)->front();
+    for (CounterValue& value : kernel.counted.values) {
+      if (value.name == kTimeCounter) value.value = us * 1000;
+    }
+    kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
+TEST(NcuCsvTest, LaunchesThatAreAlikeAreTakenInOrderIfTheyAreAsManyAsExpected) {
+  const Candidate tiled = candidate({launch("tiled", {132, 2, 1}, {128, 1, 1})});
+  NcuKernels kernels(launches_of({1, 2}));
+  const std::size_t first = kernels.expect(tiled);
+  const std::size_t second = kernels.expect(tiled);
+  EXPECT_EQ(kernels.take(second)->time_us(), 2);
+  EXPECT_EQ(kernels.take(first)->time_us(), 1);
+  for (const std::vector<double>& times : {std::vector<double>{1, 2, 3}, std::vector<double>{1}}) {
+    NcuKernels unequal(launches_of(times));
+    const std::size_t winner = unequal.expect(tiled);
+    unequal.expect(tiled);
+    const auto taken = unequal.take(winner);
+    ASSERT_FALSE(taken) << times.size();
+    EXPECT_EQ(taken.error().code, ErrorCode::invalid_argument);
+    EXPECT_THAT(taken.error().message,
+                HasSubstr(times.size() == 3 ? "3 times, and candidates launch it 2 times"
+                                            : "1 time, and candidates launch it 2 times"));
+  }
+}
+
+TEST(NcuCsvTest, ACandidateThatIsAloneMayBeLaunchedAgain) {
+  NcuKernels kernels(launches_of({1, 2, 3}));
+  const std::size_t alone = kernels.expect(candidate({launch("tiled", {132, 2, 1}, {128, 1, 1})}));
+  kernels.expect(candidate({launch("tiled", {132, 2, 1}, {256, 1, 1})}));
+  EXPECT_EQ(kernels.take(alone)->time_us(), 1);
+  EXPECT_EQ(kernels.unused(), 2U);
+}
+
+TEST(NcuCsvTest, WithoutBlocksInTheFileLaunchesOfSeveralBlocksAreAlike) {
+  std::vector<NcuKernel> read = launches_of({1, 2, 3});
+  for (NcuKernel& kernel : read) kernel.block.reset();
+  NcuKernels kernels(std::move(read));
+  const std::size_t one = kernels.expect(candidate({launch("tiled", {132, 2, 1}, {128, 1, 1})}));
+  kernels.expect(candidate({launch("tiled", {132, 2, 1}, {256, 1, 1})}));
+  EXPECT_THAT(kernels.take(one).error().message,
+              HasSubstr("3 times, and candidates launch it 2 times"));
 }
 
 TEST(NcuCsvTest, WhatIsNoSuchFileIsRefusedWithItsLine) {
