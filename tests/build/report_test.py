@@ -13,6 +13,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -203,6 +204,16 @@ class ReportTest(unittest.TestCase):
         self.assertTrue(text.startswith(f"{len(self.shown())} record"), text)
         self.assertGreater(len(self.shown()), 0)
 
+    def test_problems_begin_in_natural_order(self):
+        self.browser.open(self.page)
+        self.assertEqual(self.browser.run("document.querySelector('th.k-problem').ariaSort"), "ascending")
+        texts = self.browser.run("[...document.querySelectorAll('button.open')].map(button => button.textContent)")
+        numbers = [[int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)] for text in texts]
+        self.assertEqual(numbers, sorted(numbers))
+        self.assertNotEqual(texts, sorted(texts), "numbers are no texts")
+        self.browser.run("document.querySelector('th.k-problem button').click()")
+        self.assertEqual(self.browser.run("[...document.querySelectorAll('button.open')].map(button => button.textContent)"), texts[::-1])
+
     def test_heads_sort_and_say_so(self):
         self.browser.open(self.page)
         click = "document.querySelector('th.k-time button').click()"
@@ -319,7 +330,7 @@ class ReportTest(unittest.TestCase):
         for dark in (False, True):
             self.browser.view(1000, dark=dark)
             self.browser.open(page)
-            self.browser.run("document.querySelector('button.open').click()")
+            self.browser.run("document.querySelector('tr[data-index=\"0\"] button.open').click()")
             # One below the other, of the same width whatever the fonts do, and no text.
             self.browser.run("document.querySelectorAll('.grid').forEach(grid => { grid.style.gridTemplateColumns = 'minmax(0, 1fr)'; })")
             self.browser.run("document.querySelectorAll('.picture').forEach(place => { place.style.width = '600px'; })")

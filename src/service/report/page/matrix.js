@@ -14,6 +14,8 @@ const columns = [
   {key: "support", name: "Support", of: (p) => ["supported", "measured", "default_kept", "caveated"].indexOf(p.support)},
 ].filter((column) => !column.only || column.only());
 
+// Numbers within texts are compared as numbers, so that k=2048 comes before k=14336.
+const naturally = new Intl.Collator("en", {numeric: true}).compare;
 const range = ([, low, high], format) => `${format(low)} – ${format(high)}`.replaceAll("-", "−");
 const times = (log) => digits(Math.exp(log), 3) + "×";
 
@@ -68,7 +70,7 @@ class Matrix {
   constructor() {
     this.filters = {text: "", operation: "", bound: "", verdict: "", trust: "", support: ""};
     this.subset = null;
-    this.sorted = {key: null, down: false};
+    this.sorted = {key: "problem", down: false};
     this.rows = problems.map((problem, index) => ({
       problem, index, text: [problem.problem, problem.finalists[0].template, problem.sku].join(" ").toLowerCase(),
       row: null, detail: null}));
@@ -130,10 +132,11 @@ class Matrix {
       Object.entries(this.of).every(([key, of]) => !this.filters[key] || of(one.problem) === this.filters[key]) &&
       asked.every((word) => one.text.includes(word)));
     const column = columns.find((one) => one.key === this.sorted.key);
-    if (column) {
-      const sign = this.sorted.down ? -1 : 1;
-      const compare = column.text ? (a, b) => a.localeCompare(b, "en", {numeric: true}) : (a, b) => a - b;
-      this.shown.sort((a, b) => sign * compare(column.of(a.problem), column.of(b.problem)) || a.index - b.index);
+    const sign = this.sorted.down ? -1 : 1;
+    const compare = column.text ? naturally : (a, b) => a - b;
+    this.shown.sort((a, b) => sign * compare(column.of(a.problem), column.of(b.problem)) || a.index - b.index);
+    if (problems.length > 1) {
+      columns.forEach((one, i) => this.heads[i].setAttribute("aria-sort", one !== column ? "none" : this.sorted.down ? "descending" : "ascending"));
     }
     this.body.replaceChildren(...this.shown.flatMap((one) => (one.detail ? [this.rowOf(one), one.detail] : [this.rowOf(one)])));
     this.count.textContent = this.shown.length === problems.length ? plural(problems.length, "problem", "problems")
@@ -146,7 +149,6 @@ class Matrix {
     // Numbers are more often asked for from their largest.
     const down = first ? !column.text && !["verdict", "trust", "support"].includes(key) : !this.sorted.down;
     this.sorted = {key, down};
-    columns.forEach((one, i) => this.heads[i].setAttribute("aria-sort", one.key !== key ? "none" : down ? "descending" : "ascending"));
     this.apply();
   }
 
