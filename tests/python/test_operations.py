@@ -132,6 +132,9 @@ def test_elementwise(planned, refused):
     x, out = tensor(8, 256), tensor(8, 256)
     assert "formula=a*x+" in planned(kw.elementwise, "a * x + y", x=x, y=tensor(8, 256), out=out)
     assert "no array is given" in refused(kw.elementwise, "a", out=out)
+    for formula, kind in ((3, "int"), (None, "NoneType"), (b"x", "bytes")):
+        assert f"formula is {kind}, and a text" in refused(kw.elementwise, formula)
+        assert f"formula is {kind}, and a text" in refused(kw.elementwise, formula, x=x)
     assert "y has the shape" in refused(kw.elementwise, "x + y", x=x, y=tensor(8, 128), out=out)
 
 

@@ -224,5 +224,9 @@ def elementwise(formula: str, *, x: Any = None, y: Any = None, z: Any = None, w:
 
     x, y, z, w: without gaps, bf16, fp16 or fp32; those that the formula names
     a, b: numbers. Source: the operation elementwise, whose README has the functions."""
-    return _call(("elementwise", formula.replace(" ", ""), out_dtype), (x, y, z, w), (out,), (a, b),
+    try:
+        compact = formula.replace(" ", "")
+    except (AttributeError, TypeError):
+        raise make_error(f"formula is {type(formula).__name__}, and a text expected") from None
+    return _call(("elementwise", compact, out_dtype), (x, y, z, w), (out,), (a, b),
                  _elementwise_plan)
