@@ -9,10 +9,8 @@ from kernwright import torch as kw
 
 transformers = pytest.importorskip("transformers")
 
-from test_patch import decode, near, relative, row, tokens  # noqa: E402
+from test_patch import decode, language_model, near, relative, row, tokens  # noqa: E402
 
-SIZES = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-             head_dim=16, intermediate_size=96, vocab_size=50, max_position_embeddings=128)
 MIXTURES = {
     "Qwen3Moe": dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32),
     "Qwen2Moe": dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32,
@@ -22,17 +20,8 @@ MIXTURES = {
 }
 
 
-def language_model(family, **changes):
-    torch.manual_seed(3)
-    config = getattr(transformers, f"{family}Config")(**{**SIZES, **MIXTURES[family], **changes})
-    model = getattr(transformers, f"{family}ForCausalLM")(config).to(torch.bfloat16).eval()
-    for name, value in model.named_parameters():
-        value.requires_grad_(False)
-        if "norm" in name:
-            value.uniform_(0.5, 1.5)
-        else:
-            value.normal_(0, value.shape[-1] ** -0.5)
-    return model
+def mixture(family, **changes):
+    return language_model(family, **{**MIXTURES[family], **changes})
 
 
 def experts_of(model):
@@ -53,7 +42,7 @@ FAMILIES = ["Qwen3Moe", "Qwen2Moe", "Mixtral"]
 @pytest.mark.parametrize("count", [1, 5, 40])
 @torch.no_grad()
 def test_experts_are_two_grouped_products(on_cpu, family, count):
-    model = language_model(family)
+    model = mixture(family)
     experts, (index, shares) = experts_of(model), choices(count, 2)
     x = torch.randn(count, 64, generator=torch.Generator().manual_seed(6)).bfloat16()
     before = {name: (id(value), value.data_ptr()) for name, value in model.named_parameters()
@@ -77,7 +66,7 @@ def test_experts_are_two_grouped_products(on_cpu, family, count):
 @torch.no_grad()
 def test_an_expert_that_is_elsewhere_gives_nothing(on_cpu):
     """As expert parallelism says it: the number of experts, with a share of 0."""
-    experts, (index, shares) = experts_of(model := language_model("Qwen3Moe")), choices(5, 2)
+    experts, (index, shares) = experts_of(model := mixture("Qwen3Moe")), choices(5, 2)
     index[1], index[3, 0] = 8, 8
     shares = shares.masked_fill(index == 8, 0)
     x = torch.randn(5, 64).bfloat16()
@@ -94,7 +83,7 @@ def test_an_expert_that_is_elsewhere_gives_nothing(on_cpu):
 @torch.no_grad()
 def test_decode_steps_of_mixtures_are_fused_up_to_the_router(on_cpu, family, batch):
     # Every expert is chosen, since a choice among them may hang on roundoff.
-    model, ids = language_model(family, num_experts_per_tok=8), tokens(batch, 9)
+    model, ids = mixture(family, num_experts_per_tok=8), tokens(batch, 9)
     expected, right = decode(model, ids)
     report = kw.patch(model)
     assert all(found.replaced for found in report.rows), str(report)
@@ -115,7 +104,7 @@ def test_decode_steps_of_mixtures_are_fused_up_to_the_router(on_cpu, family, bat
 
 @torch.no_grad()
 def test_a_patched_mixture_compiles_whole(on_cpu):
-    model, ids = language_model("Qwen3Moe", num_experts_per_tok=8), tokens(2, 8)
+    model, ids = mixture("Qwen3Moe", num_experts_per_tok=8), tokens(2, 8)
     expected, _ = decode(model, ids)
     kw.patch(model)
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=False)
@@ -128,7 +117,7 @@ def test_a_patched_mixture_compiles_whole(on_cpu):
 
 @torch.no_grad()
 def test_router_logits_are_given_still(on_cpu):
-    model, ids = language_model("Qwen3Moe", num_experts_per_tok=8), tokens(2, 8)
+    model, ids = mixture("Qwen3Moe", num_experts_per_tok=8), tokens(2, 8)
     expected = model(ids, output_router_logits=True)
     kw.patch(model)
     result = model(ids, output_router_logits=True)
@@ -138,7 +127,7 @@ def test_router_logits_are_given_still(on_cpu):
 
 
 def test_training_runs_as_before(on_cpu):
-    model = language_model("Qwen3Moe").requires_grad_(True)
+    model = mixture("Qwen3Moe").requires_grad_(True)
     experts, (index, shares) = experts_of(model), choices(5, 2)
     x = torch.randn(5, 64).bfloat16()
     expected = torch.autograd.grad(experts(x, index, shares).float().sum(), experts.down_proj)
@@ -150,7 +139,7 @@ def test_training_runs_as_before(on_cpu):
 
 
 def test_experts_of_gpt_oss_are_left_with_every_reason(on_cpu):
-    model, ids = language_model("GptOss"), tokens(1, 6)
+    model, ids = mixture("GptOss"), tokens(1, 6)
     with torch.no_grad():
         expected = model(ids).logits
     report = kw.patch(model)
@@ -182,7 +171,7 @@ class Own(nn.Module):
     (lambda e: setattr(e, "forward", lambda *given: given[0]), "another library"),
 ])
 def test_experts_that_are_left(on_cpu, change, reason):
-    model = language_model("Qwen3Moe", experts_implementation="grouped_mm")
+    model = mixture("Qwen3Moe", experts_implementation="grouped_mm")
     change(experts_of(model))
     report = kw.patch(model)
     found = row(report, "model.layers.0.mlp.experts")
@@ -191,12 +180,12 @@ def test_experts_that_are_left(on_cpu, change, reason):
 
 
 def test_experts_of_nobody_and_sizes_that_no_kernel_takes(on_cpu):
-    odd = language_model("Qwen3Moe", moe_intermediate_size=36)
+    odd = mixture("Qwen3Moe", moe_intermediate_size=36)
     assert "8 experts from 64 to 36 columns" in row(kw.patch(odd), "model.layers.0.mlp.experts").reason
-    own = Own(language_model("Qwen3Moe"))
+    own = Own(mixture("Qwen3Moe"))
     assert "none of Transformers' ExpertsInterface" in row(kw.patch(own), "").reason
 
 
 def test_experts_on_the_cpu_are_left():
-    report = kw.patch(language_model("Qwen3Moe"), ops=("experts",))
+    report = kw.patch(mixture("Qwen3Moe"), ops=("experts",))
     assert "kernels are for GPUs" in row(report, "model.layers.0.mlp.experts").reason
