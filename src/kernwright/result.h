@@ -18,7 +18,7 @@ enum class ErrorCode {
   compile,           ///< the compiler or linker refused the source
   device,            ///< the driver reported an error
   timed_out,         ///< a deadline passed
-  refused,  ///< the service is sealed, the stream is in a capture, or a bundle is not trusted
+  refused,  ///< a sealed service, a stream in a capture, a bundle or a login that is not trusted
   internal  ///< a defect of kernwright
 };
 

@@ -191,7 +191,7 @@ class PullTest(Case):
     def test_a_token_is_asked_for_with_the_login(self):
         server = self.serve("bearer")
         reference, out = f"oci://{server.host}/team/h200:1", folder / "by-token"
-        self.assertIn("docker login " + server.host, run("cache", "pull", reference, out, code=2))
+        self.assertIn("docker login " + server.host, run("cache", "pull", reference, out, code=1))
         run("cache", "pull", reference, out, DOCKER_CONFIG=login("bearer", server.host))
         self.assertEqual(out.read_bytes(), self.bundle.read_bytes())
         asked = [path for path, _ in server.seen if path.startswith("/token")]
@@ -238,7 +238,7 @@ class PullTest(Case):
         path = helpers("empty", none=HELPER.replace("127.0.0.1", "nowhere"))
         members = json.loads((pathlib.Path(login("by-file-home", server.host)) / "config.json").read_text())
         run("cache", "pull", f"oci://{server.host}/team/h200:1", out, PATH=path, DOCKER_CONFIG=config("by-file-home", credsStore="none", **members))
-        said = run("cache", "pull", f"oci://{server.host}/team/h200:1", folder / "never", code=2, PATH=path,
+        said = run("cache", "pull", f"oci://{server.host}/team/h200:1", folder / "never", code=1, PATH=path,
                    DOCKER_CONFIG=config("by-none-home", credsStore="none"))
         self.assertIn("docker login " + server.host, said)
 
@@ -341,12 +341,12 @@ class RegistryTest(Case):
 
     def test_a_login_is_needed_and_used(self):
         reference = f"oci://{self.closed_host}/team/h200:1"
-        self.assertIn("docker login", run("cache", "push", self.bundle, reference, code=2))
+        self.assertIn("docker login", run("cache", "push", self.bundle, reference, code=1))
         wrong = login("wrong", self.closed_host, password="no")
-        self.assertIn("401", run("cache", "push", self.bundle, reference, code=2, DOCKER_CONFIG=wrong))
+        self.assertIn("401", run("cache", "push", self.bundle, reference, code=1, DOCKER_CONFIG=wrong))
         right = login("right", self.closed_host)
         run("cache", "push", self.bundle, reference, DOCKER_CONFIG=right)
-        self.assertIn("docker login", run("cache", "pull", reference, folder / "never", code=2))
+        self.assertIn("docker login", run("cache", "pull", reference, folder / "never", code=1))
         run("cache", "pull", reference, folder / "private", DOCKER_CONFIG=right)
         self.assertEqual((folder / "private").read_bytes(), self.bundle.read_bytes())
         saved = folder / "auth.json"
@@ -393,7 +393,7 @@ class RegistryTest(Case):
         self.assertEqual(back.read_bytes(), self.bundle.read_bytes())
         helped = config("secure-helped", credHelpers={host: "fake"})
         run("cache", "pull", reference, back, PATH=helpers("good", fake=HELPER), HELPED_USER=USER, DOCKER_CONFIG=helped, HOME=home)
-        self.assertIn("docker login", run("cache", "pull", reference, folder / "never", code=2, HOME=home))
+        self.assertIn("docker login", run("cache", "pull", reference, folder / "never", code=1, HOME=home))
         seen = subprocess.run(["skopeo", "--insecure-policy", "inspect", "--raw", "--creds", f"{USER}:{PASSWORD}", f"docker://{host}/team/h200:1"],
                               env={**os.environ, "HOME": home}, capture_output=True, text=True, check=True).stdout
         self.assertEqual(json.loads(seen)["mediaType"], MANIFEST, "skopeo finds the same certificates")

@@ -106,7 +106,7 @@ std::string reason_of(const HttpAnswer& answer) {
 Error unexpected(const RegistryReference& reference, std::string_view what,
                  const HttpAnswer& answer) {
   const bool refused = answer.status == 401 || answer.status == 403;
-  return {refused                ? ErrorCode::invalid_argument
+  return {refused                ? ErrorCode::refused
           : answer.status == 404 ? ErrorCode::not_found
                                  : ErrorCode::unavailable,
           concat(reference.text(), ": ", what, ": ", reason_of(answer),

@@ -36,7 +36,7 @@ class Registry {
     bool already_there = false;  ///< the registry had the blob
   };
   /// Uploads the bytes of a bundle and gives them the tag. Errors: `unavailable`, which names what
-  /// the registry answered; `invalid_argument` where it refuses the credentials.
+  /// the registry answered; `refused` where it refuses the credentials.
   Result<Pushed> push(std::string_view bundle);
 
   struct Pulled {
