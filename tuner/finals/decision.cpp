@@ -17,7 +17,7 @@ namespace {
 /// says so, by more than this and by more than the rounds differ. Otherwise a default that is many
 /// times slower would tie.
 constexpr double kFar = 0.03;
-/// What is slower in this share of the rounds, and by `kFar`, is no choice to keep.
+/// A choice that is slower in this share of the rounds, and by `kFar`, is not kept.
 constexpr double kMostRounds = 0.9;
 
 /// The finals in logarithms, without the rounds that do not count.
@@ -84,7 +84,7 @@ class Finals {
   std::vector<SlowMode> judged_;  ///< of each finalist
 };
 
-/// Fills in everything but the slowdown. False where the finalist may still change its place.
+/// Fills in everything but the slowdown. Returns false if the finalist may still change its place.
 bool place(Standing& standing, const PairedInterval& interval, bool is_incumbent) {
   const auto [estimate, low, high] = standing.slowdown;
   if (!interval.known) {
@@ -127,15 +127,14 @@ std::size_t choose(const Finals& finals, std::span<const RankedConfiguration> fi
   const std::size_t default_at = find(&Traits::is_default);
   const std::size_t predicted_at = find(&Traits::is_predicted);
   const bool has_default = default_at < finalists.size();
-  // Where differences drift there are too few independent ones for an interval, however many
-  // rounds.
+  // If differences drift, there are too few independent ones for an interval, however many rounds.
   const auto behind = [&](std::size_t i) {
     const Standing& own = decision.standings[i];
     return own.place == Standing::Place::open && own.slowdown.estimate >= kFar &&
            finals.rounds(i) >= kMinRounds && finals.share_slower(i, decision.leader) >= kMostRounds;
   };
-  // Neither the default nor the predicted choice is new. Of the two an open one yields to the other
-  // where that was measured faster.
+  // Neither the default nor the predicted choice is new. If one of the two is open and the other
+  // was measured faster, the open one yields.
   const auto yields = [&](std::size_t i, std::size_t other) {
     if (other == i || other >= finalists.size()) return false;
     const Standing& own = decision.standings[i];
@@ -200,8 +199,8 @@ Decision decide_rounds(std::span<const RankedConfiguration> finalists, const Fin
   return decision;
 }
 
-/// Blocks decide among the finalists that have them. Where blocks tie, the rounds decide. The other
-/// finalists stand where the rounds left them.
+/// Decides among the finalists that have blocks by these, and by the rounds if the blocks tie. The
+/// other finalists keep the place that the rounds found.
 Decision decide_blocks(std::span<const RankedConfiguration> finalists, const FinalRounds& rounds) {
   const std::size_t interleaved = rounds.sm_probe_us.size();
   std::vector<RankedConfiguration> by_rounds(finalists.begin(), finalists.end());

@@ -16,14 +16,14 @@ namespace kernwright {
 inline constexpr double kDelta = 0.005;
 /// Closer than this is equal for every purpose.
 inline constexpr double kEquivalence = 0.01;
-/// Fewer rounds than this give no interval at all.
+/// Fewer rounds than this yield no interval at all.
 inline constexpr int kMinRounds = 10;
 /// A search that was cut off after fewer candidates than this has hardly looked. On 14 of 18 spaces
 /// recorded on an H200 the cost model's first 16 candidates hold one within 1.1 % of the best. Its
 /// first alone is up to 72 % slower than the best there.
 inline constexpr int kFewestLooks = 16;
 
-/// Where a finalist stands against the fastest one.
+/// The place of a finalist relative to the fastest one.
 struct Standing {
   enum class Place { leader, tied, open, slower };
   Place place = Place::leader;
@@ -37,11 +37,11 @@ struct Standing {
   bool equal() const { return place != Place::slower; }
 };
 
-/// What the samples of the finals say.
+/// The outcome of the finals' samples.
 struct Decision {
   Verdict verdict = Verdict::unresolved;
   std::size_t winner = 0;
-  std::size_t leader = 0;  ///< the fastest; not the winner where a tie or the incumbent decides
+  std::size_t leader = 0;  ///< the fastest; not the winner if a tie or the incumbent decides
   std::vector<Standing> standings;
   /// Further rounds would not change the verdict.
   bool settled = false;
@@ -49,31 +49,31 @@ struct Decision {
   bool disturbed = false;
 };
 
-/// Judges the finals by the samples of the finalists: one per round, then those of blocks. All
+/// Judges the finals by the samples of the finalists: one per round, then those from blocks. All
 /// finalists that are still in share each round; one that was clearly slower after some rounds has
 /// only the samples of these. `finalists` is not empty, and each has a sample in a round that
 /// counts.
 ///
 /// The leader has the smallest median of log times relative to the round. Another finalist is
-/// slower where the interval of its paired differences from the leader lies above 0 and the
-/// estimate reaches `kDelta`. It is tied where the interval ends below `kEquivalence` or lies above
-/// 0. It is open otherwise. The incumbent is slower only where its interval lies above
+/// slower if the interval of its paired differences from the leader is above 0 and the estimate
+/// reaches `kDelta`. It is tied if the interval ends below `kEquivalence`, or is above 0 with a
+/// smaller estimate. It is open otherwise. The incumbent is slower only if its interval is above
 /// `kEquivalence` and above its own width.
 ///
-/// The verdict is `win` where all others are slower, `tie` where nobody is open, and `unresolved`
+/// The verdict is `win` if all others are slower, `tie` if nobody is open, and `unresolved`
 /// otherwise; open finalists belong to the tie then.
 ///
 /// A tie goes to the incumbent, then to the default, then to the predicted choice, then by
-/// `Traits`. But where the default is open and the predicted choice was measured faster by
-/// `kEquivalence`, it goes to that, and the other way round. Neither gets it where the leader was
-/// faster in nine of ten rounds, and by 3 % at the median. A newcomer does not win if its estimate
-/// is beyond `kEquivalence`, or if it is not clearly faster than a default that is itself slower
-/// than the leader. So a winner that is neither incumbent, default nor predicted is faster than the
-/// default beyond doubt, or was so in nine of ten rounds.
+/// `Traits`. But if the default is open and the predicted choice was measured faster by
+/// `kEquivalence`, the tie goes to the predicted choice, and the other way round. Neither gets it
+/// if the leader was faster in nine of ten rounds, and by 3 % at the median. A newcomer does not
+/// win if its estimate is beyond `kEquivalence`, or if it is not clearly faster than a default that
+/// is itself slower than the leader. So a winner that is neither incumbent, default nor predicted
+/// is faster than the default beyond doubt, or was so in nine of ten rounds.
 ///
-/// Where the clock falls again and again, as at a power limit, more than a quarter of the rounds
-/// may be disturbed. Everybody in a round is, so paired differences still tell who is faster. All
-/// rounds count then, and the verdict is `unresolved`.
+/// If the clock falls again and again, as at a power limit, more than a quarter of the rounds may
+/// be disturbed. The disturbance affects everybody in a round, so paired differences still tell who
+/// is faster. All rounds count then, and the verdict is `unresolved`.
 ///
 /// Finalists that have blocks are judged among themselves by these, with intervals of signed ranks.
 /// A tie of blocks goes first to a finalist that the rounds did not find slower.
@@ -84,10 +84,11 @@ Decision decide(std::span<const RankedConfiguration> finalists, const FinalRound
 /// nothing about the others.
 Decision decide(const TuningRecord& record);
 
-/// Whether `ended` candidates, of all the `candidates` there are, say little about the space: they
-/// are fewer than `kFewestLooks`, and not all.
+/// Returns whether `ended` of `candidates` candidates say little about the space: they are fewer
+/// than `kFewestLooks`, and not all.
 bool hardly_looked(int ended, int candidates);
-/// Whether the search of a measured record was cut off by its seconds or its trials that early.
+/// Returns whether the search of a measured record was cut off by its seconds or its trials that
+/// early.
 bool hardly_looked(const TuningRecord& record);
 
 }  // namespace kernwright

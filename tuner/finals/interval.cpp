@@ -12,7 +12,7 @@ namespace {
 /// The probability that an interval misses. The verdict is asked after 16, 32, 64, 128 and 256
 /// rounds. With this probability at each look, all looks together stay below 1 %.
 constexpr double kDoubt = 0.002;
-/// Where successive differences correlate more than this, they count as fewer than they are.
+/// If successive differences correlate more than this, they count as fewer than they are.
 constexpr double kCorrelated = 0.2;
 
 /// The number of pairs k such that the k-th smallest and k-th largest of n enclose the median with
@@ -51,8 +51,9 @@ double successive_correlation(std::span<const double> values) {
   return squares > 0 ? products / squares : 0;
 }
 
-/// The same of the n (n + 1) / 2 means of two of n values, each with itself too, where these lie
-/// symmetrically: the largest k with 2 P(T < k) <= kDoubt, T Wilcoxon's signed-rank statistic.
+/// Returns the same for the n (n + 1) / 2 means of two of n values, each also paired with itself,
+/// if these are symmetric: the largest k with 2 P(T < k) <= kDoubt, T being Wilcoxon's signed-rank
+/// statistic.
 int signed_rank_statistic(int n) {
   std::vector<double> ways{1};  // in which some of the ranks 1 to n add up to the index
   for (int rank = 1; rank <= n; ++rank) {
@@ -77,7 +78,7 @@ std::vector<double> pairwise_means(std::span<const double> values) {
   return means;
 }
 
-/// Of paired differences in the order of their rounds.
+/// Returns the interval of paired differences in the order of their rounds.
 PairedInterval interval_of(std::vector<double> differences, Pairing pairing) {
   const auto n = static_cast<int>(differences.size());
   const double correlation = successive_correlation(differences);

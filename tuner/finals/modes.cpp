@@ -17,7 +17,7 @@ constexpr double kModeSpreads = 6;
 
 struct Modes {
   double between = 0;   ///< the middle of the gap
-  double distance = 0;  ///< from the median of the one to that of the other
+  double distance = 0;  ///< from the median of one to the median of the other
 };
 
 /// Samples relative to what the others did in the same round.

@@ -14,10 +14,10 @@ struct SlowMode {
   bool bimodal = false;  ///< its samples fall into two groups more than `kModeGap` apart
 };
 
-/// Where the samples of a finalist fall into two groups, a sample of the faster group counts as if
-/// it had been slow. Groups are looked for in the times relative to `others`, the other finalists
-/// and the probe kernels of the same rounds, so that what slows all of them down makes no group.
-/// Of `others`, those with fewer rounds than the finalist do not count.
+/// Finds out whether the samples of a finalist fall into two groups. If they do, a sample of the
+/// faster group counts as if it had been slow. Groups are sought in the times relative to `others`,
+/// the other finalists and the probe kernels of the same rounds, so that a slowdown of all of them
+/// makes no group. Members of `others` with fewer rounds than the finalist do not count.
 SlowMode slow_mode(std::span<const double> logs, std::span<const std::span<const double>> others);
 
 }  // namespace kernwright

@@ -28,7 +28,7 @@ struct BlockPlan {
   double seconds = 0;         ///< of one block
   double settling_share = 0;  ///< of the block, at its begin: left out, since the clock still moves
   int passes = 0;
-  std::size_t values = 0;  ///< that a block gives, each the mean of one part of it
+  std::size_t values = 0;  ///< values per block, each the mean of one part of it
 };
 /// One block of each finalist, which shows whether their clocks differ at all.
 constexpr BlockPlan kClockLook{0.1, 0.5, 1, 8};
@@ -36,14 +36,14 @@ constexpr BlockPlan kClockLook{0.1, 0.5, 1, 8};
 /// new kernel after 4 to 32 ms. So a short block is one value, and there are many of them. The
 /// number of passes is even, so that drift hits all finalists alike.
 constexpr BlockPlan kShortBlocks{0.056, 0.5, 12, 1};
-/// Where the short blocks leave the verdict open and there is time, as many follow again, up to
-/// this number of passes.
+/// If the short blocks leave the verdict open and there is time, as many follow again, up to this
+/// number of passes.
 constexpr int kMostShortPasses = 48;
 /// A long block lasts `kSettlings` times the device's settling time, but at least a second.
 constexpr BlockPlan kLongBlocks{1, 0.5, 4, 8};
 constexpr double kSettlings = 3;
 constexpr std::size_t kSamplesPerCall = 4;
-constexpr std::size_t kMostInBlock = 20'000;  ///< samples, where the clock stands still
+constexpr std::size_t kMostInBlock = 20'000;  ///< samples, if the clock does not advance
 
 enum class BlockEnd { complete, failed, not_comparable, no_time };
 /// The values of blocks, by index into the race's finalists. Value i of all of them is of the same
@@ -61,7 +61,7 @@ class PowerBlocks {
  private:
   std::vector<std::size_t> within_reach() const;
   std::vector<std::size_t> best_alone(const BlockValues& alone) const;
-  /// Whether so many blocks end by `until`, a time on the race's clock.
+  /// Returns whether so many blocks end by `until`, a time on the race's clock.
   bool end_by(double until, std::size_t blocks, double seconds) const {
     return options_.clock_seconds() + static_cast<double>(blocks) * seconds <= until;
   }
@@ -91,8 +91,8 @@ double median_of(const std::vector<Sample>& samples, double Sample::* member) {
   return median(std::move(values));
 }
 
-/// The mean of the middle half. Where the clock alternates between two values, a median would be
-/// one of them.
+/// Returns the mean of the middle half. If the clock alternates between two values, a median would
+/// be one of them.
 double midmean(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto cut = static_cast<std::ptrdiff_t>(values.size() / 4);
@@ -186,7 +186,7 @@ Result<BlockEnd> PowerBlocks::sample_block(std::size_t finalist, const BlockPlan
   return BlockEnd::complete;
 }
 
-/// `alone` stays empty where there are not two finalists within reach.
+/// `alone` stays empty unless two finalists are within reach.
 Result<BlockEnd> PowerBlocks::look_at_clocks(BlockValues& alone) {
   const std::vector<std::size_t> finalists = within_reach();
   if (finalists.size() < 2) return BlockEnd::complete;

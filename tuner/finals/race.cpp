@@ -35,7 +35,7 @@ constexpr int kFirstLook = 16;
 constexpr int kRestarts = 3;
 /// A repeated rung begins when the probes have run for so long.
 constexpr double kRewarmSeconds = 1;
-constexpr int kRewarmSamples = 2000;  ///< where the clock stands still
+constexpr int kRewarmSamples = 2000;  ///< if the clock does not advance
 /// A candidate that was this much slower before is checked again.
 constexpr double kSuspicious = 0.9;
 
@@ -182,7 +182,7 @@ Result<bool> Race::take_round(Indices& live, RoundSamples& samples) {
   return false;
 }
 
-/// True where the rung is to begin again: that happens once, after a while of probes alone.
+/// Returns true if the rung must begin again: that happens once, after a while of probes alone.
 Result<bool> Race::repeat_if_disturbed(RoundSamples& samples, bool& repeated) {
   samples.drop_disturbed();
   if (!samples.disturbed()) return false;
@@ -315,7 +315,8 @@ Result<void> Race::sample_finals(Indices& finalists, RoundSamples& samples) {
       std::erase(finalists, result_.failed[at].first);
     }
     if (!comparable && !failed && ++restarts > kRestarts) return began_anew(restarts);
-    // Those that dropped out may have been slower than the one that failed, and than no other.
+    // The finalists that dropped out may have been slower than the one that failed, and than no
+    // other.
     if (!comparable || (failed && racing.size() < finalists.size())) {
       again();
       continue;
@@ -373,7 +374,7 @@ Result<void> Race::finals(Indices entering) {
     KW_TRY(sample_finals(finalists, samples));
     KW_TRY(check_after(finalists));
     if (!finalists.empty()) conclude(finalists, samples);
-    // Only where every finalist failed is there another turn.
+    // There is another turn only if every finalist failed.
     const auto next = std::min(reserve_.size(), static_cast<std::size_t>(options_.finalists));
     entering.assign(reserve_.begin(), reserve_.begin() + static_cast<std::ptrdiff_t>(next));
     reserve_.erase(reserve_.begin(), reserve_.begin() + static_cast<std::ptrdiff_t>(next));

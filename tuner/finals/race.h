@@ -24,14 +24,14 @@ struct RaceOptions {
   int finalists = 8;
   int max_rounds = 256;  ///< of the last rung
   /// The finalists also run alone after the rounds (`race_alone`). That takes up to 3 s, and longer
-  /// where it leaves the verdict open. Not where no power limit lowers the clock, as in
+  /// if it leaves the verdict open. It is off if no power limit lowers the clock, as in
   /// simulations.
   bool alone = true;
   bool long_blocks = false;  ///< there is time for blocks of a second and more, 12 s in all
-  /// A time on `clock_seconds`. Running alone is not begun where it would end later. That leaves
-  /// trust B.
+  /// A time on `clock_seconds`. Running alone is not begun if it would end later. That leaves trust
+  /// B.
   double alone_until = std::numeric_limits<double>::infinity();
-  /// The same for further short blocks, where those before left the verdict open.
+  /// The same for further short blocks, which follow if the blocks before left the verdict open.
   double extend_until = std::numeric_limits<double>::infinity();
   double settle_seconds = 0.3;  ///< until the device is steady after a change of load
   std::function<double()> clock_seconds;
@@ -41,19 +41,19 @@ struct RaceOptions {
 struct RaceResult {
   struct Finalist {
     std::size_t survivor = 0;  ///< index into the survivors given
-    /// One sample per round, and then those of blocks. A finalist that was clearly slower after
-    /// some rounds has only the samples of these.
+    /// One sample per round, and then the samples of blocks. A finalist that was clearly slower
+    /// after some rounds has only the samples of these.
     std::vector<Sample> samples;
     CheckReport check;  ///< the finalist's proof
     bool in_blocks = false;
   };
-  std::vector<Finalist> finalists;  ///< in the order of the survivors; none where all failed
+  std::vector<Finalist> finalists;  ///< in the order of the survivors; empty if all failed
   FinalRounds rounds;
   Decision decision;  ///< over `finalists`
   /// Survivors that ended here, and how.
   std::vector<std::pair<std::size_t, Runner::Step>> failed;
   int raced = 0;  ///< survivors that were sampled here
-  /// What the rules on disturbances and on running alone found, where they found something.
+  /// Findings of the rules on disturbances and on running alone, if there are any.
   Audit audit;
   /// Running alone, the finalists have different clocks, or none that is known. Never in bursts.
   bool power_limited = false;

@@ -11,9 +11,9 @@ namespace {
 
 /// A probe this much above its median is slow, if that is not its noise.
 constexpr double kSlowReference = 0.01;
-/// Of its median absolute deviations: 2.7 standard deviations.
+/// In median absolute deviations: 2.7 standard deviations.
 constexpr double kNoiseSpreads = 4;
-/// So many times that much is no matter of the clock.
+/// A deviation this many times as large does not come from the clock.
 constexpr double kForeign = 3;
 constexpr double kLowClock = 0.97;
 
@@ -32,7 +32,7 @@ std::vector<double> slowness(std::span<const Sample> probe) {
   return logs;
 }
 
-/// Of each round: the clock relative to what it usually is for the same kernels; 0 where unknown.
+/// Returns for each round the clock relative to its usual value for the same kernels; 0 if unknown.
 std::vector<double> relative_clocks(const RoundSamples& samples) {
   std::vector<std::vector<double>> rounds(samples.sm_probe.size());
   const auto add = [&](const std::vector<Sample>& series) {
@@ -59,7 +59,7 @@ bool counts(const RoundSamples& samples, std::size_t round) {
          samples.dropped.end();
 }
 
-/// The rounds that count, below `size`; all of them where none does.
+/// Returns the rounds that count, below `size`; all of them if none does.
 std::vector<std::size_t> counted(const RoundSamples& samples, std::size_t size) {
   std::vector<std::size_t> rounds;
   for (std::size_t r = 0; r < size; ++r) {

@@ -10,7 +10,7 @@
 namespace kernwright {
 
 /// The samples of one rung of a race, taken in interleaved rounds. A survivor that takes part to
-/// the end has one sample per round. One that dropped out has those of the first rounds.
+/// the end has one sample per round. One that dropped out has the samples of the first rounds.
 struct RoundSamples {
   std::map<std::size_t, std::vector<Sample>> of;  ///< by survivor
   std::vector<Sample> sm_probe;                   ///< one per round, as the next
@@ -24,12 +24,12 @@ struct RoundSamples {
   /// slow far beyond its noise. A candidate that is slow while the probes are not is slow by
   /// itself, and its rounds stay.
   void drop_disturbed();
-  /// Whether more than a quarter of the rounds does not count.
+  /// Returns whether more than a quarter of the rounds do not count.
   bool disturbed() const { return 4 * dropped.size() > sm_probe.size(); }
 };
 
-/// For each of `survivors`, which have all rounds: the median of its log time relative to the
-/// others', over the rounds that count, or over all rounds where none counts.
+/// Returns for each of `survivors`, which have all rounds, the median of its log time relative to
+/// the others', over the rounds that count, or over all rounds if none counts.
 std::vector<double> relative_medians(const RoundSamples& samples,
                                      std::span<const std::size_t> survivors);
 

@@ -28,7 +28,7 @@ struct Survivor {
   /// but in a chain it may, so it stays in the race for its proof and its place in the record.
   bool is_for_chains = false;
   CompiledCandidate compiled;
-  Runner::Id id = -1;  ///< of the runner, where it is prepared and checked; -1: not loaded
+  Runner::Id id = -1;  ///< the runner's id if it is prepared and checked; -1: not loaded
   std::vector<double> samples_us;
   double score_us = 0;  ///< their median
 };

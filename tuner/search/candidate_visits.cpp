@@ -20,8 +20,8 @@ constexpr double kHopeless = 2;
 constexpr double kTooFast = 0.9;
 constexpr std::size_t kToppedUp = 8;    ///< the best so far, which fill idle time
 constexpr std::size_t kTopUpOrder = 3;  ///< candidates per call, so that no compile waits for long
-/// Spilling code is rarely the best: not where so many without are faster than the model expects
-/// of it.
+/// Spilling code is rarely the best: it is skipped if this many candidates without spills are
+/// faster than the model expects the spilling one to be.
 constexpr std::ptrdiff_t kSpillFree = 64;
 constexpr double kSpillPenaltyBytes = 64;
 

@@ -17,8 +17,8 @@
 namespace kernwright {
 
 /// Visits candidates as their compiles end: each is checked and sampled twice, and joins the
-/// survivors where it passes. Compiled code that does not fit the device, or spills beyond reason,
-/// is not loaded. Code that is equal to what was measured shares its samples.
+/// survivors if it passes. Compiled code that does not fit the device, or spills beyond reason, is
+/// not loaded. Code that is equal to code measured before shares its samples.
 class CandidateVisits {
  public:
   /// All of them outlive it. `predicted` and `incumbent` are candidates of the input.
@@ -35,7 +35,7 @@ class CandidateVisits {
         survivors_(survivors),
         shares_(shares) {}
 
-  /// Tries a candidate. Errors: there is no compiler; the runner's own; the device was lost.
+  /// Tries a candidate. Errors: no compiler; the runner's own; the device was lost.
   Result<void> visit(CompileQueue::Ready ready);
 
   /// A few more samples of the best so far, and of a probe kernel: free information, and the device
@@ -43,7 +43,7 @@ class CandidateVisits {
   Result<void> fill_idle_time();
 
  private:
-  /// What is known of code that was measured.
+  /// Results of code that was measured.
   struct Measured {
     std::size_t trial = 0;
     std::vector<double> samples_us;

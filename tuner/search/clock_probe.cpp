@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kUsual = 64;  ///< samples that make the usual time
 constexpr std::size_t kEnough = 8;
 constexpr std::size_t kLatest = 3;
-/// What lies within so many median absolute deviations of single samples is noise.
+/// A difference within so many median absolute deviations of single samples is noise.
 constexpr double kNoise = 3;
 
 double median_of(const std::deque<double>& values) {

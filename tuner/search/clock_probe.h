@@ -16,10 +16,10 @@ class ClockProbe {
   /// While it is frozen, new samples do not change what is usual.
   void freeze(bool frozen) { frozen_ = frozen; }
 
-  /// Whether the latest samples of a probe lie further from its usual time than `share`, and
-  /// further than its noise explains. False before there is a usual time. The SM probe counts
-  /// in clock cycles where its clock is known: at the power limit every large candidate leaves
-  /// another clock behind, and that is no disturbance.
+  /// Returns whether the latest samples of a probe are further from its usual time than `share`,
+  /// and further than its noise explains. Returns false before there is a usual time. The SM probe
+  /// counts in clock cycles if its clock is known: at the power limit every large candidate leaves
+  /// another clock behind, and that is not a disturbance.
   bool off_by(double share) const;
 
   /// By how much everything is slower now, as ln(ratio). It is the part that both probes agree

@@ -27,7 +27,7 @@ class CompileQueue {
   virtual bool wants_more() const = 0;
   /// Nothing is started that was not taken.
   virtual bool empty() const = 0;
-  /// Whether the compile of a candidate that was started and not taken has ended.
+  /// Returns whether the compile of a candidate has ended that was started and not taken.
   virtual bool ended(std::size_t candidate) const = 0;
 
   /// The first in the order of the starts whose compile has ended.

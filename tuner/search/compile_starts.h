@@ -10,22 +10,23 @@
 
 namespace kernwright {
 
-/// Which candidates are compiled, and in which order: each at most once, as the strategy proposes
-/// them, until the budget's trials are used up. Those that are known to fail are not compiled.
+/// Decides which candidates are compiled, and in which order: each at most once, as the strategy
+/// proposes them, until the budget's trials are used up. Candidates that are known to fail are not
+/// compiled.
 class CompileStarts {
  public:
   /// All of them outlive it.
   CompileStarts(const SearchInput& input, const TuningOptions& options, TrialBook& book);
 
-  /// False where it was started before, or is known to fail.
+  /// Returns false if it was started before, or is known to fail.
   bool start(std::size_t candidate);
-  /// What the strategy proposes, while the compilers want more.
+  /// Starts the strategy's proposals while the compilers want more.
   void start_more();
-  /// A candidate that needs no compile of its own; false where the strategy has none.
+  /// Starts a candidate that needs no compile of its own; returns false if the strategy has none.
   bool start_compiled();
-  /// Whether the strategy has nothing more to propose.
+  /// Returns whether the strategy has nothing more to propose.
   bool exhausted() const { return exhausted_; }
-  /// Whether the budget has trials left.
+  /// Returns whether the budget has trials left.
   bool may_start() const { return started_.size() < most_; }
 
  private:

@@ -9,14 +9,14 @@
 namespace kernwright {
 namespace {
 
-/// Of a compiler's log in a trial.
+/// Bytes of a compiler's log that a trial keeps.
 constexpr std::size_t kMaxDetail = 2000;
 
 Outcome outcome_of(ErrorCode code) {
   return code == ErrorCode::timed_out ? Outcome::timed_out : Outcome::compile_failed;
 }
 
-/// What the compiler says that speed is lost by.
+/// Returns the compiler's warnings about lost speed.
 std::string warnings_of(const CompiledKernel& kernel) {
   std::string text;
   for (const std::string& warning : kernel.warnings) {
@@ -25,8 +25,8 @@ std::string warnings_of(const CompiledKernel& kernel) {
   return text.substr(0, kMaxDetail);
 }
 
-/// What a function that the problem brings along does to the code around it and must not; empty
-/// where it does nothing of the kind. Spills are judged as everybody's.
+/// Returns the harm that a function of the problem does to the code around it, which it must not
+/// do; empty if there is none. Spills are judged as everybody's.
 std::string harm_of_function(const CompiledKernel& kernel) {
   if (!kernel.warnings.empty()) return warnings_of(kernel);
   for (const auto& [name, resources] : kernel.entries) {

@@ -24,8 +24,8 @@ Trial make_trial(const Candidate& candidate, double predicted_us);
 Trial compiled_trial(const Candidate& candidate, double predicted_us, const CompileResult& compiled,
                      const DeviceProfile& profile);
 
-/// What the plan and the code of a candidate say of it. The caller knows whether it is the default
-/// or the incumbent, and the checks whether it is deterministic.
+/// Returns the traits that follow from the plan and the code of a candidate. The caller knows
+/// whether it is the default or the incumbent, and the checks whether it is deterministic.
 Traits traits_of(const Candidate& candidate, const CompiledKernel& kernel);
 
 }  // namespace kernwright

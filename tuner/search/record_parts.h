@@ -15,11 +15,10 @@ namespace kernwright {
 /// The part of a trial that a record keeps. `artifact` is the digest of the compiled bits, hex.
 RankedConfiguration ranked_configuration(const Trial& trial, std::string artifact);
 
-/// Adds what a later check found. What was proven stays proven, and the worse of two findings
-/// counts.
+/// Adds the findings of a later check. A proof stays a proof, and the worse of two findings counts.
 void merge(CheckReport& proof, const CheckReport& later);
 
-/// What a search found, for its record.
+/// Findings of a search, for its record.
 struct SearchEvidence {
   const SearchInput& input;
   const TuningOptions& options;
@@ -37,7 +36,7 @@ struct SearchEvidence {
 /// which the session's caller knows.
 TuningRecord search_record(const SearchEvidence& evidence);
 
-/// Whether more than a fifth of its time passes between kernels. The cost of launching then
+/// Returns whether more than a fifth of its time passes between kernels. The cost of launching then
 /// decides, not the kernel.
 bool gap_dominated(const RankedConfiguration& ranked);
 

@@ -10,11 +10,11 @@
 namespace kernwright {
 namespace {
 
-/// The device is steady where the medians of two successive blocks of this length differ by less
-/// than this share.
+/// The device is steady if the medians of two successive blocks of this length differ by less than
+/// this share.
 constexpr double kBlockSeconds = 0.1;
 constexpr double kSteady = 0.003;
-/// Of both probes, per call and per block; the latter where the clock stands still.
+/// Pairs of both probes, per call and per block; the latter if the clock does not advance.
 constexpr int kPairsPerCall = 8;
 constexpr int kPairsPerBlock = 1000;
 
@@ -26,7 +26,7 @@ constexpr int kWaitCalls = 500;
 /// A disturbance lasts longer than this; an outlier is over earlier.
 constexpr double kDisturbanceSeconds = 0.1;
 constexpr int kDisturbances = 3;
-/// How often a candidate is sampled in one visit, where the probes were off at its end.
+/// Samples of a candidate in one visit, if the probes were off at its end.
 constexpr int kTries = 2;
 
 }  // namespace
@@ -85,7 +85,7 @@ Runner::Id Screening::next_probe() {
   return std::exchange(dram_next_, !dram_next_) ? Runner::kDramProbe : Runner::kSmProbe;
 }
 
-/// True where the probes were off and are back, or have been waited for long enough.
+/// Returns true if the probes were off and are back, or have been waited for long enough.
 Result<bool> Screening::steady_again() {
   if (!probes_.off_by(kOff)) return false;
   const std::vector<Runner::Id> probes = {Runner::kSmProbe, Runner::kDramProbe,

@@ -13,21 +13,21 @@ namespace kernwright {
 
 /// Measures candidates as they come from the compiler, with a few samples each. Between these,
 /// probe kernels show how the device drifts. It also keeps the device busy between candidates,
-/// since a device that has been idle gives other times.
+/// since times differ on a device that has been idle.
 class Screening {
  public:
-  /// Waits for the device when it starts and where it is disturbed, for at most `most_wait_seconds`
+  /// Waits for the device when it starts and when it is disturbed, for at most `most_wait_seconds`
   /// at a time.
   Screening(Runner& runner, std::function<double()> clock_seconds, double most_wait_seconds = 3)
       : runner_(runner), clock_(std::move(clock_seconds)), most_wait_seconds_(most_wait_seconds) {}
 
-  /// Runs the probes until they are steady, and gives the seconds that this took.
+  /// Runs the probes until they are steady, and returns the seconds that this took.
   Result<double> settle();
 
   /// A candidate's first visit: it is loaded, checked, sampled twice and checked again. The visit
-  /// ends after the first sample where that is longer than `hopeless_us`.
+  /// ends after the first sample if that is longer than `hopeless_us`.
   struct Visit {
-    Runner::Id id = -1;  ///< loaded where `step` is ok; the caller drops it
+    Runner::Id id = -1;  ///< loaded if `step` is ok; the caller drops it
     Runner::Step step;
     CheckReport check;
     std::vector<double> samples_us;
@@ -40,7 +40,7 @@ class Screening {
 
   double drift() const { return probes_.drift(); }
 
-  /// What is to be said against the trust in this session.
+  /// Returns the audit rows that lower the trust in this session.
   const Audit& audit() const { return audit_; }
 
  private:

@@ -29,7 +29,8 @@ struct TuningBudget {
   double opening_seconds = 0;
 };
 
-/// What a session tells its caller while it runs. `best_us` is 0 before the first measurement.
+/// Progress that a session reports to its caller while it runs. `best_us` is 0 before the first
+/// measurement.
 struct TuningProgress {
   int candidates = 0;
   int compiled = 0;
@@ -66,7 +67,7 @@ struct TuningOptions {
   std::function<double()> clock_seconds;  ///< monotonic; empty: the steady clock
 };
 
-/// Where the wall time of a session went. It is the sum of setup, settling, measuring, filling and
+/// Wall time of a session by activity. It is the sum of setup, settling, measuring, filling and
 /// finals, and of the little that choosing and logging take.
 struct TimeShares {
   double wall_seconds = 0;
@@ -89,11 +90,12 @@ struct TuningResult {
   /// Why another process will not find the record with its winner's artifact; empty: it will.
   /// Whatever stores the record sets this.
   std::string unstored;
-  /// What did not apply, was only sampled, or could not be kept (an artifact, the trial log).
+  /// Options that did not apply, parts that were only sampled, and results that could not be kept
+  /// (an artifact, the trial log).
   std::vector<std::string> notes;
 };
 
-/// What a search works on. All of it outlives the search.
+/// Inputs of a search. All of them outlive the search.
 struct SearchInput {
   /// Entry i is candidate i of `space`.
   std::span<const Candidate> candidates;

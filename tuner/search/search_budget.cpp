@@ -11,8 +11,9 @@ constexpr double kSettleShare = 0.05;
 constexpr double kMostSettleSeconds = 3;
 constexpr double kAloneShare = 0.08;
 constexpr double kMostAloneSeconds = 0.8;
-/// Short power blocks follow where the finalists' clocks differ, which is not known before the
-/// race. So a race takes the time that screening left over, but not what these blocks would need.
+/// Short power blocks follow if the finalists' clocks differ, which is not known before the race.
+/// So a race takes the time that screening left over, but not the time that these blocks would
+/// need.
 constexpr double kBlocksShare = 0.2;
 constexpr double kMostBlocksSeconds = 2;
 constexpr double kOverrun = 0.1;

@@ -4,12 +4,12 @@
 
 namespace kernwright {
 
-/// How a search shares out its seconds. The constants are in `search_budget.cpp`.
+/// Divides the seconds of a search. The constants are in `search_budget.cpp`.
 ///
 /// - `kRaceShare` is kept for the race, at most `kMostRaceSeconds` in budgets below `kLongSeconds`.
 /// - `kAloneShare` is kept for finalists to run alone, at most `kMostAloneSeconds`. A part that
 ///   would end later than `kOverrun` beyond the budget is not begun.
-/// - A race takes more where screening left it time, but not the share that short power blocks may
+/// - A race takes more if screening left it time, but not the share that short power blocks may
 ///   need (`kBlocksShare`, `kMostBlocksSeconds`).
 /// - From `kLongSeconds` on there is time for long power blocks, which no limit stops.
 class SearchBudget {
@@ -18,9 +18,9 @@ class SearchBudget {
 
   /// The most seconds to wait until the device is steady.
   double settle_seconds() const;
-  /// Whether it is time for the finals, `elapsed` seconds after the start. A search that has hardly
-  /// looked (see `hardly_looked`) goes on into the first half of the time that is kept for them,
-  /// because few candidates will race.
+  /// Returns whether it is time for the finals, `elapsed` seconds after the start. A search that
+  /// has hardly looked (see `hardly_looked`) goes on into the first half of the time that is kept
+  /// for them, because few candidates will race.
   bool screened(double elapsed, bool hardly_looked) const {
     const double reserve = race_reserve() + alone_reserve();
     return elapsed + (hardly_looked ? reserve / 2 : reserve) >= seconds_;

@@ -10,7 +10,7 @@ struct SearchClock {
   double started = 0;
 
   double elapsed() const { return seconds() - started; }
-  /// Adds the seconds that `work` takes to `share`, and gives what it gives.
+  /// Adds the seconds that `work` takes to `share`, and returns the result of `work`.
   template <typename Work>
   auto timed(double& share, Work work) const {
     const double before = seconds();

@@ -15,15 +15,15 @@ constexpr std::size_t kMostRaced = 96;
 /// The share of the race's time in which candidates that are not loaded may be loaded.
 constexpr double kLoadShare = 0.2;
 
-/// Of each template that reads ahead, so many race whatever they take alone, if they are within
-/// this factor of the best.
+/// So many candidates of each template that reads ahead race whatever they take alone, if they are
+/// within this factor of the best.
 constexpr int kMostForChains = 2;
 constexpr double kChainMargin = 1.25;
 
 constexpr std::string_view kInTheFinals = "in the finals: ";
 
-/// Loads the survivor, and gives the device work, since many loads may follow. It stays unloaded
-/// where it cannot be loaded any more.
+/// Loads the survivor, and keeps the device busy, since many loads may follow. It stays unloaded if
+/// it cannot be loaded any more.
 Result<void> load(Runner& runner, const Candidate& candidate, Survivor& survivor, TrialBook& book) {
   KW_ASSIGN(auto prepared, runner.prepare(candidate, *survivor.compiled.kernel));
   if (prepared.step.outcome != Outcome::ok) {

@@ -17,8 +17,8 @@ struct FinalsResult {
   Result<LaunchTimes> launch_paths = LaunchTimes{};  ///< of the winner, or why they are not known
 };
 
-/// Lets the survivors race, with the default and the incumbent among them. Those that do not race
-/// are dropped from `survivors`, and all are unloaded at the end. What was found goes into the
+/// Lets the survivors race, with the default and the incumbent among them. Survivors that do not
+/// race are dropped from `survivors`, and all are unloaded at the end. The findings go into the
 /// trials of the finalists: their samples, and the proof that they are right. Errors: the runner's
 /// own; the device was lost.
 Result<FinalsResult> run_finals(Runner& runner, std::span<const Candidate> candidates,

@@ -17,9 +17,9 @@
 
 namespace kernwright {
 
-/// The trials of a search in the order in which they ended, and what is counted of them. Each is
-/// dated and logged, the strategy learns from it, and the caller hears of those that do not end
-/// well. What cannot be logged costs the log an entry, and the search a note.
+/// The trials of a search in the order in which they ended, and counts of them. Each is dated and
+/// logged, the strategy learns from it, and the caller hears of those that do not end well. A trial
+/// that cannot be logged costs the log an entry, and the search a note.
 class TrialBook {
  public:
   /// All of them outlive the book. `failed` may be empty.
@@ -29,20 +29,20 @@ class TrialBook {
 
   /// A candidate that is not tried, since it is known to fail.
   void skip(std::size_t candidate, Trial trial);
-  /// A candidate that was tried. Where it passed, `samples_us`, which are corrected for the
-  /// device's drift, are what the strategy learns. Errors: the device was lost.
+  /// Adds a candidate that was tried. If it passed, the strategy learns `samples_us`, which are
+  /// corrected for the device's drift. Errors: the device was lost.
   Result<void> add(std::size_t candidate, Trial trial, std::span<const double> samples_us);
-  /// A trial that had passed fails after all; `where` stands before the detail. Errors: the device
-  /// was lost.
+  /// Marks a trial as failed that had passed; `where` precedes the detail. Errors: the device was
+  /// lost.
   Result<void> fail(std::size_t trial, const Runner::Step& step, std::string_view where);
-  /// A trial that reached the finals: its samples become those of the finals, and `later` adds to
-  /// its proof.
+  /// Updates a trial that reached the finals: its samples become the samples of the finals, and
+  /// `later` adds to its proof.
   void add_finals(std::size_t trial, std::span<const Sample> samples, const CheckReport& later);
 
   void note(std::string message);
 
   const std::vector<Trial>& trials() const { return trials_; }
-  /// Of all that were tried.
+  /// Returns the results of all candidates that were tried.
   const std::vector<SearchOutlook::Result>& results() const { return results_; }
   int measured() const { return measured_; }
   int failed() const { return failed_; }

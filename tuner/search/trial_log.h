@@ -10,8 +10,8 @@
 namespace kernwright {
 
 /// An append-only file with one JSON line per trial. The first line of a session names its key and
-/// environment. Lines are written as trials end, so that no measurement is lost. With an empty path
-/// there is no log.
+/// environment. Lines are written as trials end, so that no measurement is lost. If the path is
+/// empty, there is no log.
 class TrialLog {
  public:
   explicit TrialLog(std::filesystem::path path);
