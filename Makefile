@@ -33,13 +33,12 @@ test:
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target tests
 	@$(WITH_TOOLKIT) python3 src/cmake/run_tests.py --preset $(PRESET) --jobs $(JOBS)
 
-# What src/examples/deployment says, with real daemons: Slurm, a registry, Kubernetes' schemas.
+# What src/examples/deployment says, with real daemons: Slurm, and Kubernetes' schemas.
 fleet-test:
 	@$(SETUP) --fleet
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli
 	@PYTHONPATH=build/kubernetes-validate python3 -m kubernetes_validate --strict src/examples/deployment/*.yaml
-	@$(WITH_TOOLKIT) python3 -B tests/deployment/oci_test.py $(BUILD)/bin/kernwright
 	@$(WITH_TOOLKIT) python3 -B tests/deployment/slurm_test.py $(BUILD)/bin/kernwright
 
 # Accepts what the commands print today, in tests/data/cli and in the documents, and how reports look;

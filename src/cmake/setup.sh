@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-packages=(cmake ninja-build g++ git llvm-19-dev libzstd-dev libedit-dev libcurl4-openssl-dev
+packages=(cmake ninja-build g++ git llvm-19-dev libzstd-dev libedit-dev
   zlib1g-dev libxml2-dev libarchive-dev libsodium-dev libtbb-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev
   python3)
 clang_tidy_wheel=
@@ -30,7 +30,7 @@ for option in "$@"; do
       ;;
     --browser) packages+=(chromium fonts-dejavu-core) ;;
     --fleet)
-      packages+=(slurmctld slurmd slurm-client munge docker-registry skopeo openssl libcurl4 python3-pip ca-certificates)
+      packages+=(slurmctld slurmd slurm-client munge python3-pip ca-certificates)
       kubernetes_wheel=build/kubernetes-validate
       ;;
     --promtool) promtool_folder=build/promtool ;;

@@ -68,7 +68,6 @@ TEST_F(UsageTest, UnknownCommandsAndOptionsAreNamed) {
   expect_usage({"--json", "doctor"}, {"a command in front of --json"});
   expect_usage({"cache", "empty"}, {"\"empty\"", "list", "verify"});
   expect_usage({"cache"}, {"no action given: cache takes list, verify"});
-  expect_usage({"cache", "push", "x"}, {"takes BUNDLE oci://registry/name:tag, not 1 word\n"});
   expect_usage({"doctor", "gpu"}, {"doctor takes no \"gpu\"; see kernwright doctor --help"});
   expect_usage({"profile"}, {"no problem given"});
   expect_usage({"report", "--sku", "h20"}, {"(did you mean h200?)"});

@@ -42,10 +42,6 @@ Status decide(const CacheFlags& flags);
 Status show_misses(const CacheFlags& flags);
 Status export_cache(const CacheFlags& flags);
 Status install_cache(const CacheFlags& flags);
-/// Uploads a bundle to an OCI registry.
-Status push_bundle(const CacheFlags& flags);
-/// Writes a bundle of an OCI registry to a file, which `install` then checks.
-Status pull_bundle(const CacheFlags& flags);
 Status make_keys(const CacheFlags& flags);
 
 }  // namespace kernwright::cli

@@ -24,8 +24,6 @@ constexpr Action kActions[] = {
     {"misses", show_misses, false},
     {"export", export_cache},
     {"install", install_cache},
-    {"push", push_bundle},
-    {"pull", pull_bundle},
     {"keygen", make_keys},
 };
 
@@ -77,11 +75,7 @@ CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_
                            "                     nothing any more\n"
                            "  export FILE        pack records and winners as a bundle\n"
                            "  install FILE       unpack a bundle and serve from it\n"
-                           "  keygen NAME        make NAME.key and NAME.pub, to sign bundles\n"
-                           "  push FILE oci://HOST/NAME:TAG\n"
-                           "                     upload a bundle to a registry\n"
-                           "  pull oci://HOST/NAME:TAG FILE\n"
-                           "                     bring it back"),
+                           "  keygen NAME        make NAME.key and NAME.pub, to sign bundles"),
             llvm::cl::sub(sub)),
       recompile("recompile", llvm::cl::desc("verify: compile every winner again, compare bytes"),
                 llvm::cl::sub(sub)),

@@ -8,7 +8,4 @@ namespace kernwright {
 /// The SHA-256 of `bytes` in base64, as a Content-Security-Policy names a script. By libsodium.
 std::string sha256_base64(std::string_view bytes);
 
-/// The SHA-256 of `bytes` in hex, as OCI registries name content. Our own names are `Digest`.
-std::string sha256_hex(std::string_view bytes);
-
 }  // namespace kernwright
