@@ -72,13 +72,13 @@ class Runner {
   /// Microseconds per unit of an empty kernel launched with the candidate's shapes.
   virtual Result<double> launch_gap_us(Id id) = 0;
 
-  /// The candidate's times on every launch path, on its timed buffers. Empty where nothing is
-  /// launched.
+  /// Returns the candidate's times on every launch path, on its timed buffers. The result is empty
+  /// if nothing is launched.
   virtual Result<LaunchTimes> launch_paths(Id /*id*/) { return LaunchTimes{}; }
 
-  /// Hardware counters of one launch of the candidate, with the L2 cold or warm (not `mixed`). What
-  /// is sampled afterwards is timed under a profiler, so a runner that counts measures nothing.
-  /// Errors: see `Device::count`; `unavailable` where nothing is launched.
+  /// Returns hardware counters of one launch of the candidate, with the L2 cold or warm (not
+  /// `mixed`). Samples taken afterwards are timed under a profiler, so a runner that counts
+  /// measures nothing. Errors: see `Device::count`; `unavailable` if nothing is launched.
   virtual Result<CounterSet> count(Id /*id*/, L2State /*cache*/) {
     return Error{ErrorCode::unavailable, "nothing is launched here that could be counted"};
   }
@@ -86,11 +86,12 @@ class Runner {
   /// The state of the environment in which samples were taken since the last audit.
   virtual Result<Audit> audit() = 0;
 
-  /// When the device had work of this runner since the last call. Empty where that is not known.
+  /// Returns when the device had work of this runner since the last call. The result is empty if
+  /// that is not known.
   virtual DeviceUse take_use() { return {}; }
 
   /// Keeps an idle device busy for about so long, so that its clocks stay up, and returns when that
-  /// is done. Does nothing where there is no device.
+  /// is done. Does nothing if there is no device.
   virtual void fill(double /*seconds*/) {}
 
   virtual void drop(Id id) = 0;

@@ -24,31 +24,32 @@ double rounding_unit(DType dtype);
 /// of rounding of the formats involved.
 ErrorBound error_bound(const BoundProblem& problem, const TensorShape& output);
 
-/// How the exact set is drawn, so that partial sums stay exact in the accumulator and results lie
-/// within the output's range; `kernel` where a kernel of the operation does. None where the
-/// operation has no exact test, where its sums are too long, or where a floating tensor is always
-/// drawn as numbers that are not whole.
+/// Returns how the exact set is drawn, so that partial sums stay exact in the accumulator and
+/// results stay within the output's range; `kernel` if a kernel of the operation draws it. Returns
+/// nothing if the operation has no exact test, if its sums are too long, or if a floating tensor is
+/// always drawn as numbers that are not whole.
 std::optional<DrawKind> exact_draw(const BoundProblem& problem);
 
 /// Knows the right outputs of the checked buffer sets. The operation's reference is compiled once
-/// and run on each set. For each output it gives a result (`reference_dtype`) and, except on the
-/// exact set, an fp32 magnitude. Invariant: those of set 0 and of the exact set are finite.
+/// and run on each set. For each output it computes a result (`reference_dtype`) and, except on the
+/// exact set, an fp32 magnitude. Invariant: the results of set 0 and of the exact set are finite.
 class Checker {
  public:
   /// `sets` have the problem's tensors. Errors: the reference does not compile or run; `internal`
-  /// where it is not finite.
+  /// if it is not finite.
   static Result<Checker> make(Device& device, DataOps& data_ops, const BoundProblem& problem,
                               const Catalog& catalog, CompilePool& pool, const BufferSets& sets);
 
   /// Compares every output with the reference of `set`. `addresses` has one address per tensor. On
-  /// the exact set outputs must equal it to the last bit, but for those that are not exact. On the
-  /// NaN set they must be NaN where it is NaN, and within the bound elsewhere. On set 0 and the
-  /// count set they must be within the bound. Gives the number of the first finding; there is one
+  /// the exact set outputs must equal it to the last bit, except outputs that are not exact. On the
+  /// NaN set they must be NaN wherever it is NaN, and within the bound elsewhere. On set 0 and the
+  /// count set they must be within the bound. Returns the number of the first finding; there is one
   /// finding per output.
   Result<std::size_t> enqueue(DataOps& data_ops, int set,
                               std::span<const DevicePointer> addresses) const;
 
-  /// What the findings from number `first` on say; `first_mismatch` is read from the device.
+  /// Returns the report of the findings from number `first` on; `first_mismatch` is read from the
+  /// device.
   Result<CheckReport> report(Device& device, int set, std::span<const DevicePointer> addresses,
                              std::span<const Finding> findings, std::size_t first) const;
 
@@ -63,7 +64,7 @@ class Checker {
   std::vector<MemoryRegion> outputs(std::span<const DevicePointer> addresses) const;
 
  private:
-  /// What the reference makes of one checked set; 0 where there is no such set.
+  /// Outputs of the reference for one checked set; 0 if there is no such set.
   struct Expected {
     DevicePointer value = 0;
     DevicePointer magnitude = 0;  ///< of an exact output, the exact set and set 0 share it

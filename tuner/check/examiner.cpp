@@ -363,8 +363,7 @@ Result<Checked> Examiner::examine_replay(Subject& subject, bool with_twin,
 }
 
 Result<Step> Examiner::run_fenced(Subject& subject) {
-  std::vector<std::unique_ptr<DeviceBuffer>>
-      fences;  // those of the tensors, then that of the workspace
+  std::vector<std::unique_ptr<DeviceBuffer>> fences;  // the tensors' fences, then the workspace's
   for (std::size_t i = 0; i <= sets_.shapes().size(); ++i) {
     const std::int64_t bytes =
         i < sets_.shapes().size() ? sets_.shapes()[i].bytes() : subject.workspace_bytes;

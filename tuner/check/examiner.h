@@ -21,7 +21,7 @@ namespace kernwright {
 /// A loaded candidate, and the results of its checks.
 struct Subject {
   std::shared_ptr<LoadedProgram> program;
-  /// The same code with the arguments that read most ahead in a chain; null where none does.
+  /// The same code with the arguments that read most ahead in a chain; null if none does.
   std::shared_ptr<LoadedProgram> ahead;
   std::vector<TensorShape> tensors;  ///< of its plan
   std::vector<double> scalars;
@@ -32,8 +32,8 @@ struct Subject {
 };
 
 /// Compares a candidate's results with the reference. All launches of a check are enqueued at once,
-/// and what they find is read once. What a candidate damaged is repaired before the next one.
-/// Errors are the runner's own. A candidate's failure is the outcome of the step.
+/// and their findings are read once. Memory that a candidate damaged is repaired before the next
+/// one. Errors are the runner's own. A candidate's failure is the outcome of the step.
 class Examiner {
  public:
   /// `disturber` runs at the same time as candidates, and empties the L2. `disposable` says that a
@@ -49,14 +49,14 @@ class Examiner {
         disposable_(disposable) {}
 
   /// Examines the subject and replaces its report. The checks come in this order: the first run,
-  /// which is poisoned and guarded, and exact where there is an exact set; what is kept zero; the
-  /// realistic run within its bound; the run on the count set where there is one; repeats with
-  /// identical bits, some of them reading ahead; the run on the NaN set where there is one; and for
-  /// finalists the runs against unmapped pages.
+  /// which is poisoned and guarded, and exact if there is an exact set; the memory that is kept
+  /// zero; the realistic run within its bound; the run on the count set if there is one; repeats
+  /// with identical bits, some of them reading ahead; the run on the NaN set if there is one; and
+  /// for finalists the runs against unmapped pages.
   Result<Runner::Checked> examine(Subject& subject, Runner::CheckDepth depth);
 
-  /// Poisons the outputs of set 0, and with `with_twin` those of the twin, lets `replay` write
-  /// them, and examines them.
+  /// Poisons the outputs of set 0, and with `with_twin` the twin's too, lets `replay` write them,
+  /// and examines them.
   Result<Runner::Checked> examine_replay(Subject& subject, bool with_twin,
                                          const std::function<Runner::Step()>& replay);
 

@@ -4,7 +4,7 @@
 
 namespace kernwright {
 
-/// Of every tensor and workspace on the device.
+/// Alignment of every tensor and workspace on the device.
 inline constexpr std::int64_t kAlignment = 256;
 
 inline std::int64_t aligned(std::int64_t bytes) {

@@ -21,15 +21,16 @@ constexpr std::int64_t kLargeSet = 5;    // times the L2: after it nothing older
 constexpr std::int64_t kTileRows = 256;  // the tallest tile that may overhang
 constexpr std::int64_t kLeastZone = 2 << 20;
 constexpr std::int64_t kLargestZone = 16 << 20;
-/// Offsets for the seeds of the exact set and of the places of NaN, apart from those of timed sets.
+/// Offsets for the seeds of the exact set and of the places of NaN, which keep them apart from the
+/// seeds of timed sets.
 constexpr std::uint64_t kExactStream = std::uint64_t{1} << 32;
 constexpr std::uint64_t kNanStream = std::uint64_t{2} << 32;
 constexpr std::int64_t kMaxNan = 64;     // in a tensor
 constexpr std::int64_t kRowsPerNan = 4;  // at least
 constexpr std::int64_t kColumnsPerNan = 64;
 
-/// Whether the tensor may have NaN in the NaN set. With a draw of its own that is not continuous
-/// its values have a meaning.
+/// Returns whether the tensor may have NaN in the NaN set. With a draw of its own that is not
+/// continuous its values have a meaning.
 bool takes_nan(const TensorShape& shape) {
   return shape.role != TensorRole::out && !is_integer(shape.dtype) &&
          (!shape.always || shape.draw.kind == DrawKind::uniform);
@@ -263,7 +264,8 @@ bool BufferSets::draws_nan() const {
   return checked_.drawer && checked_.drawer->has(InputSet::nan);
 }
 
-/// All tensors of a set have one seed: an index of one lies within what it points into.
+/// All tensors of a set have one seed: an index of one is within the range of the tensor that it
+/// points into.
 Result<void> BufferSets::run_drawer(int set, std::size_t tensor, DevicePointer to) const {
   const InputSet inputs = set == kExactSet                ? InputSet::exact
                           : set == kCountSet              ? InputSet::count

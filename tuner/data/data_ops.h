@@ -25,12 +25,12 @@ constexpr DType reference_dtype(DType output) {
 inline constexpr double kWorstError = 1e30;
 
 /// The bound of one checked tensor: |x - r| <= accumulate_unit * magnitude + output_unit * |r| +
-/// absolute + error_floor(dtype). Both x and r are taken no further than range_end(dtype). Where
+/// absolute + error_floor(dtype). Both x and r are taken no further than range_end(dtype). If
 /// `exact`, x must equal r rounded to the tensor's dtype. A NaN in x or r does not pass, unless
-/// `nan` asks for it. Then, where r is NaN, x must be what the tensor's dtype has for it: NaN, or 0
-/// in integers. An infinite r passes only with `infinite`, and x must then equal it.
+/// `nan` asks for it. Then, if r is NaN, x must be the counterpart of NaN in the tensor's dtype:
+/// NaN, or 0 in integers. An infinite r passes only with `infinite`, and x must then equal it.
 struct ErrorBound {
-  double accumulate_unit = 0;  ///< c * sqrt(reduction) * u_acc, and that of an intermediate
+  double accumulate_unit = 0;  ///< c * sqrt(reduction) * u_acc, plus the same of an intermediate
   double output_unit = 0;      ///< rounding of the output dtype
   bool exact = false;
   double absolute = 0;  ///< of values that were subnormal on their way
@@ -38,8 +38,8 @@ struct ErrorBound {
   bool infinite = false;
 };
 
-/// The gaps between the rows of a tensor hold this byte, which is a NaN in every format, and have
-/// to keep it.
+/// The gaps between the rows of a tensor hold this byte, which is a NaN in every format, and must
+/// keep it.
 inline constexpr std::uint8_t kGapByte = 0xFF;
 
 /// Bytes in device memory, anywhere within an allocation.
@@ -48,10 +48,10 @@ struct MemoryRegion {
   std::int64_t bytes = 0;
 };
 
-/// What one comparison or one hash found.
+/// The result of one comparison or one hash.
 struct Finding {
   double max_error = 0;         ///< in units of the bound
-  std::int64_t mismatches = 0;  ///< beyond it, NaN where none is asked for included
+  std::int64_t mismatches = 0;  ///< beyond it, including NaN that was not asked for
   std::int64_t first = -1;  ///< the place of the first of them, in elements of the tensor's span
   std::uint64_t hash = 0;
 };
@@ -66,17 +66,17 @@ class DataOps {
 
   virtual ~DataOps() = default;
 
-  /// Draws a tensor. Element i lies in row i / columns. The gaps between rows become `kGapByte`.
+  /// Draws a tensor. Element i is in row i / columns. The gaps between rows become `kGapByte`.
   virtual Result<void> draw(DevicePointer to, DType dtype, const Layout& layout, const Draw& draw,
                             std::uint64_t seed) = 0;
 
   /// Fills the gaps between rows with `kGapByte`.
   virtual Result<void> fill_gaps(DevicePointer to, DType dtype, const Layout& layout) = 0;
 
-  /// Compares the elements of `actual` (in `dtype`) with those of `reference` (in its
-  /// `reference_dtype`) and of `magnitude` (in fp32), which are contiguous. `magnitude` may be 0
-  /// where the bound is exact or the reference is int64. The gaps between rows must hold
-  /// `kGapByte`. Gives the number of its finding.
+  /// Compares the elements of `actual` (in `dtype`) with the elements of `reference` (in its
+  /// `reference_dtype`) and of `magnitude` (in fp32), which are contiguous. `magnitude` may be 0 if
+  /// the bound is exact or the reference is int64. The gaps between rows must hold `kGapByte`.
+  /// Returns the number of its finding.
   virtual Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype,
                                               const Layout& layout, DevicePointer reference,
                                               DevicePointer magnitude, const ErrorBound& bound) = 0;
@@ -85,7 +85,7 @@ class DataOps {
   /// value that is returned.
   virtual Result<std::size_t> enqueue_hash(std::span<const MemoryRegion> regions) = 0;
 
-  /// Waits and gives all findings since the last call.
+  /// Waits and returns all findings since the last call.
   virtual Result<std::vector<Finding>> take_findings() = 0;
 
   /// Compares and waits. Outstanding findings are lost. `first_mismatch` of the report holds only

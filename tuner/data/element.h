@@ -18,8 +18,8 @@ void store_element(void* data, DType dtype, std::int64_t index, double value);
 /// the half that rounding to an integer may take, so that an integer result is still met exactly.
 double error_floor(DType dtype);
 
-/// The end of the range of `dtype` for comparisons. Results and references that lie beyond it,
-/// infinite ones too, are taken to lie there. It is infinite for formats as wide as fp32.
+/// Returns the end of the range of `dtype` for comparisons. Results and references beyond it,
+/// infinite ones too, count as if they were at the end. It is infinite for formats as wide as fp32.
 double range_end(DType dtype);
 
 }  // namespace kernwright

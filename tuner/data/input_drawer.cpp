@@ -9,7 +9,7 @@
 namespace kernwright {
 namespace {
 
-/// Of a seed, as many bits as a scalar holds exactly.
+/// Bits of a seed that a scalar holds exactly.
 constexpr int kSeedBits = 53;
 constexpr std::uint8_t kLeftOut = 0xFF;
 

@@ -19,7 +19,7 @@ enum class InputSet { timing, exact, count, nan };
 /// The input kernels of an operation, loaded for one problem. The device outlives it.
 class InputDrawer {
  public:
-  /// Null where the operation has none. Errors: they do not compile, or the plan does not fit.
+  /// Returns null if the operation has none. Errors: they do not compile, or the plan does not fit.
   static Result<std::shared_ptr<const InputDrawer>> make(Device& device, CompilePool& pool,
                                                          const BoundProblem& problem,
                                                          const Catalog& catalog);

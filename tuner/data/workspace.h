@@ -10,14 +10,14 @@
 
 namespace kernwright {
 
-/// The workspace that all candidates share. It lies in a buffer that only grows, with room for a
-/// red zone on either side of the part that is in use.
+/// The workspace that all candidates share. Its buffer only grows, and has room for a red zone on
+/// either side of the part that is in use.
 class Workspace {
  public:
   explicit Workspace(std::int64_t zone_bytes) : zone_bytes_(zone_bytes) {}
 
-  /// Makes room. True where the workspace moved. Errors: out of memory; the old workspace stays
-  /// then.
+  /// Makes room. Returns true if the workspace moved. Errors: out of memory; the old workspace
+  /// stays then.
   Result<bool> reserve(Device& device, std::int64_t bytes);
 
   /// The address of the first byte; 0 before anything was reserved.

@@ -13,7 +13,7 @@ namespace kernwright {
 class FeatureColumns {
  public:
   void begin_row();
-  /// Of the row begun last.
+  /// Sets a feature of the row begun last.
   void set(std::string_view name, double value);
   /// Equally long rows, with NaN for what was not set.
   std::vector<std::vector<double>> take();

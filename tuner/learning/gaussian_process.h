@@ -12,12 +12,12 @@ namespace kernwright::detail {
 /// Gaussian-process regression over ordinal features, for the few results that a search has.
 ///
 /// The covariance of two candidates mixes two kernels over the columns: a product kernel (it learns
-/// from candidates that are near in every parameter) and an additive kernel (it learns what each
-/// parameter does on its own). In one column both use exp(-nugget - distance / length_scale), and 1
-/// where the two agree. The distance is counted in ordinals, as a share of the column's range. The
-/// nugget serves names, the length scale serves sizes. The hyperparameters (nuggets, length scales,
-/// the noise, the additive kernel's share) climb the marginal likelihood, times a weak prior, one
-/// coordinate at a time. The cost of a fit grows with the cube of the number of results.
+/// from candidates that are near in every parameter) and an additive kernel (it learns the effect
+/// of each parameter on its own). In one column both use exp(-nugget - distance / length_scale),
+/// and 1 if the two agree. The distance is counted in ordinals, as a share of the column's range.
+/// The nugget serves names, the length scale serves sizes. The hyperparameters (nuggets, length
+/// scales, the noise, the additive kernel's share) climb the marginal likelihood, times a weak
+/// prior, one coordinate at a time. The cost of a fit grows with the cube of the number of results.
 ///
 /// Source: Rasmussen and Williams, Gaussian Processes for Machine Learning, chapters 2 and 5.
 class GaussianProcess {
@@ -53,8 +53,8 @@ class GaussianProcess {
   explicit GaussianProcess(const FeatureTable& features);
 
   /// Replaces the training data by `rows` and their `targets`, of which there is at least one. Then
-  /// it adapts the hyperparameters, beginning where the last fit ended: each of `steps` trials
-  /// changes one of them and keeps the change if it makes the targets likelier.
+  /// it adapts the hyperparameters, beginning with the result of the last fit: each of `steps`
+  /// trials changes one of them and keeps the change if it makes the targets likelier.
   void fit(std::span<const std::size_t> rows, std::span<const double> targets, int steps);
 
   /// The posterior at `row`, valid until the next fit. The cost is quadratic in the training rows.
@@ -64,7 +64,7 @@ class GaussianProcess {
   Normal bound(std::size_t row) const;
 
  private:
-  /// Of two rows in one column, or summed over all columns.
+  /// Terms of two rows in one column, or summed over all columns.
   struct Terms {
     double exponent = 0;  ///< of the product kernel, negated
     double additive = 0;  ///< what the additive kernel averages

@@ -102,8 +102,8 @@ class DeviceRunner final : public Runner {
   }
   Sampled sample_of(Id id);
 
-  /// Reads other memory until the L2 holds nothing else, and nothing that is still to be written:
-  /// a kernel would have to write it back, and be charged with the bytes.
+  /// Reads other memory until the L2 holds nothing else, and no dirty line: a kernel would have to
+  /// write it back, and be charged with the bytes.
   Result<void> clean_l2();
 
   Device& device_;

@@ -25,14 +25,14 @@ struct DeviceRunnerOptions {
   std::function<Audit(const std::function<void()>& released)> audit;
 };
 
-/// Whether problems of the operation can be measured under the policy. Errors: `invalid_argument`,
-/// with the reason why not.
+/// Checks that problems of the operation can be measured under the policy. Errors:
+/// `invalid_argument`, with the reason why not.
 Result<void> check_policy(const MeasurePolicy& policy, const Operation& operation);
 
 /// Makes a `Runner` on a `Device` of this process. It allocates the problem's buffer sets
 /// (`BufferSets`), draws the inputs, and computes the reference. Nothing is allocated between
-/// samples. Inputs and reference are the same for every candidate. Errors: the device's; those of
-/// `check_policy`.
+/// samples. Inputs and reference are the same for every candidate. Errors: the device's; the errors
+/// of `check_policy`.
 Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data_ops,
                                                    const BoundProblem& problem,
                                                    const Catalog& catalog, CompilePool& pool,

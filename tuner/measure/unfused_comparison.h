@@ -40,10 +40,10 @@ struct UnfusedComparison {
 /// Runs both sides on the same random inputs, compares each with the fused operation's reference,
 /// and times them in turn. The unfused kernels run one after the other in one graph.
 ///
-/// The fused result has to lie within the operation's bound. The result of the unfused form may be
-/// off by more: for every tensor in between by `kRoundingsInBetween` units of rounding of its
-/// dtype, relative to the magnitude. Errors: `internal` where a result is wrong, with its first
-/// wrong element; `device`.
+/// The fused result must be within the operation's bound. The result of the unfused form may be off
+/// by more: for every tensor in between by `kRoundingsInBetween` units of rounding of its dtype,
+/// relative to the magnitude. Errors: `internal` if a result is wrong, with its first wrong
+/// element; `device`.
 Result<UnfusedComparison> compare_unfused(Device& device, DataOps& data_ops, const Catalog& catalog,
                                           CompilePool& pool, const UnfusedMatch& match, L2State l2,
                                           std::uint64_t seed);

@@ -10,7 +10,7 @@ namespace {
 
 /// Launches of the first, rough timing that the length of a sample is derived from.
 constexpr int kProbeUnits = 4;
-/// What the probe kernel takes that fills idle time, bound by the SMs.
+/// Time of the probe kernel that fills idle time, bound by the SMs.
 constexpr double kProbeSeconds = 1e-4;
 /// The time that the host needs to build a graph: a constant, and for each unit. It is estimated
 /// low, because a sample has to wait for the filler.

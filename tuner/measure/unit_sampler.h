@@ -30,7 +30,7 @@ class UnitSampler {
   Result<Sample> sample(TimedWork& work);
   /// The same of work without tensors, which leaves the L2 as it is.
   Result<Sample> sample_bare(TimedWork& work);
-  /// Builds the graph of work on the buffer sets where there is none.
+  /// Builds the graph of work on the buffer sets if there is none.
   Result<void> build(TimedWork& work);
 
   /// Gives the device something to do for `seconds` while the host does something else. If that

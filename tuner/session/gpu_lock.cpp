@@ -22,7 +22,7 @@ Error failure(const std::filesystem::path& path) {
   return {ErrorCode::io, concat("lock file ", path.native(), ": ", std::strerror(errno))};
 }
 
-/// What the holder wrote of itself: "process 4711".
+/// Returns the text that the holder wrote about itself: "process 4711".
 std::string holder(int file) {
   std::array<char, 64> text{};
   const ::ssize_t length = ::pread(file, text.data(), text.size() - 1, 0);

@@ -18,8 +18,8 @@ class GpuLock {
  public:
   using Log = std::function<void(std::string_view)>;
 
-  /// Waits for the lock, and tells `log` once which process has it. Errors: `io` where no lock file
-  /// can be made; `unavailable` where `stop` became true.
+  /// Waits for the lock, and tells `log` once which process has it. Errors: `io` if no lock file
+  /// can be made; `unavailable` if `stop` became true.
   static Result<GpuLock> acquire(std::string_view uuid, const Log& log = {},
                                  const std::atomic<bool>* stop = nullptr);
 

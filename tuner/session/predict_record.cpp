@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kMostRunnersUp = 7;
 
-/// Candidate indices by prediction, the default first where the model is in doubt, and one of each
-/// shared compile alone: the others would compile to the same bits.
+/// Returns candidate indices by prediction, the default first if the model is in doubt, and one of
+/// each shared compile alone: the others would compile to the same bits.
 std::vector<std::size_t> best_of_each_group(const CandidateList& list,
                                             const std::map<std::string, Override>& banned) {
   std::vector<std::size_t> order(list.candidates.size());
@@ -95,7 +95,7 @@ Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget
     }
   }
   if (usable.empty()) return none_passed(input.problem.text(), result.trials);
-  // What the compiler warned of costs speed that the model does not know of.
+  // Returns the compiler's warnings that cost speed and that the model does not know of.
   std::sort(usable.begin(), usable.end(), [](const Usable& a, const Usable& b) {
     const auto rank = [](const Usable& u) {
       return std::pair(!u.ready.kernel.value()->warnings.empty(), u.trial);

@@ -13,9 +13,9 @@ namespace kernwright {
 /// Makes a record of grade `predicted`, without a device.
 ///
 /// It ranks the candidates by the cost model, compiles the first `budget.trials` of them, and drops
-/// what fails or spills. The winner is compiled first. No compile begins once `budget.seconds` are
-/// over. Where none of the first candidates compiles, it goes on down the list until one does.
-/// Candidates whose ids `banned` names are not looked at.
+/// candidates that fail or spill. The winner is compiled first. No compile begins once
+/// `budget.seconds` are over. If none of the first candidates compiles, it goes on down the list
+/// until one does. Candidates whose ids `banned` names are not looked at.
 ///
 /// The record has the fastest first, with at most `kMostRunnersUp` runners-up. The winner is the
 /// default, which was chosen by hand, unless some candidate is predicted to be faster by more than
@@ -23,8 +23,8 @@ namespace kernwright {
 Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget& budget,
                                     const std::map<std::string, Override>& banned = {});
 
-/// Whether the winner of a prediction is the default although another candidate is predicted to be
-/// faster, by less than the cost model can tell.
+/// Returns whether the winner of a prediction is the default although another candidate is
+/// predicted to be faster, by less than the cost model can tell.
 bool default_kept(const TuningRecord& record);
 
 }  // namespace kernwright

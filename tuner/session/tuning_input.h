@@ -10,13 +10,13 @@
 
 namespace kernwright {
 
-/// What a session or a prediction works on, and what its record says besides what it finds. The
-/// references outlive it.
+/// Inputs of a session or a prediction, and the parts of its record that it does not find itself.
+/// The references outlive it.
 struct TuningInput {
   const Catalog& catalog;
   BoundProblem problem;
   const DeviceProfile& profile;
-  /// Where its cache keeps what is compiled, the record's artifacts are in that cache.
+  /// If its cache keeps compiled kernels, the record's artifacts are in that cache.
   CompilePool& pool;
   RecordKey key;
   RecordEnvironment environment;  ///< but the digest of the winner's template

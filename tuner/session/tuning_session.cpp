@@ -16,7 +16,7 @@
 namespace kernwright {
 namespace {
 
-/// Of the budget that opening may use up.
+/// Share of the budget that opening may use up.
 constexpr double kOpeningShare = 0.25;
 
 double steady_seconds() {

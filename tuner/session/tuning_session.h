@@ -19,13 +19,13 @@ class TuningSession {
  public:
   explicit TuningSession(TuningInput input) : in_(std::move(input)) {}
 
-  /// Has the pool compile what a search measures first, while the runner opens: the default and the
-  /// cost model's first choices, one per thread. The search finds them if the pool has a cache.
-  /// Errors: those of `enumerate_candidates`.
+  /// Has the pool compile the first candidates of a search while the runner opens: the default and
+  /// the cost model's first choices, one per thread. The search finds them if the pool has a cache.
+  /// Errors: the errors of `enumerate_candidates`.
   Result<void> compile_first_choices();
 
-  /// Runs the search. Errors: those of `enumerate_candidates`; that no candidate passed, which
-  /// names the commonest outcome; that the device was lost.
+  /// Runs the search. Errors: the errors of `enumerate_candidates`; no candidate passed, with the
+  /// commonest outcome; the device was lost.
   Result<TuningResult> run(Runner& runner, TuningOptions options);
 
  private:

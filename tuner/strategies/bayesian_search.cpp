@@ -29,15 +29,15 @@ constexpr std::size_t kFewestSteps = 16;
 constexpr std::size_t kCheapRows = 64;
 /// Slower than the best by this (in logarithms) is all the same.
 constexpr double kClip = 0.8;
-/// What is expected to be slower than the best by this is left to others.
+/// A candidate that is expected to be slower than the best by this is left to others.
 constexpr double kHopelessLog = 0.405;  // ln 1.5
-/// How much results outweigh the belief in the predictions: the sum of squares, of logarithms, that
-/// those of the results have to have about their mean to count as much.
+/// The weight of results against the belief in the predictions: the sum of squares of the results'
+/// logarithms about their mean that counts as much as the belief.
 constexpr double kBelief = 0.5;
 /// An improvement by less is none.
 constexpr double kLeastGain = 0.005;
 
-/// How much a time is expected to lie below the best, whose logarithm is 0.
+/// Returns by how much a time is expected to be below the best, whose logarithm is 0.
 double expected_improvement(double mean, double deviation) {
   const double gain = -kLeastGain - mean;
   const double z = gain / deviation;

@@ -17,10 +17,10 @@ namespace kernwright::detail {
 
 /// Bayesian optimisation: candidates by expected improvement under a Gaussian process over the raw
 /// parameters. The prior mean is the cost model's prediction times a slope, so that the process
-/// learns where the model is wrong. The slope is fitted by regression towards 1: a model that is
-/// wrong altogether loses its say. Where it does not tell candidates apart the mean is flat.
+/// learns how the model is wrong. The slope is fitted by regression towards 1: a model that is
+/// wrong altogether loses its say. If the model does not tell candidates apart, the mean is flat.
 ///
-/// A second process learns which candidates fail, and leaves out what is likely to.
+/// A second process learns which candidates fail, and leaves out those that are likely to fail.
 ///
 /// A batch is chosen one after the other, each conditioned on those before it. The process sees at
 /// most `kRows` results, the best half among them. It weighs a pool of candidates: the neighbours
@@ -31,8 +31,8 @@ class BayesianSearch {
   BayesianSearch(const SearchSpace& space, const Neighbourhood& neighbourhood, const Board& board,
                  std::span<const std::size_t> order, std::uint64_t seed);
 
-  /// The next candidate to try, not taken; nothing while there are too few results. Learns from the
-  /// results first where enough came in since it did.
+  /// Returns the next candidate to try, not taken; nothing while there are too few results. Learns
+  /// from the results first if enough came in since the last fit.
   std::optional<std::size_t> next();
 
   bool fitted() const { return fitted_results_ > 0; }
@@ -41,11 +41,12 @@ class BayesianSearch {
 
  private:
   double prior_mean(std::size_t candidate) const { return slope_ * predicted_log_[candidate]; }
-  /// Whether it is more likely to fail than not.
+  /// Returns whether the candidate is more likely to fail than not.
   bool fails(std::size_t candidate) const;
   void fit();
   void fit_failures();
-  /// Of adapting the hyperparameters in a fit to so many rows; the first fit takes more.
+  /// Returns the steps that adapt the hyperparameters in a fit to so many rows; the first fit takes
+  /// more.
   int steps(std::size_t rows, bool first) const;
   std::vector<std::size_t> pool(std::span<const std::size_t> best);
   void choose(std::span<const std::size_t> pool);

@@ -9,7 +9,8 @@
 
 namespace kernwright::detail {
 
-/// What a search knows of its candidates: which were handed out, and how those reported came out.
+/// The search's knowledge of its candidates: which were handed out, and how those reported came
+/// out.
 class Board {
  public:
   explicit Board(const SearchSpace& space);

@@ -18,9 +18,9 @@ constexpr double kHopeless = 8;
 /// model may be wrong about a whole template, and a chain may hide what makes a kernel slow alone.
 constexpr double kWorthALook = 1.5;
 
-/// What each choice holds others of its template back by, as a share of their predictions: the
-/// model errs alike on what is alike. Those that differ in at most `kFewDifferences` parameters are
-/// held back more.
+/// Holds the other candidates of a choice's template back, as a share of their predictions: the
+/// model errs alike on similar candidates. Candidates that differ in at most `kFewDifferences`
+/// parameters are held back more.
 constexpr double kSameTemplate = 0.02;
 constexpr double kAlike = 0.04;
 constexpr int kFewDifferences = 1;
@@ -42,7 +42,7 @@ std::optional<std::size_t> left_out(const SearchSpace& space, const std::vector<
   return count < left ? std::nullopt : first;
 }
 
-/// Whether two candidates of one template are nearly the same.
+/// Returns whether two candidates of one template are nearly the same.
 bool alike(const SearchSpace& space, std::size_t a, std::size_t b) {
   const auto& values = space.configurations[a]->values();
   const auto& others = space.configurations[b]->values();

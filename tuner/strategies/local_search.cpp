@@ -47,8 +47,8 @@ std::optional<std::size_t> LocalSearch::next_neighbour() {
   return std::nullopt;
 }
 
-/// A candidate to be measured before the descent can go on; nothing where it went on from one that
-/// is known, or found no start.
+/// Returns a candidate that must be measured before the descent can go on; nothing if the descent
+/// went on from one that is known, or found no start.
 std::optional<std::size_t> LocalSearch::begin_descent() {
   std::size_t start = board_.size();
   if (home_) {
@@ -121,7 +121,7 @@ void LocalSearch::move_to(std::size_t candidate) {
 
 namespace {
 
-/// Local search alone, from the warm starts; random candidates fill in where it has to wait.
+/// Local search alone, from the warm starts; random candidates fill in while it has to wait.
 class LocalSearchStrategy final : public SearchStrategy {
  public:
   LocalSearchStrategy(const SearchSpace& space, std::uint64_t seed)

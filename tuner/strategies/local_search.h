@@ -15,15 +15,15 @@ namespace kernwright::detail {
 /// Iterated local search over candidates that differ in one parameter: moves to the first better
 /// neighbour; at a local optimum changes three parameters of the best optimum of the chain and
 /// descends from there; starts a new chain at random after four such attempts without gain. Runs
-/// ahead of the reports: further neighbours are handed out while others are measured. Whatever
-/// anyone finds that is the best of all becomes where it stands.
+/// ahead of the reports: further neighbours are handed out while others are measured. The best
+/// candidate of all, whoever finds it, becomes its current one.
 class LocalSearch {
  public:
   LocalSearch(const Neighbourhood& neighbourhood, const Board& board, std::uint64_t seed)
       : neighbourhood_(neighbourhood), board_(board), draws_(seed) {}
 
-  /// The next candidate to try, not taken; nothing while it has to wait for a report, or found
-  /// nothing new around where it looked.
+  /// Returns the next candidate to try, not taken; nothing while it must wait for a report, or if
+  /// it found nothing new around the current one.
   std::optional<std::size_t> next();
   /// To be called after the board knows of it.
   void reported(std::size_t candidate);
@@ -39,7 +39,7 @@ class LocalSearch {
   const Board& board_;
   RandomDraws draws_;
   std::optional<std::size_t> home_;     ///< the best optimum of this chain
-  std::optional<std::size_t> current_;  ///< where the descent stands
+  std::optional<std::size_t> current_;  ///< the descent's present candidate
   std::optional<std::size_t> start_;    ///< of the next descent, not reported yet
   std::deque<std::size_t> queue_;       ///< neighbours of `current_` to look at
   std::vector<std::size_t> waiting_;    ///< neighbours of `current_` handed out

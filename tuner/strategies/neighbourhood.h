@@ -20,8 +20,8 @@ class Neighbourhood {
   /// parameters.
   std::vector<std::size_t> of(std::size_t candidate) const;
 
-  /// A candidate of the same template that differs in at most `parameters` parameters, drawn at
-  /// random; the candidate itself where none was found.
+  /// Returns a candidate of the same template that differs in at most `parameters` parameters,
+  /// drawn at random; the candidate itself if none was found.
   std::size_t perturb(std::size_t candidate, int parameters, RandomDraws& draws) const;
 
   /// Values of a candidate as ordinals within its template's lists.

@@ -26,7 +26,7 @@ constexpr double kDoubted = 1.3;
 constexpr double kSlowGroupLog = 0.14;  // ln 1.15
 
 /// An opening, then Bayesian and local search in turn. Each covers for the other's weakness: the
-/// one learns from all results, the other finds what lies in basins that the model does not see.
+/// one learns from all results, the other finds candidates in basins that the model does not see.
 class Portfolio final : public SearchStrategy {
  public:
   Portfolio(const SearchSpace& space, std::uint64_t seed)

@@ -6,7 +6,7 @@
 namespace kernwright::detail {
 namespace {
 
-/// Every candidate in random order: what every other strategy has to beat.
+/// Every candidate in random order: the baseline that every other strategy must beat.
 class Random final : public SearchStrategy {
  public:
   Random(const SearchSpace& space, std::uint64_t seed)

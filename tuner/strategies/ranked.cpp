@@ -14,7 +14,7 @@ namespace {
 /// The best of each template that are tried before the ranking across templates begins: the model
 /// may be wrong about a whole template.
 constexpr int kPerTemplate = 4;
-/// What each further member of a group is held back by, so that the first trials spread over
+/// Holds each further member of a group back by this share, so that the first trials spread over
 /// different code; the model knows little of run-time parameters.
 constexpr double kGroupPenalty = 0.02;
 /// A group whose best measured time is this much above the best of all is left for the end.
@@ -69,7 +69,7 @@ class Ranked final : public SearchStrategy {
     best_us_ = std::min(best_us_, us);
   }
 
-  /// Of the group that came out fastest so far.
+  /// Returns a member of the group that came out fastest so far.
   std::optional<std::size_t> propose_compiled() override {
     auto best = queue_.end();
     double best_us = kTooSlow * best_us_;
@@ -86,7 +86,8 @@ class Ranked final : public SearchStrategy {
   }
 
  private:
-  /// The best time of the candidate's group; infinite where nothing of it passed, or was tried.
+  /// Returns the best time of the candidate's group; infinite if nothing of it passed, or was
+  /// tried.
   double measured_us(std::size_t candidate) const {
     const auto group = best_of_group_.find(space_.group_of[candidate]);
     return group == best_of_group_.end() ? std::numeric_limits<double>::infinity() : group->second;

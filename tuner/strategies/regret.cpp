@@ -29,8 +29,8 @@ constexpr int kHalvings = 40;
 /// The chance that a normal deviate is below `z`.
 double chance_below(double z) { return std::erfc(-z / std::numbers::sqrt2) / 2; }
 
-/// The logarithm of the time that none of those not looked at is below nine times of ten;
-/// `best_log` where that is faster.
+/// Returns the logarithm of the time that every untried candidate exceeds nine times of ten;
+/// `best_log` if that is faster.
 double fastest_log(const SearchOutlook& outlook, double best_log) {
   const std::span<const double> predicted = outlook.predicted_us;
   // A model that says nothing of one candidate says nothing: all are alike then.

@@ -13,7 +13,7 @@
 
 namespace kernwright {
 
-/// What a strategy sees of the search: the valid candidates as indices into one list, with their
+/// A strategy's view of the search: the valid candidates as indices into one list, with their
 /// predictions. Index `default_index` is the baseline and always measured first by the session.
 struct SearchSpace {
   std::vector<double> predicted_us;
@@ -38,7 +38,7 @@ class SearchStrategy {
   /// would otherwise wait for the compiler; counts as proposed. None by default.
   virtual std::optional<std::size_t> propose_compiled() { return std::nullopt; }
 
-  /// Whether every candidate is wanted, however long none improves.
+  /// Returns whether every candidate is wanted, however long none improves.
   virtual bool wants_all() const { return false; }
 };
 

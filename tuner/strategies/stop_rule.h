@@ -10,8 +10,8 @@ namespace kernwright {
 /// which they come in. The caller watches the budget.
 class StopRule {
  public:
-  /// `seconds` is the budget; a large one gives more patience. No candidate is faster than
-  /// `roofline_us`, which is 0 where it is not known.
+  /// `seconds` is the budget; a large one allows more patience. No candidate is faster than
+  /// `roofline_us`, which is 0 if it is not known.
   StopRule(double seconds, double roofline_us);
 
   /// Tells of a candidate that ran in `us`, or of one that failed, with no time at all.

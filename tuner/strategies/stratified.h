@@ -19,7 +19,7 @@ class StratifiedDraws {
         candidates_(candidates),
         used_(neighbourhood.template_count()) {}
 
-  /// One of those that `allowed` lets through, or nothing where none was drawn.
+  /// Returns one of the candidates that `allowed` lets through, or nothing if none was drawn.
   std::optional<std::size_t> next(RandomDraws& draws,
                                   const std::function<bool(std::size_t)>& allowed);
 

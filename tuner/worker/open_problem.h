@@ -11,9 +11,8 @@
 namespace kernwright::detail {
 
 /// A problem in a worker. It is opened there, opened again in every process that replaces the one
-/// before, and closed at the end. After each replacement a canary, the SM probe kernel, has to
-/// run about as fast as when the problem was first opened. Where it does not, the device is at
-/// fault.
+/// before, and closed at the end. After each replacement a canary, the SM probe kernel, must run
+/// about as fast as when the problem was first opened. If it does not, the device is at fault.
 class OpenProblem {
  public:
   OpenProblem(Worker& worker, OpenRequest request)
@@ -22,7 +21,7 @@ class OpenProblem {
   OpenProblem(const OpenProblem&) = delete;
   OpenProblem& operator=(const OpenProblem&) = delete;
 
-  /// Opens the problem for the first time. Errors: the worker's; those of the canary.
+  /// Opens the problem for the first time. Errors: the worker's; the canary's.
   Result<void> start();
 
   /// Opens it again if the process is another, or has had another problem since. Errors as `start`.
@@ -34,7 +33,7 @@ class OpenProblem {
 
   /// Counts the times it was opened, from 0.
   int epoch() const { return epoch_; }
-  /// What opening it took this process.
+  /// Returns the seconds that this process took to open it.
   double seconds() const { return seconds_; }
   double sample_seconds() const { return request_.sample_ms * 1e-3; }
 

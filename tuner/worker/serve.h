@@ -34,7 +34,7 @@ class RunnerFactory {
 std::unique_ptr<RunnerFactory> make_device_runner_factory();
 
 /// The worker's loop: answers requests one after another, until the channel is closed or the device
-/// is lost. Exceptions of a runner become errors. Errors: those of the channel.
+/// is lost. Exceptions of a runner become errors. Errors: the channel's.
 Result<void> serve_runner(Channel channel, RunnerFactory& factory);
 
 }  // namespace kernwright

@@ -16,8 +16,8 @@ using namespace detail;
 
 /// How long a killed process may take to end; after that it hangs in the driver.
 constexpr double kKillSeconds = 10;
-/// The number of compiles that are kept for the next process: those of the tuner's own kernels and
-/// of a few problems.
+/// Compiles that are kept for the next process: the tuner's own kernels and those of a few
+/// problems.
 constexpr std::size_t kMaxCompiled = 64;
 
 /// How a process ended, with the end of its stderr.
@@ -46,7 +46,7 @@ Result<void> Worker::spawn() {
                            .uuid = options_.uuid,
                            .cache_root = options_.cache_root.native(),
                            .own_pids = own_pids_};
-  // A failure shows as a missing answer, and then gives the exit status.
+  // A failure shows as a missing answer, and the exit status then follows from the process.
   static_cast<void>(process_->channel().send(encode(Request{hello})));
   return {};
 }

@@ -24,7 +24,7 @@ struct WorkerOptions {
   std::vector<std::string> arguments = {"worker"};
   int device = 0;
   std::string uuid = {};                  ///< of the device, for the audit
-  std::filesystem::path cache_root = {};  ///< where the audit keeps its baseline; may be empty
+  std::filesystem::path cache_root = {};  ///< for the audit's baseline; may be empty
   double start_seconds = 60;              ///< for starting CUDA
   double floor_seconds = 2;               ///< least deadline of a request, see `WorkerRunner`
   /// Gets one line per failure and restart. May be empty.
@@ -48,11 +48,11 @@ class Worker {
   /// An answer, or how the process ended instead of answering.
   struct Answer {
     std::optional<detail::Reply> reply;
-    /// `timed_out` or `worker_died`, where there is no reply; the process is killed by then.
+    /// `timed_out` or `worker_died`, if there is no reply; the process is killed by then.
     Runner::Step ended;
   };
 
-  /// Sends the request, with the artifact where there is one, and waits for the first reply.
+  /// Sends the request, with the artifact if there is one, and waits for the first reply.
   Answer ask(const detail::Request& request, double seconds, std::string_view artifact = {});
   /// The next reply to the same request.
   Answer next(double seconds);
@@ -61,7 +61,7 @@ class Worker {
   DeviceUse take_use() { return std::exchange(use_, {}); }
 
   /// Ends the process, whatever it does, and starts another. Returns how the old one ended, such as
-  /// "signal 6 (SIGABRT): the end of its stderr". Errors: those of `start`; `device` where the
+  /// "signal 6 (SIGABRT): the end of its stderr". Errors: the errors of `start`; `device` if the
   /// old process cannot be ended, because the device is still at work.
   Result<std::string> restart();
 
@@ -69,8 +69,8 @@ class Worker {
   /// False after an answer without a reply, until `restart`.
   bool alive() const { return alive_; }
 
-  /// The number of problems that were opened. A runner that has another number has to open its
-  /// problem again.
+  /// Returns the number of problems that were opened. A runner that has another number must open
+  /// its problem again.
   int opened() const { return opened_; }
   void count_opened() { ++opened_; }
 

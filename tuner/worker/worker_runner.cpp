@@ -21,8 +21,8 @@ using namespace detail;
 
 /// A deadline is this many times the expected time of the candidate.
 constexpr double kPatienceFactor = 20;
-/// Units of work for deadlines: those of a check (poisoned runs, exact test and repeats), and those
-/// of building the graphs of a sample.
+/// Units of work for deadlines: the units of a check (poisoned runs, exact test and repeats), and
+/// the units that build the graphs of a sample.
 constexpr double kScreeningUnits = 32;
 constexpr double kFinalistUnits = 512;
 constexpr double kSampleUnits = 64;
@@ -84,7 +84,7 @@ class WorkerRunner final : public Runner {
   }
 
   /// Replaces the process after a failure of `live`, or, if that is null, of the runner itself.
-  /// Gives the step that ends the candidate; nothing where it may be tried again.
+  /// Returns the step that ends the candidate; nothing if it may be tried again.
   std::optional<Step> recover(Live* live, Step failure);
 
   /// Sends the request, if necessary to one process after another, until there is an answer.
@@ -98,8 +98,7 @@ class WorkerRunner final : public Runner {
   Result<AnyReply> ask_of(Live& live, const MakeRequest& request, double seconds);
   double check_seconds(const Live& live, CheckDepth depth) const;
 
-  /// The samples of one process: those of all of `order`, or of the entries before the one that
-  /// failed.
+  /// The samples of one process: of all of `order`, or of the entries before the one that failed.
   struct Round {
     std::vector<Sampled> samples;
     std::optional<Step> failure;

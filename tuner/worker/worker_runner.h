@@ -30,13 +30,13 @@ struct WorkerProblem {
 /// problem is opened again there, and `epoch()` counts up. The ids of other candidates stay valid.
 /// A candidate whose process died gets a second chance, alone in a fresh process.
 ///
-/// After each replacement a canary, the SM probe kernel, decides whether the device is at
-/// fault. Where it fails, or is slower by more than `kCanarySlack` than when the problem was first
-/// opened, the runner is lost and the candidate's outcome is `device_lost`.
+/// After each replacement a canary, the SM probe kernel, decides whether the device is at fault. If
+/// it fails, or is slower by more than `kCanarySlack` than when the problem was first opened, the
+/// runner is lost and the candidate's outcome is `device_lost`.
 ///
-/// All samples that one call of `sample` returns are of one epoch. `worker` and what `problem`
-/// refers to outlive the runner. Other problems may be opened on the worker in between. Errors: the
-/// process cannot open the problem.
+/// All samples that one call of `sample` returns are of one epoch. `worker` and the objects that
+/// `problem` refers to outlive the runner. Other problems may be opened on the worker in between.
+/// Errors: the process cannot open the problem.
 Result<std::unique_ptr<Runner>> open_worker_runner(Worker& worker, const WorkerProblem& problem,
                                                    const DeviceRunnerOptions& options);
 
