@@ -12,6 +12,7 @@ _PAGE_OF = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "internals/architecture.md",
     "CONTRIBUTING.md": "internals/contributing.md",
+    "SECURITY.md": "internals/security.md",
     "cache/README.md": "internals/cache.md",
     "tuner/README.md": "internals/tuner.md",
     "src/cli/README.md": "guides/command_line.md",
