@@ -13,6 +13,7 @@ _PAGE_OF = {
     "ARCHITECTURE.md": "internals/architecture.md",
     "CONTRIBUTING.md": "internals/contributing.md",
     "SECURITY.md": "internals/security.md",
+    "CHANGELOG.md": "internals/changelog.md",
     "cache/README.md": "internals/cache.md",
     "tuner/README.md": "internals/tuner.md",
     "src/cli/README.md": "guides/command_line.md",
