@@ -155,7 +155,7 @@ void record_miss(benchmark::State& state) {
   }
 }
 
-/// Each record has a key of its own, so that its folder has to be made too.
+/// Each record has a key of its own, so that its folder must be made too.
 void record_publish(benchmark::State& state) {
   const TieredCache cache = fresh_cache();
   std::vector<TuningRecord> records;
@@ -195,7 +195,7 @@ void open_and_hit(benchmark::State& state) {
 }
 
 /// A lookup of a shape that was not tuned, in a cache with `range(0)` tuned problems: a thousand
-/// heights for each of many widths. Those of the same width can answer.
+/// heights for each of many widths. Problems of the same width can answer.
 void near(benchmark::State& state) {
   static const auto catalog = Catalog::load({}).value();
   static std::map<std::int64_t, fs::path> made;

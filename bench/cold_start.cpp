@@ -1,4 +1,4 @@
-// Times a fresh process from its start to its first launch, where everything that it needs is in a
+// Times a fresh process from its start to its first launch. Everything that it needs is in a
 // read-only directory: an installed bundle. Each run is a process of this program, without
 // variables that name a directory to write to. It must serve from the directory, not load NVRTC or
 // nvJitLink, and not change the directory.
@@ -69,7 +69,7 @@ class Buffers {
     return kernel.launch(stream_, arguments_.data(), arguments_.size(), workspace_);
   }
 
-  /// Whether the launch has changed the first byte of an output.
+  /// Returns whether the launch has changed the first byte of an output.
   bool written() const {
     return std::any_of(outputs_.begin(), outputs_.end(), [this](DevicePointer output) {
       unsigned char byte = kUntouched;
@@ -101,7 +101,7 @@ class Buffers {
   void* workspace_ = nullptr;
 };
 
-/// One run, "run DIR PROBLEM NANOSECONDS", where the last is the time of its start.
+/// Does one run, "run DIR PROBLEM NANOSECONDS"; the last is the time of its start.
 int run_once(ColdStart start, char** argv) {
   start.spawned = std::stoll(argv[4]);
   const auto check = [](const DriverApi& api, const DriverStatus& status) {
@@ -180,8 +180,8 @@ Files files_below(const fs::path& folder) {
   return files;
 }
 
-/// Ends the program if a run has added or changed a file. (A lookup that is no exact match writes
-/// to the log where it can.)
+/// Ends the program if a run has added or changed a file. (A lookup without an exact match writes
+/// to the log if it can.)
 void expect_unchanged(const Files& before, const Files& after, const std::string& match) {
   for (const auto& file : after) {
     const auto known = before.find(file.first);

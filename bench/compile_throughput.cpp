@@ -29,7 +29,7 @@ constexpr const char* kUsage = "usage: compile_throughput [--json FILE]\n";
 constexpr const char* kProfile = "h200";
 /// How many different candidates of a template are compiled, spread over its space.
 constexpr std::size_t kCandidates = 16;
-/// What each thread has to do at least: compiles, and seconds of single ones.
+/// The least work of each thread: compiles, and seconds of single ones.
 constexpr double kRounds = 5;
 constexpr double kSecondsPerCore = 1.5;
 /// More threads of one process than this gain nothing.

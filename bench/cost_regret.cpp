@@ -55,7 +55,7 @@ double prediction_us(const CandidateList& list, const DeviceProfile& profile) {
   return least_us;
 }
 
-/// Adds the ratios to the row, in JSON null where none of the first has a time.
+/// Adds the ratios to the row, in JSON null if none of the first has a time.
 void report(const std::vector<Judged>& judged, double Judged::* time, double best_us,
             const char* prefix, nlohmann::ordered_json& row) {
   row[concat(prefix, "best_us")] = best_us;

@@ -363,7 +363,7 @@ void run_twin(int argc, const char* const* argv, FinalsWorld& world, BenchJson& 
   print("all", all);
 }
 
-/// What one fresh process found.
+/// The result of one fresh process.
 struct TunedRun {
   TuningRecord record;
   Json shares;

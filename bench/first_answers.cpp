@@ -1,5 +1,5 @@
-// How good the first answer is: of problems that have no record, the seconds until there is a
-// kernel, which is the cost model's first choice, and its time beside those of the winners of a few
+// Measures how good the first answer is: for problems without a record, the seconds until there is
+// a kernel, which is the cost model's first choice, and its time beside the winners of a few
 // budgets. Every budget begins with an empty cache. The kernels of a problem are measured in turn,
 // with a cold L2 and random data.
 

@@ -1,8 +1,8 @@
-// Compares the kernels of two builds of the project: what one build compiles of published winners
-// against what another does. `write` keeps the compiled kernels and needs no GPU. `compare`
-// compiles the same winners again and prints how many have the same bits. It times the others in
-// turn in one process, cold, and needs a GPU where there are such; each passes the checks first.
-// Exit status 1: a kernel fails its checks, or spills more, or is slower than `--tolerance` allows.
+// Compares the kernels that two builds of the project compile for published winners. `write` keeps
+// the compiled kernels and needs no GPU. `compare` compiles the same winners again and prints how
+// many have the same bits. It times the others in turn in one process, cold, and needs a GPU if
+// there are such; each passes the checks first. Exit status 1: a kernel fails its checks, or spills
+// more, or is slower than `--tolerance` allows.
 
 #include <algorithm>
 #include <array>
@@ -77,9 +77,9 @@ std::vector<Winner> read_winners(const std::string& files) {
   return listed;
 }
 
-/// A winner as this build makes it. Parameters that this build's template does not have are left
-/// out; those that the winner does not name have their default. Errors: those of the template's
-/// rules.
+/// Makes a winner's candidate as this build has it. Parameters that this build's template does not
+/// have are left out; those that the winner does not name have their default. Errors: the
+/// template's rules.
 Result<Candidate> make(const Winner& winner, const Catalog& catalog, const DeviceProfile& profile) {
   std::vector<std::string> words = words_of(winner.choice, ' ');
   const KernelTemplate& made = *take(catalog.kernel_template(words.front()));
@@ -128,9 +128,9 @@ class Bench {
     Candidate made;
     Build kernel;
   };
-  /// Those that this build still makes; says which it does not.
+  /// Compiles the winners that this build still makes; says which it does not.
   std::vector<Compiling> compile();
-  /// Median microseconds of both kernels; nothing where one fails.
+  /// Returns the median microseconds of both kernels; nothing if one fails.
   std::optional<std::array<double, 2>> time(const Pair& pair, FinalsWorld& world) const;
 
   std::vector<Winner> winners_;

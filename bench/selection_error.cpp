@@ -1,10 +1,10 @@
-// How often a race chooses a wrong winner, under models of noise, on synthetic and recorded spaces.
-// The choices of a plain minimum and of a plain median of as many samples stand beside it. Needs no
-// GPU.
+// Counts how often a race chooses a wrong winner, under models of noise, on synthetic and recorded
+// spaces. The choices of a plain minimum and of a plain median of as many samples are printed
+// beside it. Needs no GPU.
 //
-// The samples of a recorded space have noise of their own, so that a model adds to it only what the
-// device does. A space that was recorded without clocks was also recorded without batching: nothing
-// in it tells a step of the clock from a slow kernel. Its rows have an origin of their own,
+// The samples of a recorded space have noise of their own, so that a model adds to it only the
+// device's effects. A space that was recorded without clocks was also recorded without batching:
+// nothing in it tells a step of the clock from a slow kernel. Its rows have an origin of their own,
 // `recorded_without_clocks`, because no aim holds for them.
 
 #include <algorithm>
@@ -62,7 +62,7 @@ constexpr Model kModels[] = {
     {"failures", kSamples, "drift=0.5+failures=5"},
     {"restart", kSamples, "drift=0.5+restart=0.7+restart=4"},
     {"restart_mild", kSamples, "drift=0.5+restart=0.7+restart=4+process=0.1"},
-    // The best at a clock that all share, where the power limit lowers it.
+    // The best at a clock that all share, if the power limit lowers it.
     {"best_step", kSamples, "drift=0.5+best_step"},
     {"power_steps", kSamples, "drift=0.5+power_steps=30"},
     // The best alone for long, with time for long blocks and without. A device whose clock follows
@@ -127,7 +127,7 @@ std::vector<SelectionTrial> run_trials(const Case& one, const Model& model, int 
                                    .power_limited = model.power_limited,
                                    .long_blocks = model.long_blocks};
     auto result = run_selection_trial(one.space, candidates, options);
-    // Where every candidate fails there is no choice to judge.
+    // If every candidate fails there is no choice to judge.
     if (result) {
       results[trial] = *result;
     } else if (result.error().code != ErrorCode::not_found) {
@@ -137,7 +137,7 @@ std::vector<SelectionTrial> run_trials(const Case& one, const Model& model, int 
   return results;
 }
 
-/// What the trials of one space under one model add up to.
+/// The sum of the trials of one space under one model.
 struct Summary {
   explicit Summary(const std::vector<SelectionTrial>& trials) {
     const auto count = [&](auto&& holds) {

@@ -76,7 +76,7 @@ struct Run {
   std::array<double, kMarks.size()> frac = {};  ///< after kMarks candidates
 };
 
-/// What one search has seen of a recorded space.
+/// The part of a recorded space that one search has seen.
 class Replay {
  public:
   Replay(const RecordedSpace& recorded, std::size_t cap)
@@ -154,7 +154,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// The figures of one strategy on one space; the names are those of the JSON rows.
+/// Returns the figures of one strategy on one space; the names are the names of the JSON rows.
 nlohmann::ordered_json figures(const std::vector<Run>& runs) {
   nlohmann::ordered_json row;
   const auto n95 = [](const Run& run) { return run.n95; };

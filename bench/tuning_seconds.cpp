@@ -1,12 +1,12 @@
-// What few seconds of tuning leave on the table: whole searches of recorded spaces on a virtual
-// clock, with the recorded compile times on a number of threads, under usual noise. It needs no
-// GPU. The predictions are today's. Since the cost model was fitted to most recorded spaces, it is
-// as far off as on others only with `--errors`: so many percent by template, and as many by
-// candidate.
+// Measures how much a few seconds of tuning leave on the table: whole searches of recorded spaces
+// on a virtual clock, with the recorded compile times on a number of threads, under usual noise. It
+// needs no GPU. The predictions are today's. Since the cost model was fitted to most recorded
+// spaces, it is as far off as on others only with `--errors`: so many percent by template, and as
+// many by candidate.
 //
 // `slower` is how much slower than the fastest of the space the winner is, and `behind` than the
-// winner of the last budget. `estimate` is what the record says of candidates that were not tried.
-// It covers the truth where it is at least how much faster than the winner the fastest of these is.
+// winner of the last budget. `estimate` is the record's estimate for the untried candidates. It
+// covers the truth if the fastest of these is at most that much faster than the winner.
 
 #include <algorithm>
 #include <cmath>

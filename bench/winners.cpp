@@ -74,8 +74,9 @@ constexpr struct {
               {"vector_add", "n=1000003"},
               {"vector_add", "n=1000008"}};
 
-/// Sizes of an operation, those that most kernels fit first. Those of a product with few rows ask
-/// that no lower tile would hold them, and that parts of k are long enough: hence so many.
+/// Returns sizes of an operation, beginning with those that most kernels fit. Sizes of a product
+/// with few rows require that no lower tile would hold them, and that parts of k are long enough:
+/// hence so many.
 std::vector<std::string> sizes_of(std::string_view operation) {
   std::vector<std::string> sizes;
   for (const auto& [name, size] : kSizes) {
@@ -94,7 +95,7 @@ std::vector<std::string> sizes_of(std::string_view operation) {
   return sizes;
 }
 
-/// The launches of the kernel that `winner` compiles to; none where its template has changed.
+/// Returns the launches of the kernel that `winner` compiles to; none if its template has changed.
 std::vector<Configuration> launches_of(const KernelTemplate& made, const Configuration& winner) {
   using Values = std::vector<std::pair<std::string, std::int64_t>>;
   std::vector<Values> launches(1);
@@ -135,7 +136,7 @@ class Bench {
  public:
   explicit Bench(FinalsWorld world) : world_(std::move(world)) {}
 
-  /// Prints how it went; false where it failed or could not be checked.
+  /// Prints how it went; returns false if it failed or could not be checked.
   bool check(const Problem& tuned, const RankedConfiguration& winner);
 
  private:

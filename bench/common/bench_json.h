@@ -15,8 +15,8 @@ namespace kernwright {
 class BenchJson {
  public:
   /// Reads the file at `path` if it exists. With an empty `path` nothing is ever written. `command`
-  /// is stored in the file; `device` is an object with at least "name". Errors: a file that is no
-  /// results file, or is of another bench or device, with both names.
+  /// is stored in the file; `device` is an object with at least "name". Errors: a file that does
+  /// not hold results, or holds results of another bench or device, with both names.
   static Result<BenchJson> open(std::filesystem::path path, std::string bench, std::string command,
                                 nlohmann::ordered_json device);
 

@@ -21,7 +21,7 @@ class CapturedGraph {
   static Result<CapturedGraph> make(const std::shared_ptr<CudaContext>& context, int units,
                                     const Enqueue& enqueue);
 
-  /// Replays the graph once and gives microseconds per unit. The stream starts when all is
+  /// Replays the graph once and returns microseconds per unit. The stream starts when all is
   /// enqueued.
   Result<double> sample_us(StreamGate& gate);
 

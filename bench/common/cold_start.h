@@ -30,7 +30,7 @@ struct ColdStart {
   }
 };
 
-/// One line of JSON, and back. Errors: `corrupt`, where the text is no such line.
+/// Converts to one line of JSON, and back. Errors: `corrupt` if the text is not such a line.
 std::string to_line(const ColdStart& start);
 Result<ColdStart> read_cold_start(std::string_view line);
 

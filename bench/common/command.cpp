@@ -24,7 +24,7 @@ Number positive_option(int argc, const char* const* argv, std::string_view name,
   return value;
 }
 
-/// Whether `usage` has an option of this name, and takes a value for it.
+/// Tells whether `usage` has an option of this name, and whether it takes a value.
 struct Known {
   bool option = false;
   bool has_value = false;

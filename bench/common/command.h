@@ -29,11 +29,11 @@ T take(Result<T> result) {
 /// The program's arguments as one line, its own name without the folder.
 std::string command_line(int argc, const char* const* argv);
 
-/// Whether there is nothing on the command line but "--json FILE", as `make bench` calls every
-/// bench; `usage` is then printed.
+/// Returns whether there is nothing on the command line but "--json FILE", as `make bench` calls
+/// every bench; `usage` is then printed.
 bool lacks_arguments(int argc, const char* const* argv, const char* usage);
 
-/// Ends the program, with a message and status 2, if a word of the command line is no option of
+/// Ends the program, with a message and status 2, if a word of the command line is not an option of
 /// `usage` or an option has no value; for --help with `usage` and status 0. In `usage` an option is
 /// a word that begins with "--"; one that is followed by "]" takes no value.
 void expect_options(int argc, const char* const* argv, std::string_view usage);

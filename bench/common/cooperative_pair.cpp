@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(first::THREADS, first::MIN_BLOCKS)
 }
 )";
 
-/// Replaces every `from`; false where there is none.
+/// Replaces every `from`; returns false if there is none.
 bool replace_all(std::string& text, std::string_view from, std::string_view to) {
   bool found = false;
   for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
@@ -142,7 +142,7 @@ Result<RowPair> make_row_pair(const Catalog& catalog, const DeviceProfile& profi
     auto added = add_part(pair.request, render(*part, catalog, profile.sm_arch), space);
     if (!added) return added.error();
   }
-  // What the first wrote is not read only in a kernel that holds both.
+  // The output of the first kernel is not read-only in a kernel that holds both.
   for (auto& [name, text] : pair.request.headers) {
     if (name == "second/rows/row.cuh") replace_all(text, "Load::read_only", "Load::plain");
   }

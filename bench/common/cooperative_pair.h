@@ -10,13 +10,13 @@
 
 namespace kernwright {
 
-/// What both kernels of a pair have in common: one row per block.
+/// Shape that both kernels of a pair share: one row per block.
 struct PairShape {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t threads = 0;   ///< THREADS_PER_ROW
   std::int64_t resident = 0;  ///< RESIDENT
-  std::int64_t stages = 0;    ///< STAGES: 0 only where all blocks are resident at once
+  std::int64_t stages = 0;    ///< STAGES: 0 only if all blocks are resident at once
 };
 
 /// Two kernels over the rows of a matrix, and both as one.
@@ -26,17 +26,17 @@ struct RowPair {
   /// A cooperative kernel made of their sources: the first, a barrier of the whole grid, the
   /// second.
   CompileRequest request;
-  /// Its tensors are those of the first, then those of the second; scalars likewise. The workspace
-  /// counts the arrivals of all launches at the barrier, from 0.
+  /// Its tensors are the first kernel's, then the second's; scalars likewise. The workspace counts
+  /// the arrivals of all launches at the barrier, from 0.
   ExecutionPlan plan;
 };
 
-/// The pair in bf16. Errors: `invalid_argument` where a template's rules reject the shape.
+/// Returns the pair in bf16. Errors: `invalid_argument` if a template's rules reject the shape.
 Result<RowPair> make_row_pair(const Catalog& catalog, const DeviceProfile& profile,
                               const PairShape& shape);
 
-/// Whether all blocks of the pair are resident at once, as a cooperative launch wants it. Errors:
-/// `invalid_argument` with both numbers.
+/// Checks that all blocks of the pair are resident at once, as a cooperative launch requires.
+/// Errors: `invalid_argument` with both numbers.
 Result<void> check_resident(const RowPair& pair, const PairShape& shape,
                             const DeviceProfile& profile);
 

@@ -25,8 +25,8 @@ class CublasLt {
   virtual std::size_t version() const = 0;
 };
 
-/// What a product is made of and accumulated in: bf16, fp16, fp8_e4m3 or fp32; a result of 16 bits
-/// or fp32.
+/// The dtypes of a product's operands and accumulator: bf16, fp16, fp8_e4m3 or fp32; a result of 16
+/// bits or fp32.
 struct CublasLtTypes {
   DType operands = DType::bf16;
   DType result = DType::bf16;
@@ -37,7 +37,7 @@ struct CublasLtTypes {
   bool block_scales = false;
 };
 
-/// Where the scales of the operands are, if they have some.
+/// Addresses of the operands' scales, if they have some.
 struct CublasLtScales {
   DevicePointer a = 0, b = 0;
 };
@@ -46,7 +46,7 @@ struct CublasLtScales {
 /// the library's heuristic returns for it, its first choice first.
 class CublasLtMatmul {
  public:
-  /// Asks for 32 algorithms. Errors: `unavailable` where there is none.
+  /// Asks for 32 algorithms. Errors: `unavailable` if there is none.
   static Result<std::unique_ptr<const CublasLtMatmul>> make(std::shared_ptr<const CublasLt> library,
                                                             const MatmulSize& size,
                                                             const CublasLtTypes& types,
@@ -55,8 +55,8 @@ class CublasLtMatmul {
 
   virtual int algorithms() const = 0;
 
-  /// What the library says of an algorithm, in the numbers of its own enumerations: "id=66 tile=411
-  /// stages=35 cluster=3 split_k=1 reduction=0 swizzle=0 custom=2".
+  /// Returns the library's description of an algorithm, in the numbers of its own enumerations:
+  /// "id=66 tile=411 stages=35 cluster=3 split_k=1 reduction=0 swizzle=0 custom=2".
   virtual Result<std::string> describe(int algorithm) const = 0;
 
   /// Enqueues on `stream` (a CUstream), which may be capturing. `workspace` holds the bytes given

@@ -35,7 +35,7 @@ class FinalsProblem {
   const Candidate& candidate() const { return candidate_; }
   const std::string& text() const { return text_; }
 
-  /// The candidate, whose blocks first wait for so many cycles; as it is where that is 0.
+  /// Compiles the candidate, whose blocks first wait for so many cycles; unchanged if that is 0.
   Result<std::shared_ptr<const CompiledKernel>> compile(FinalsWorld& world, long long cycles) const;
 
   /// Compiles another candidate and loads it.
@@ -47,8 +47,8 @@ class FinalsProblem {
   std::unique_ptr<Runner> runner_;
 };
 
-/// `source` with a wait at the beginning of `kernel`. Errors: `internal` where the kernel is not
-/// found.
+/// Returns `source` with a wait at the beginning of `kernel`. Errors: `internal` if the kernel is
+/// not found.
 Result<std::string> with_wait(std::string source, std::string_view kernel, long long cycles);
 
 }  // namespace kernwright

@@ -42,7 +42,7 @@ class MutantBuilds {
   ~MutantBuilds();
 
   const Catalog& catalog() const { return *catalog_; }
-  /// What `Catalog::load` was given.
+  /// Returns the folder that `Catalog::load` was given.
   const std::filesystem::path& template_dir() const { return folder_; }
   /// The tries in the order of the list, after the controls of all cases.
   const std::vector<MutantTry>& tries() const { return tries_; }

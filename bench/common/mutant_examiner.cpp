@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 /// A kernel that takes longer hangs.
 constexpr std::chrono::milliseconds kDeviceDeadline{3'000};
-/// Of one examination, the start of CUDA included.
+/// Seconds of one examination, the start of CUDA included.
 constexpr double kReplySeconds = 40;
 /// The least deadlines of the measuring worker for each depth; it kills candidates that take
 /// longer.
@@ -222,7 +222,7 @@ int serve_examinations() {
     const Json request = Json::parse(message->text);
     kernel.target = request.at("target").get<std::string>();
     const Examination made = laboratory.examine(request, kernel);
-    // What a kernel wrote may be no text: it never gets here unescaped.
+    // Output of a kernel may not be text: it never gets here unescaped.
     const std::string reply =
         to_json(made, laboratory.lost()).dump(-1, ' ', false, Json::error_handler_t::replace);
     if (auto sent = channel->send(reply); !sent) _exit(0);

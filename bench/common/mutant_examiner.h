@@ -16,7 +16,7 @@ namespace kernwright {
 struct Examination {
   bool ran = false;
   Outcome outcome = Outcome::ok;
-  std::string found_by;  ///< "prepare", "screening", "finalist", "process"; empty where accepted
+  std::string found_by;  ///< "prepare", "screening", "finalist", "process"; empty if accepted
   std::string detail;
   CheckReport report;
   double seconds = 0;

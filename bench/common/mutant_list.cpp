@@ -154,7 +154,7 @@ Result<MutantList> MutantList::parse(std::span<const EmbeddedFile> files) {
 Result<MutantList> MutantList::built_in() { return parse(embedded_mutants()); }
 
 Result<MutantList> MutantList::load(const std::filesystem::path& folder) {
-  std::deque<std::string> texts;  // stay where they are
+  std::deque<std::string> texts;  // its elements do not move
   std::vector<EmbeddedFile> files;
   for (const std::string& name : list_directory(folder)) {
     if (!name.ends_with(".json")) continue;

@@ -41,10 +41,10 @@ struct Mutant {
   int occurrence = 0;              ///< of `find`, from 1; 0: it must be the only one
   std::vector<std::size_t> cases;  ///< into MutantList::cases
   std::string fault;               ///< what is wrong with it
-  std::string survives_because;    ///< why no run can show it; empty where one should
+  std::string survives_because;    ///< why no run can show it; empty if one should
 
-  /// `text` with the fault. Errors: `not_found` where `text` does not have the text to be replaced,
-  /// or not as often as `occurrence` needs.
+  /// Returns `text` with the fault. Errors: `not_found` if `text` does not have the text to be
+  /// replaced, or not as often as `occurrence` needs.
   Result<std::string> apply(std::string_view text) const;
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kTail = 0.025;
 
-/// Probability of at most `count` of `trials` where each has probability `p`, in (0, 1).
+/// Returns the probability of at most `count` of `trials` if each has probability `p`, in (0, 1).
 double at_most(int count, int trials, double p) {
   const double log_p = std::log(p);
   const double log_q = std::log1p(-p);

@@ -8,10 +8,10 @@
 
 namespace kernwright {
 
-/// `count` sizes of products that nobody chose: m of 1 to 8,192, n of 256 to 65,536 and k of 256 to
-/// 32,768, each evenly over its logarithm, of at most 2e12 operations. n and k are multiples of
-/// `multiple`. Every tenth has odd sizes instead, if `multiple` is at most 8. The same `seed` gives
-/// the same sizes everywhere, and more of them begin with the same.
+/// Returns `count` sizes of products that nobody chose: m of 1 to 8,192, n of 256 to 65,536 and k
+/// of 256 to 32,768, each evenly over its logarithm, of at most 2e12 operations. n and k are
+/// multiples of `multiple`. Every tenth has odd sizes instead, if `multiple` is at most 8. The same
+/// `seed` returns the same sizes everywhere, and a longer list begins with the shorter one.
 std::vector<MatmulSize> random_shapes(int count, std::uint64_t seed, int multiple);
 
 /// How ratios are spread: `p1` and `p5` are those that one and five of a hundred do not exceed.

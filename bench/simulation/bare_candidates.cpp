@@ -14,7 +14,7 @@ BareCandidates::BareCandidates(const RecordedSpace& space) {
     std::vector<std::pair<std::string, std::set<std::int64_t>>> values;
     for (const RecordedConfiguration& recorded : space.configurations) {
       if (static_cast<std::size_t>(recorded.kernel_template) != t) continue;
-      // What was recorded as ok was allowed to spill what it spills.
+      // A candidate that was recorded as ok was allowed its spills.
       if (recorded.outcome == Outcome::ok) {
         bare->allowed_spill_bytes =
             std::max<std::int64_t>(bare->allowed_spill_bytes, recorded.spill_bytes);

@@ -12,7 +12,7 @@
 
 namespace kernwright {
 
-/// Reads a file of JSON objects, one a line, and says where a defect is.
+/// Reads a file of JSON objects, one per line, and says where a defect is.
 class JsonLines {
  public:
   explicit JsonLines(std::string file) : file_(std::move(file)) {}
@@ -23,8 +23,8 @@ class JsonLines {
   /// From now on defects are this line's.
   void blame(int line) { line_ = line; }
 
-  /// Gives each object of `text` to `object`, which returns Result<void>; the first defect ends it.
-  /// Errors: `corrupt`, and those of `object`.
+  /// Passes each object of `text` to `object`, which returns Result<void>; the first defect ends
+  /// it. Errors: `corrupt`, and the errors of `object`.
   template <typename Object>
   Result<void> each(std::string_view text, const Object& object) {
     for (const std::string_view line : split(text, '\n')) {
@@ -37,7 +37,7 @@ class JsonLines {
     return {};
   }
 
-  /// What is wrong with that line.
+  /// Returns an error that names the line.
   template <typename... Parts>
   Error defect(const Parts&... parts) const {
     return Error{ErrorCode::corrupt, concat(file_, ":", line_, ": ", parts...)};

@@ -15,7 +15,7 @@
 
 namespace kernwright {
 
-/// What a recorded space says about itself.
+/// A recorded space's own description.
 struct LandscapeHeader {
   std::string space;
   std::string device;
@@ -26,7 +26,7 @@ struct LandscapeHeader {
   double sample_ms = 0;
 };
 
-/// What was measured of one candidate.
+/// Measurements of one candidate.
 struct LandscapeEntry {
   Outcome outcome = Outcome::ok;
   std::string detail;
@@ -44,8 +44,8 @@ struct LandscapeEntry {
 /// is recorded as such.
 class LandscapeFile {
  public:
-  /// Errors: `invalid_argument` where the file that is there was recorded of something else, naming
-  /// both headers; `corrupt`, `io`.
+  /// Opens or creates the file. Errors: `invalid_argument` if an existing file was recorded of
+  /// something else, naming both headers; `corrupt`, `io`.
   static Result<LandscapeFile> open(const std::filesystem::path& path,
                                     const LandscapeHeader& header,
                                     std::span<const Candidate> candidates,

@@ -47,7 +47,7 @@ class TrialLogReader {
     return found == json.end() ? nullptr : found->get_ptr<const std::string*>();
   }
 
-  /// What an earlier session logged is forgotten.
+  /// Begins a session, and forgets the trials that an earlier session logged.
   Result<void> session(const Json& json) {
     const auto field = [&](const char* name) -> Result<std::string> {
       if (const std::string* text = text_of(json, name)) return *text;
@@ -136,7 +136,7 @@ class TrialLogReader {
     return {};
   }
 
-  /// 0 where it is not there.
+  /// Returns the field, 0 if it is not there.
   static double number(const Json& json, const char* field) {
     const auto found = json.find(field);
     return found != json.end() && found->is_number() ? found->get<double>() : 0;

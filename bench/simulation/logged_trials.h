@@ -7,7 +7,7 @@
 
 namespace kernwright {
 
-/// Whether `text` starts as a trial log does: with the line of a session.
+/// Returns whether `text` starts as a trial log does: with the line of a session.
 bool is_trial_log(std::string_view text);
 
 /// The last session of a trial log as a space, in the order of its trials, so that the default is

@@ -15,7 +15,7 @@ constexpr Range kThrottle{0.03, 0.10};
 constexpr Range kThrottleSeconds{0.3, 3.0};
 constexpr Range kLoad{0.05, 0.50};
 constexpr Range kLoadSeconds{0.3, 3.0};
-/// Of the failures that a candidate draws, the share that waits until it is sampled.
+/// The share of a candidate's failures that waits until it is sampled.
 constexpr double kLateFailures = 0.25;
 constexpr double kLateSamples = 40;
 constexpr double kProcessSigma = 0.003;
@@ -34,7 +34,7 @@ std::uint64_t seed_for(std::uint64_t seed, Purpose purpose) {
 
 struct Part {
   std::string_view name;
-  double default_value;  ///< the number where none is given
+  double default_value;  ///< the number if none is written
   void (*apply)(NoiseModel& model, double number);
 };
 

@@ -31,8 +31,8 @@ struct NoiseModel {
   Episodes foreign_load;  ///< everything is slower at the same clock
   double outlier_share = 0;
   Range outlier_slowdown{0.05, 0.20};
-  /// First samples after the device was idle: too slow where positive, too fast (boost) where
-  /// negative, each candidate by half of it to all of it.
+  /// First samples after the device was idle: too slow if positive, too fast (boost) if negative,
+  /// each candidate by half of it to all of it.
   double transient = 0;
   double transient_samples = 3;  ///< after which it has fallen to 1/e
   /// Candidates that draw more power than the device may: alone they slow down by so much. The

@@ -11,8 +11,8 @@
 namespace kernwright {
 namespace {
 
-/// Template and the values that `value_of` gives for the names of `names`; empty where one has
-/// none.
+/// Returns the template and the values that `value_of` has for the names of `names`; empty if one
+/// has none.
 template <typename ValueOf>
 std::string key(std::string_view kernel_template, const Configuration& names, ValueOf value_of) {
   std::string text(kernel_template);
@@ -24,7 +24,7 @@ std::string key(std::string_view kernel_template, const Configuration& names, Va
   return text;
 }
 
-/// Of each template any configuration that was recorded, for the names of its parameters.
+/// Returns for each template any configuration that was recorded, for the names of its parameters.
 std::map<std::string, Configuration> recorded_names(const RecordedSpace& space) {
   std::map<std::string, Configuration> names;
   for (const RecordedConfiguration& one : space.configurations) {
@@ -39,8 +39,9 @@ std::map<std::string, Configuration> recorded_names(const RecordedSpace& space) 
 std::vector<std::optional<std::size_t>> candidates_of(const RecordedSpace& space,
                                                       const CandidateList& list) {
   const auto names = recorded_names(space);
-  // Of candidates that differ only in what was not recorded, that with the defaults stands for what
-  // was there before such a parameter. What was a parameter may be a derived value today.
+  // Among candidates that differ only in parameters that were not recorded, the one with the
+  // defaults represents the kernel from before these parameters. A parameter of then may be a
+  // derived value today.
   std::map<std::string, std::pair<int, std::size_t>> known;
   for (std::size_t i = 0; i < list.candidates.size(); ++i) {
     const Candidate& candidate = list.candidates[i];

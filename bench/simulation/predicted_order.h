@@ -12,7 +12,7 @@
 namespace kernwright {
 
 /// A recorded configuration that is a candidate today: the predicted time and the measured ones,
-/// which are infinite where it failed or, of the finals, was no finalist.
+/// which are infinite if it failed or did not reach the finals.
 struct Judged {
   double predicted_us = 0;
   double truth_us = std::numeric_limits<double>::infinity();
@@ -20,9 +20,9 @@ struct Judged {
   bool compiles = true;  ///< to code that does not spill; a first answer passes others over
 };
 
-/// For each recorded configuration its place among the candidates of today. They are matched by the
-/// parameters that were recorded; a parameter that came later is at its default. Nothing where the
-/// template or a parameter is gone.
+/// Returns for each recorded configuration its place among the candidates of today. They are
+/// matched by the parameters that were recorded; a parameter that came later is at its default. The
+/// place is empty if the template or a parameter is gone.
 std::vector<std::optional<std::size_t>> candidates_of(const RecordedSpace& space,
                                                       const CandidateList& list);
 
@@ -32,7 +32,7 @@ RecordedSpace predicted_today(const RecordedSpace& space, const CandidateList& l
 /// The recorded configurations that are left of it, in the order of the predictions.
 std::vector<Judged> in_predicted_order(const RecordedSpace& space, const CandidateList& list);
 
-/// The least `time` of the first `count`, all of them where there are fewer.
+/// Returns the least `time` of the first `count`, or of all if there are fewer.
 double fastest(std::span<const Judged> judged, std::size_t count, double Judged::* time);
 
 }  // namespace kernwright

@@ -24,10 +24,10 @@ struct RecordingOptions {
 };
 
 /// Measures every candidate that the file does not have yet, in an order that has nothing to do
-/// with its parameters: compiled ahead, checked, then sampled between probe kernels. The device
-/// is kept busy by the probes while no compile is ready. Returns how many are left when the
-/// time is over. Errors: the runner's or the file's own; `device` where a candidate took the device
-/// along (it is in the file; start again).
+/// with its parameters: compiled ahead, checked, then sampled between probe kernels. The device is
+/// kept busy by the probes while no compile is ready. Returns how many are left when the time is
+/// over. Errors: the runner's or the file's own; `device` if a candidate took the device along (it
+/// is in the file; start again).
 Result<std::size_t> record_space(std::span<const Candidate> candidates,
                                  std::span<const double> predicted_us, std::size_t default_index,
                                  const DeviceProfile& profile, CompileQueue& queue, Runner& runner,

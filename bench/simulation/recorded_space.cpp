@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// How `-1` reads where several templates share a file: not a parameter of this one.
+/// `-1` marks a parameter that this template lacks, if several templates share a file.
 constexpr std::int64_t kNotOfThisOne = -1;
 
 /// The text of a file that may be compressed; zlib reads plain files as they are.

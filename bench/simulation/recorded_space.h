@@ -15,17 +15,18 @@ namespace kernwright {
 /// One configuration of a recorded space, with its measurements.
 struct RecordedConfiguration {
   int kernel_template = 0;  ///< into `RecordedSpace::templates`
-  /// Its template's parameters alone. A value that is no integer is its place in the header's list.
+  /// Its template's parameters alone. A value that is not an integer is its place in the header's
+  /// list.
   Configuration configuration;
   Outcome outcome = Outcome::ok;
-  std::vector<double> samples_us;  ///< in the order taken; not empty where the outcome is ok
-  std::vector<double> sm_mhz;      ///< one per sample, or empty where not recorded
+  std::vector<double> samples_us;  ///< in the order taken; not empty if the outcome is ok
+  std::vector<double> sm_mhz;      ///< one per sample, or empty if not recorded
   double compile_seconds = 0;
   double predicted_us = 0;  ///< by the cost model; 0: not recorded
   /// Its time for the simulation: the median of the steady half, which is the second half of its
-  /// samples; for a trial log the median of all samples. 0 where the outcome is not ok.
+  /// samples; for a trial log the median of all samples. It is 0 if the outcome is not ok.
   double truth_us = 0;
-  double final_us = 0;  ///< of a trial log: what the finals found; 0 where it did not reach them
+  double final_us = 0;  ///< from a trial log: the time in the finals; 0 if it did not reach them
   int registers = 0;
   int spill_bytes = 0;
   std::int64_t smem_bytes = 0;
@@ -38,10 +39,10 @@ struct RecordedSpace {
   std::string device;
   std::string kernel;
   std::string problem;                 ///< as recorded: a problem's text, or its sizes
-  std::string policy;                  ///< empty where not recorded
-  std::vector<std::string> templates;  ///< at least one; the kernel's name where there is just one
+  std::string policy;                  ///< empty if not recorded
+  std::vector<std::string> templates;  ///< at least one; the kernel's name if there is just one
   std::vector<RecordedConfiguration> configurations;
-  /// The recorded default; the first configuration where none was recorded.
+  /// The recorded default; the first configuration if none was recorded.
   std::size_t default_index = 0;
 
   /// The fastest true time.
@@ -52,11 +53,11 @@ struct RecordedSpace {
 /// Errors: `io`, `not_found`, or `corrupt` naming file, line and defect.
 Result<RecordedSpace> read_recorded_space(const std::filesystem::path& path);
 
-/// Every *.jsonl and *.jsonl.gz of a folder, by name. Errors: those of a file; `not_found` where
+/// Reads every *.jsonl and *.jsonl.gz of a folder, by name. Errors: a file's own; `not_found` if
 /// there is none.
 Result<std::vector<RecordedSpace>> read_recorded_spaces(const std::filesystem::path& folder);
 
-/// What a strategy sees of a recorded space, which must outlive it.
+/// Returns a strategy's view of a recorded space, which must outlive it.
 SearchSpace make_search_space(const RecordedSpace& recorded);
 
 }  // namespace kernwright

@@ -43,7 +43,7 @@ class Session {
   double seconds() const { return clock_.seconds(); }
   /// The configurations that passed screening, in the order of the survivors.
   const std::vector<std::size_t>& passed() const { return passed_; }
-  /// What was seen of the environment.
+  /// Returns the audit of the environment.
   Result<Audit> audit();
 
  private:

@@ -10,7 +10,7 @@ namespace kernwright {
 
 struct SelectionOptions {
   SimulationOptions simulation;
-  /// What is to be found: the best between others, or, where it is, alone for long.
+  /// The best to be found: between others, or, if true, alone for long.
   bool power_limited = false;
   bool long_blocks = false;  ///< there is time for them
 };
@@ -33,7 +33,7 @@ struct SelectionTrial {
 };
 
 /// Screens all configurations of a space and races them under the noise, as a session does after
-/// its search. Errors: the runner's and the race's; `not_found` where all candidates failed.
+/// its search. Errors: the runner's and the race's; `not_found` if all candidates failed.
 Result<SelectionTrial> run_selection_trial(const RecordedSpace& space,
                                            const BareCandidates& candidates,
                                            const SelectionOptions& options);

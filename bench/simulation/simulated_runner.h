@@ -25,7 +25,7 @@ struct SimulationOptions {
 /// recording (or its beginning, after the device was idle), so that successive samples stay
 /// correlated. A configuration with a single sample always takes that time. Noise is added.
 /// Everything spends virtual time. Candidates outside of the space are refused. Results are
-/// determined by the seed: those of a candidate depend on its own samples and on the time, not on
+/// determined by the seed: a candidate's results depend on its own samples and on the time, not on
 /// other candidates.
 class SimulatedRunner final : public Runner {
  public:
@@ -48,7 +48,7 @@ class SimulatedRunner final : public Runner {
   /// The true time of a configuration: at a clock that no power limit lowers, or, with
   /// `power_limited`, alone for so long that the power limit has lowered the clock.
   double true_us(std::size_t configuration, bool power_limited) const;
-  /// Of candidates; probe kernels are not counted.
+  /// Returns the samples taken of candidates; probe kernels are not counted.
   int samples_taken() const { return samples_taken_; }
 
  private:

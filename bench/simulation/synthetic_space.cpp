@@ -35,7 +35,7 @@ class Shape {
       weight_[i] = random_.uniform({0.01, 0.08});
       coupling_[i] = random_.uniform({-0.3, 0.3});
       best_[i] = static_cast<double>(random_.below(kValues));
-      // The basin that deceives lies at the other end.
+      // The deceptive basin is at the other end.
       basin_[i] = best_[i] < kValues / 2.0 ? kValues - 1.0 : 0.0;
     }
   }

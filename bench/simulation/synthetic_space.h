@@ -14,7 +14,7 @@ namespace kernwright {
 
 /// Shapes of synthetic landscapes. `bowl`: one optimum, parameters that interact; `plateaus`: the
 /// same in steps, with many equal neighbours; `deceptive`: nearly everything leads to a wide basin
-/// 10 % off, the best lies in a narrow one elsewhere; `ties`: a twentieth of the space is equally
+/// 10 % off, and the best is in a narrow one elsewhere; `ties`: a twentieth of the space is equally
 /// fast.
 enum class Landscape { bowl, plateaus, deceptive, ties };
 
@@ -30,8 +30,8 @@ RecordedSpace synthetic_space(Landscape landscape, double best_us, std::uint64_t
 /// One configuration per gap, each slower than `best_us` by that share; the last is the default.
 RecordedSpace gap_space(std::string name, double best_us, std::span<const double> gaps);
 
-/// The `best` fastest and `random` others of a space, as a space of its own; fewer where it has not
-/// as many that are ok.
+/// Returns the `best` fastest and `random` others of a space, as a space of its own; fewer if it
+/// does not have as many that are ok.
 RecordedSpace sub_space(const RecordedSpace& space, std::size_t best, std::size_t random,
                         std::uint64_t seed);
 

@@ -12,7 +12,7 @@
 
 namespace kernwright {
 
-/// A compile queue on a virtual clock. A compile takes the recorded seconds and gives a kernel
+/// A compile queue on a virtual clock. A compile takes the recorded seconds and returns a kernel
 /// without code, with the recorded resources. Candidates that are recorded as failed to compile, or
 /// as spilling, do so here too.
 class VirtualCompileQueue final : public CompileQueue {

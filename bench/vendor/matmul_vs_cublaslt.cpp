@@ -69,8 +69,8 @@ Result<std::vector<Problem>> parse_shapes(const std::string& text) {
   return problems;
 }
 
-/// Products of random sizes. Those of fp8 have 16-bit results, and sizes that cuBLASLt takes.
-/// Errors: a dtype that has no such list.
+/// Returns products of random sizes. Products of fp8 have 16-bit results, and sizes that cuBLASLt
+/// takes. Errors: a dtype that has no such list.
 Result<std::vector<Problem>> random_problems(int count, std::uint64_t seed,
                                              const std::string& dtype) {
   const std::optional<DType> type = parse_dtype(dtype);
@@ -87,7 +87,7 @@ Result<std::vector<Problem>> random_problems(int count, std::uint64_t seed,
   return problems;
 }
 
-/// The record that answers for a problem, and the trials where it was made now.
+/// The record that answers for a problem, and the trials if it was made now.
 struct Answer {
   BoundProblem problem;
   TuningRecord record;
@@ -109,7 +109,7 @@ Result<Answer> obtain(ServiceCore& core, const BoundProblem& problem, double sec
                 tuned->shares.wall_seconds};
 }
 
-/// The fastest among what was measured and `matches`; null where nothing does.
+/// Returns the fastest of the measured candidates that `matches` accepts; null if there is none.
 template <typename Matches>
 const Choice* fastest_of(const Answer& answer, const Matches& matches) {
   const Choice* best = nullptr;
@@ -173,9 +173,9 @@ MatmulSize size_of(const Problem& problem) {
   return size;
 }
 
-/// What cuBLASLt is measured with: the product of a and b as [n, k] into 16 bits, or of operands
-/// whose blocks have scales. Of a problem with
-/// a bias, an activation, a gate or a split it is the `bare` product alone, with all rows of b.
+/// The product that cuBLASLt is measured with: a and b as [n, k] into 16 bits, or operands whose
+/// blocks have scales. If the problem has a bias, an activation, a gate or a split, it is the
+/// `bare` product alone, with all rows of b.
 struct PeerProduct {
   MatmulSize size;
   CublasLtTypes types;
@@ -222,10 +222,10 @@ Result<PeerProduct> peer_product(const BoundProblem& problem) {
   return product;
 }
 
-/// All competitors over one problem. `persistent` and `unscheduled` are null where the template
-/// with the two schedules does not apply, and `ours` where the tuner chose them. `waiting` is the
-/// fastest of ours that start when the kernel before them has ended, as cuBLASLt's do; null where
-/// ours does.
+/// All competitors over one problem. `persistent` and `unscheduled` are null if the template with
+/// the two schedules does not apply, and `ours` if the tuner chose them. `waiting` is the fastest
+/// of our kernels that start when the kernel before them has ended, as cuBLASLt's do; null if ours
+/// does.
 struct Field {
   std::deque<Competitor> all;
   std::vector<Competitor*> algorithms;  ///< of cuBLASLt, right ones, its first choice first
@@ -234,7 +234,7 @@ struct Field {
   Competitor* persistent = nullptr;
   Competitor* unscheduled = nullptr;
   bool one_wave = false;  ///< of `persistent`: without it the launch would be the same
-  std::unique_ptr<DeviceBuffer> bare_results;  ///< of cuBLASLt, where d is not what it computes
+  std::unique_ptr<DeviceBuffer> bare_results;  ///< cuBLASLt's, if it does not compute d
   std::string note;
 };
 
@@ -248,8 +248,8 @@ class Bench {
         seconds_(seconds),
         json_(json) {}
 
-  /// Tunes if need be, measures, keeps and prints the rows of one problem. Errors: among others,
-  /// that our result is wrong; there is no row then.
+  /// Tunes if need be, measures, keeps and prints the rows of one problem. Errors: among others, a
+  /// wrong result of ours; there is no row then.
   Result<void> run(const Problem& problem);
   /// Keeps and prints how the ratios to cuBLASLt's best are spread over all problems so far.
   Result<void> report_spread(const std::string& name);
@@ -257,7 +257,7 @@ class Bench {
  private:
   Result<void> enter_ours(Field& field, const Contest& contest, const Kernel& kernel,
                           const Answer& answer, DevicePointer workspace);
-  /// Another configuration of a template; null where no rule lets it be one.
+  /// Returns another configuration of a template; null if no rule allows it.
   Result<Competitor*> enter_other(Field& field, const Contest& contest, const Answer& answer,
                                   const Choice& choice);
   Result<void> enter_algorithms(Field& field, const Contest& contest,
@@ -501,7 +501,7 @@ Result<void> Bench::report_spread(const std::string& name) {
   return json_.add(std::move(row));
 }
 
-/// `random` names the list of problems where it was drawn, and is empty else.
+/// `random` names the list of problems if it was drawn, and is empty otherwise.
 int run_all(ServiceCore& core, const std::vector<Problem>& problems, const std::string& random,
             double seconds, const std::string& json_file, std::string command) {
   auto device = BenchDevice::open(core.builder().pool());

@@ -42,7 +42,7 @@ constexpr const char* kUsage =
 constexpr const char* kProfile = "h200";
 constexpr std::string_view kCublasLt = "cublaslt";  ///< in place of a kind: no mutant at all
 constexpr std::int64_t kWorkspaceBytes = 64 << 20;
-/// What cuBLASLt computes: tails, one row, deep and wide, both dtypes.
+/// Problems that cuBLASLt computes: tails, one row, deep and wide, both dtypes.
 constexpr struct {
   MatmulSize size;
   DType dtype;
@@ -67,7 +67,7 @@ class Bench {
     for (const MutantTry* made : tries) compiled_.push_back(pool.submit(made->request));
   }
 
-  /// Compiles everything and prints the list's defects; false where there are any.
+  /// Compiles everything and prints the list's defects; returns false if there are any.
   bool compile();
   /// Runs the tries problem by problem. False: a control was refused or a fault accepted.
   bool run(std::uint64_t seed);
@@ -152,8 +152,8 @@ bool Bench::run(std::uint64_t seed) {
   return report(endings, refused);
 }
 
-/// A fault of arithmetic or indexing counts as accepted where one of its tries was accepted, one of
-/// synchronisation where all were.
+/// A fault of arithmetic or indexing counts as accepted if one of its tries was accepted, one of
+/// synchronisation if all were.
 bool Bench::report(const std::map<const Mutant*, std::vector<Examination>>& endings,
                    int refused) const {
   bool right = refused == 0;
