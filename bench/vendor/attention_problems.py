@@ -18,6 +18,7 @@ PAGED = "lengths=kv cache=paged page="
 # Number -> class, problem. A, B: long prefill of head_dim 128, causal and full. C, D, E: heads of 64,
 # of 192 and 256, of 96. F: short prefill and chunks. G: windows. H: ragged. I, J: decode of more and
 # of less than 128 MB. K: drafted tokens. L: small pages. M, N: fp8 caches, fp8 everywhere.
+# O: what no peer is called with, compared with the reference alone.
 SHAPES = {
     1: ("A", problem_text(4, 32, 32, 4096, 4096, 128)),
     2: ("B", problem_text(4, 32, 32, 4096, 4096, 128, "")),
@@ -43,6 +44,13 @@ SHAPES = {
     21: ("L", problem_text(32, 64, 8, 1, 8192, 64, f"{PAGED}16 sink=head")),
     22: ("K", problem_text(8, 32, 8, 4, 8192, 128, f"{PAGED}64 mask=causal")),
     23: ("M", problem_text(1, 32, 4, 1, 65536, 128, "kv=fp8_e4m3")),
+    24: ("O", problem_text(8, 32, 8, 1, 4096, 128, "kv=fp8_e4m3 descale=head")),
+    25: ("O", problem_text(4, 32, 8, 2048, 2048, 128, "mask=causal layout=bhsd lse=natural")),
+    26: ("O", problem_text(4, 32, 8, 1024, 1024, 128, "mask=causal softcap=tanh")),
+    27: ("O", problem_text(4, 32, 8, 1024, 1024, 128, "mask=causal bias=alibi lse=base2")),
+    28: ("O", problem_text(16, 32, 8, 1, 4096, 128, "lengths=kv append=norm_rope")),
+    29: ("O", problem_text(16, 32, 8, 1, 4096, 128, "kv_total=32768 lengths=kv schedule=given slots=33")),
+    30: ("O", problem_text(4, 32, 8, 1024, 1024, 128, "mask=causal ldq=6144 ldk=6144 ldv=6144")),
 }
 
 
@@ -119,21 +127,40 @@ def sequence_lengths(count, total, longest):
     return [end - begin for begin, end in zip(before, before[1:])]
 
 
+# What the reference knows. Numbers of the last two change no result.
+DIMS = {"batch", "heads", "kv_heads", "q_len", "kv_len", "head_dim", "head_dim_v", "q_total", "kv_total", "page",
+        "pages", "window", "slots", "ldq", "ldk", "ldv", "ldo", "ldk_new", "ldv_new"}
+FLAGS = {"layout": "bshd", "lengths": "full", "cache": "contiguous", "mask": "none", "softcap": "none",
+         "bias": "none", "sink": "none", "lse": "none", "descale": "none", "invariant": "none",
+         "schedule": "none", "append": "none", "pairs": "halves"}
+DTYPES = {"dtype", "kv", "out"}
+CAP, EPS = 50, 1e-6  # the operation's defaults
+
+
 class Shape:
     """A problem with its defaults, and the lengths of its sequences."""
 
     def __init__(self, problem):
         _, values = rows.parse_problem(problem)
+        if unknown := values.keys() - DIMS - FLAGS.keys() - DTYPES:
+            raise ValueError(f"the reference does not know {', '.join(sorted(unknown))}")
+        self.flags = {name: values.get(name, default) for name, default in FLAGS.items()}
+        self.slots = values.get("slots", 1)
         self.batch, self.heads, self.q_len, self.kv_len = (
             values[name] for name in ("batch", "heads", "q_len", "kv_len"))
         self.kv_heads = values.get("kv_heads", self.heads)
         self.head_dim, self.dtype = values["head_dim"], values["dtype"]
         self.kv, self.out = values.get("kv", self.dtype), values.get("out", self.dtype)
         self.head_dim_v = values.get("head_dim_v", self.head_dim)
-        self.mask, self.window = values.get("mask", "none"), values.get("window", 0)
-        self.lengths, self.cache = values.get("lengths", "full"), values.get("cache", "contiguous")
+        self.mask, self.window = self.flags["mask"], values.get("window", 0)
+        self.lengths, self.cache = self.flags["lengths"], self.flags["cache"]
+        self.layout, self.append = self.flags["layout"], self.flags["append"]
         self.page = values.get("page", 16 if self.cache == "paged" else 1)
-        self.has_sink = values.get("sink") == "head"
+        self.has_sink = self.flags["sink"] == "head"
+        # What no peer is called with here.
+        self.beyond_peers = [f"{name}={self.flags[name]}" for name in (
+            "layout", "softcap", "bias", "descale", "append") if self.flags[name] != FLAGS[name]]
+        self.beyond_peers += [name for name in sorted(DIMS) if name.startswith("ld") and name in values]
         shuffled = random.Random(problem)
         order = shuffled.sample(range(self.batch), self.batch)
         q = sequence_lengths(self.batch, values.get("q_total", self.batch * self.q_len), self.q_len)
@@ -221,10 +248,13 @@ def draw(torch, shape, arguments):
     inputs = {}
     for argument in arguments:
         name, extent = argument["name"], argument["extent"]
-        if argument["scalar"] or argument["output"]:
+        is_cache = name in ("k", "v")  # which an append writes too
+        if argument["scalar"] or name == "work" or (argument["output"] and not is_cache):
             continue
         if argument["dtype"] != "int32":
-            inputs[name] = torch.randn(extent, device=DEVICE).to(rows.torch_dtype(torch, argument["dtype"]))
+            inputs[name] = strided(torch, extent, argument["strides"], argument["dtype"])
+            if name.endswith("_descale"):
+                inputs[name] = inputs[name].abs() + 0.5
             continue
         values = {"q_offsets": lambda: offsets(shape.q_lengths),
                   "kv_offsets": lambda: offsets(shape.kv_lengths), "kv_lengths": lambda: shape.kv_lengths,
@@ -233,9 +263,41 @@ def draw(torch, shape, arguments):
     return inputs
 
 
+def strided(torch, extent, strides, dtype):
+    """Normal numbers in a tensor whose rows may lie apart."""
+    size = 1 + sum((count - 1) * stride for count, stride in zip(extent, strides))
+    return torch.randn(size, device=DEVICE).to(rows.torch_dtype(torch, dtype)).as_strided(extent, strides)
+
+
+def schedule_problem(shape):
+    """The problem whose result is the work list of an attention with schedule=given."""
+    window = f" window={shape.window}" if shape.mask == "window" else ""
+    return (f"attention_schedule batch={shape.batch} slots={shape.slots} q_len={shape.q_len} kv_len={shape.kv_len}"
+            f" q_total={sum(shape.q_lengths)} kv_total={sum(shape.kv_lengths)}{window}"
+            f" lengths={shape.lengths} cache={shape.cache} mask={shape.mask}")
+
+
+def tokens_first(shape, x):
+    """A view of q, k, v, o or of a new token with tokens outside and heads inside."""
+    return x.transpose(1, 2) if shape.layout == "bhsd" else x
+
+
+def rotated(torch, shape, t, x, norm, positions):
+    """New heads as they meet keys: [batch, heads, head_dim], at a position each."""
+    y = x.double()
+    if shape.append == "norm_rope":
+        y = y * (y.square().mean(-1, keepdim=True) + EPS).rsqrt() * t[norm].double()
+    cosine, sine = (t[name][positions].double()[:, None] for name in ("cosine", "sine"))
+    halves = shape.flags["pairs"] == "halves"
+    first, second = y.chunk(2, -1) if halves else (y[..., 0::2], y[..., 1::2])
+    turned = first * cosine - second * sine, second * cosine + first * sine
+    y = torch.cat(turned, -1) if halves else torch.stack(turned, -1).flatten(-2)
+    return y.to(x.dtype).double()
+
+
 def keys_of(shape, t, name, number):
     """k or v of a sequence: [keys, kv_heads, elements]."""
-    count, tensor = shape.kv_lengths[number], t[name]
+    count, tensor = shape.kv_lengths[number], tokens_first(shape, t[name])
     if shape.cache == "paged":
         used = -(-count // shape.page)
         return tensor[t["page_table"][number, :used].long()].flatten(0, 1)[:count]
@@ -250,18 +312,35 @@ def first_token(shape, number):
 
 
 def reference(torch, shape, t):
-    """The rows of the sampled queries in fp64: places among all tokens, and [places, heads, head_dim_v]."""
+    """The rows of the sampled queries in fp64: places among all tokens, [places, heads, head_dim_v], and
+    the logarithms of the sums, [places, heads]."""
     group = shape.heads // shape.kv_heads
-    q_tokens = t["q"].reshape(-1, shape.heads, shape.head_dim)
-    places, results = [], []
+    q_tokens = tokens_first(shape, t["q"]).reshape(-1, shape.heads, shape.head_dim)
+    places, results, logarithms = [], [], []
+    last = torch.tensor(shape.kv_lengths, device=DEVICE).clamp(min=1) - 1
+    if shape.append != "none":
+        q_tokens = rotated(torch, shape, t, q_tokens, "q_norm", last)
+        new_keys = rotated(torch, shape, t, tokens_first(shape, t["k_new"])[:, 0], "k_norm", last)
+        new_values = tokens_first(shape, t["v_new"])[:, 0].double()
     for number, queries in shape.sampled():
         keys, count = shape.kv_lengths[number], len(queries)
         here = [first_token(shape, number) + i for i in queries]
         q = q_tokens[here].double().view(count, shape.kv_heads, group, shape.head_dim)
         k, v = (keys_of(shape, t, name, number).double() for name in "kv")
+        if shape.append != "none" and keys > 0:
+            k, v = (torch.cat((x[:-1], new[number][None])) for x, new in ((k, new_keys), (v, new_values)))
+        if shape.flags["descale"] == "head":
+            k, v = (x * t[f"{name}_descale"][number].double()[:, None] for name, x in (("k", k), ("v", v)))
+            if "q_descale" in t:
+                q = q * t["q_descale"][number].double()[:, None, None]
         scores = torch.einsum("ihgd,jhd->ihgj", q, k) / math.sqrt(shape.head_dim)
         position = torch.tensor(queries, device=DEVICE)[:, None] + keys - shape.q_lengths[number]
         j = torch.arange(keys, device=DEVICE)[None, :]
+        if shape.flags["softcap"] == "tanh":
+            scores = CAP * torch.tanh(scores / CAP)
+        if shape.flags["bias"] == "alibi":
+            slopes = t["slopes"].double().view(1, shape.kv_heads, group, 1)
+            scores = scores - slopes * (position - j).abs()[:, None, None, :]
         hidden = torch.zeros(count, keys, dtype=torch.bool, device=DEVICE)
         if shape.mask != "none":
             hidden |= j > position
@@ -273,14 +352,39 @@ def reference(torch, shape, t):
             scores = torch.cat((scores, sinks), -1)
         weights = torch.softmax(scores, -1).nan_to_num(0)[..., :keys]  # who sees nothing gets nothing
         results.append(torch.einsum("ihgj,jhd->ihgd", weights, v).flatten(1, 2))
+        logarithms.append(torch.logsumexp(scores, -1).flatten(1, 2))
         places += here
-    return places, torch.cat(results)
+    return places, torch.cat(results), torch.cat(logarithms)
 
 
 def worst_row(torch, shape, result, expected):
-    """The largest |o - r| / |r| of a row; 1e30 for NaN, and where something is not the 0 it has to be."""
-    places, r = expected
+    """The largest |o - r| / |r| of a row; 1e30 for NaN, and where something is not the 0 it has to be.
+    `result` has tokens outside and heads inside."""
+    places, r, _ = expected
     o = result.reshape(-1, shape.heads, shape.head_dim_v).to(rows.torch_dtype(torch, shape.wide_dtype))
     o = o[places].double()
     off, size = (o - r).norm(dim=-1), r.norm(dim=-1)
     return float(torch.where(off == 0, off, off / size).nan_to_num(1e30, 1e30).max())
+
+
+def worst_logarithm(torch, shape, lse, expected):
+    """The largest error of a logarithm, of 1 + its size; 1e30 for NaN, and where only one is infinite."""
+    places, _, r = expected
+    unit = math.log(2) if shape.flags["lse"] == "base2" else 1.0
+    given = lse.transpose(1, 2).reshape(-1, shape.heads)[places].double() * unit
+    off = torch.where(given == r, 0.0, (given - r).abs() / (1 + r.abs()))
+    return float(off.nan_to_num(1e30, 1e30).max())
+
+
+def worst_new_entry(torch, shape, t, expected_of):
+    """The largest error of what an append wrote to the caches, |x - r| / |r| of a head. `expected_of` are
+    the inputs before."""
+    worst = 0.0
+    last = torch.tensor(shape.kv_lengths, device=DEVICE).clamp(min=1) - 1
+    new = {"k": rotated(torch, shape, expected_of, tokens_first(shape, expected_of["k_new"])[:, 0], "k_norm", last),
+           "v": tokens_first(shape, expected_of["v_new"])[:, 0].double()}
+    for number, count in enumerate(shape.kv_lengths):
+        for name in "kv" if count > 0 else "":
+            off = (keys_of(shape, t, name, number)[-1].double() - new[name][number]).norm(dim=-1)
+            worst = max(worst, float((off / new[name][number].norm(dim=-1)).nan_to_num(1e30, 1e30).max()))
+    return worst

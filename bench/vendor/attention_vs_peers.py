@@ -7,7 +7,9 @@ ways to run a problem, one is selected in rounds that do not count. Ours is call
 it is tuned first if the cache has no exact record of the problem.
 
 "first_us" is the answer to the first question about a problem, before it is tuned. "error" is that of
-the worst row, |o - r| / |r|, against a reference in fp64 on up to 64 queries of each sequence. Flops
+the worst row, |o - r| / |r|, against a reference in fp64 on up to 64 queries of each sequence, or that
+of a logarithm or of a cache's new entry, where it is larger. The status is 1 if ours is above the
+tolerance of its dtype, and the line says WRONG. Flops
 and bytes are of what queries see. A peer that does not run a problem has a row with the reason and
 no time. So has one that crashes: the run goes on without it in a new process. So has a problem that
 kernwright refuses: its peer is "unsupported". What a peer needs
@@ -39,14 +41,21 @@ import warnings
 
 import rows_vs_pytorch as rows
 from attention_peers import Peer, makers
-from attention_problems import (SHAPES, Shape, draw, random_shapes, reference, wanted,
-                                widened, worst_row)
+from attention_problems import (SHAPES, Shape, draw, random_shapes, reference, schedule_problem,
+                                tokens_first, wanted, widened, worst_logarithm, worst_new_entry,
+                                worst_row)
 
 ROUNDS = 15
 EVERYTHING = "everything"  # crashed, and not one way alone
 STARTED = "ATTENTION_VS_PEERS_STARTED"  # when, on the monotonic clock, the first process of a run began
 # Of the worst row. Weights and result are rounded to the dtype, which costs a row about one unit.
 TOLERANCE = {"bf16": 2e-2, "fp16": 4e-3, "fp8_e4m3": 0.13}
+
+
+def is_wrong(row):
+    """Whether ours is above the tolerance, as it was tuned or as it was first answered."""
+    limit = TOLERANCE[rows.parse_problem(row["problem"])[1]["dtype"]]
+    return any(error is not None and not error <= limit for error in (row["error"], row.get("first_error")))
 
 
 def make_rows(problem, name, shape, result, commit):
@@ -58,7 +67,8 @@ def make_rows(problem, name, shape, result, commit):
     shared = {"class": name, "ours_us": ours, "first_us": first,
               "ours_tflops": shape.flops() / ours / 1e6 if ours else None,
               "ours_gbps": shape.bytes() / ours / 1e3 if ours else None,
-              "error": result["errors"].get("ours"), "configuration": result["configuration"],
+              "error": result["errors"].get("ours"), "first_error": result["errors"].get("first"),
+              "configuration": result["configuration"],
               "seconds": result["seconds"], "date": datetime.date.today().isoformat(),
               "kernwright": commit}
     peers = [*(label for label in middle if label not in ("ours", "first")),
@@ -71,7 +81,7 @@ def make_rows(problem, name, shape, result, commit):
 
 
 def unsupported_row(problem, name, reason, commit):
-    nothing = dict.fromkeys(("ours_us", "first_us", "peer_us", "ratio", "error", "peer_error",
+    nothing = dict.fromkeys(("ours_us", "first_us", "peer_us", "ratio", "error", "first_error", "peer_error",
                              "configuration"))
     return {"problem": problem, "class": name, "peer": "unsupported", "note": reason, **nothing,
             "date": datetime.date.today().isoformat(), "kernwright": commit}
@@ -89,7 +99,8 @@ def table_line(number, new, seconds):
     before = f"{first['first_us']:.1f}" if first["first_us"] else "-"
     return (f"{number:4d} {first['class']} {first['problem'][10:]}: {first['ours_us']:.1f} us"
             f" (first {before}), {first['ours_tflops']:.0f} TFLOP/s, {first['ours_gbps']:.0f} GB/s,"
-            f" {best} of the best of {peers}; error {first['error']:.1e}; {seconds:.0f} s")
+            f" {best} of the best of {peers}; error {first['error']:.1e}"
+            f"{' WRONG' if is_wrong(first) else ''}; {seconds:.0f} s")
 
 
 def reason_of(error):
@@ -157,7 +168,12 @@ def measure(torch, library, newcomer, problem, seconds, crashed):
     description = kernel.summary
     arguments = description["arguments"]
     sets = [draw(torch, shape, arguments) for _ in range(rows.set_count(rows.tensor_bytes(arguments)))]
-    expected = reference(torch, shape, widened(torch, sets[0], shape.wide_dtype))
+    if shape.flags["schedule"] == "given":
+        share_out = library.function(torch, library.service.kernel(schedule_problem(shape)))
+        for t in sets:
+            t["work"] = share_out(t)[0]
+    before = widened(torch, sets[0], shape.wide_dtype)
+    expected = reference(torch, shape, before)
     baked = Baked(torch, kernel)
     ours = {"ours:launched": library.function(torch, kernel), "ours:baked": baked,
             "first:launched": newcomer.function(torch, first)}
@@ -170,6 +186,9 @@ def measure(torch, library, newcomer, problem, seconds, crashed):
             if label in crashed:
                 reasons.setdefault(name, []).append(crashed[label])
                 continue
+            if label not in made and shape.beyond_peers:
+                reasons[name] = [f"no peer is called with {', '.join(shape.beyond_peers)} here"]
+                continue
             try:
                 peer = maker()
                 is_wide = shape.kv == "fp8_e4m3" and not label.startswith(("ours", "first")) and not (
@@ -179,8 +198,15 @@ def measure(torch, library, newcomer, problem, seconds, crashed):
                     wide.add(label)
                 prepared = [peer.prepare(t) for t in sets]
                 result = peer.call(prepared[0])
-                result = result[0] if isinstance(result, tuple) else result
-                errors[label] = worst_row(torch, shape, peer.finish(result), expected)
+                o, *more = result if isinstance(result, tuple) else (result,)
+                o = peer.finish(o)
+                if label in made:
+                    o = tokens_first(shape, o)
+                errors[label] = worst_row(torch, shape, o, expected)
+                if label in made and shape.flags["lse"] != "none":
+                    errors[label] = max(errors[label], worst_logarithm(torch, shape, more[0], expected))
+                if label in made and shape.append != "none":
+                    errors[label] = max(errors[label], worst_new_entry(torch, shape, sets[0], before))
                 contestants[label] = rows.Contestant(torch, peer.call, prepared)
             except Exception as error:  # whatever keeps a peer from this problem is a row, no more
                 if is_lost(torch):
@@ -210,7 +236,7 @@ def measure(torch, library, newcomer, problem, seconds, crashed):
     gc.collect()
     baked.release()
     result["seconds"] = time.monotonic() - started
-    return shape, result, errors[ways["ours"]] > limit
+    return shape, result
 
 
 def refusal(program, problem):
@@ -276,7 +302,8 @@ def main():
         for number, name, problem in problems:
             crashed = crashes.get(problem, {})
             if rows.has_current(document["rows"], problem, commit) or EVERYTHING in crashed:
-                failed = failed or EVERYTHING in crashed
+                failed = failed or EVERYTHING in crashed or any(
+                    is_wrong(row) for row in document["rows"] if row["problem"] == problem)
                 continue
             if time.monotonic() - started > arguments.budget:
                 print("the budget is spent: run again to go on")
@@ -289,7 +316,7 @@ def main():
                 new = [unsupported_row(problem, name, reason, commit)]
             else:
                 try:
-                    shape, result, wrong = measure(torch, library, newcomer, problem, arguments.seconds, crashed)
+                    shape, result = measure(torch, library, newcomer, problem, arguments.seconds, crashed)
                 except Exception as error:  # one problem must not cost the visit
                     said = str(error) if isinstance(error, Crashed) else reason_of(error)
                     label = error.label if isinstance(error, Crashed) else EVERYTHING
@@ -301,8 +328,8 @@ def main():
                         os.execv(sys.executable, [sys.executable, *sys.argv])
                     failed = True
                     continue
-                failed = failed or wrong
                 new = make_rows(problem, name, shape, result, commit)
+                failed = failed or any(map(is_wrong, new))
             for row in new:
                 document["rows"] = rows.merge(document["rows"], row)
             write()

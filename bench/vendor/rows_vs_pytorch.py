@@ -270,7 +270,7 @@ def operands(torch, kernel, t):
     """The tensors that a kernel takes, of the named inputs and new results; and the results."""
     tensors = [a for a in kernel.summary["arguments"] if not a["scalar"]]
     results = {a["name"]: torch.empty(a["extent"], dtype=torch_dtype(torch, a["dtype"]), device="cuda")
-               for a in tensors if a["output"]}
+               for a in tensors if a["output"] and a["name"] not in t}
     return [results.get(a["name"], t.get(a["name"])) for a in tensors], tuple(results.values())
 
 

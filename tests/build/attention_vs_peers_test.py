@@ -2,6 +2,9 @@
 """The parts of bench/vendor/attention_*.py that need neither PyTorch nor a GPU:
 attention_vs_peers_test.py KERNWRIGHT, the program, which says what is a problem."""
 
+import itertools
+import json
+import math
 import pathlib
 import sys
 import unittest
@@ -94,7 +97,7 @@ class RowsTest(unittest.TestCase):
               "configuration": "attention/wave WGS=2", "seconds": 9.0}
 
     def rows(self):
-        return bench.make_rows("attention p", "A", self.SHAPE, self.RESULT, "abc")
+        return bench.make_rows(problems.SHAPES[1][1], "A", self.SHAPE, self.RESULT, "abc")
 
     def test_every_peer_has_a_row_timed_or_not(self):
         made = {row["peer"]: row for row in self.rows()}
@@ -119,6 +122,123 @@ class RowsTest(unittest.TestCase):
     def test_reasons_are_one_line(self):
         self.assertEqual(bench.reason_of(peers.Refused("no pages\nhere")), "Refused: no pages")
         self.assertEqual(bench.reason_of(KeyError()), "KeyError")
+
+
+    def test_an_error_above_the_tolerance_is_wrong(self):
+        for errors, wrong in (({"ours": 2.1e-2, "first": 2e-3}, True), ({"ours": 2e-3, "first": 19.0}, True),
+                              ({"ours": math.nan, "first": 2e-3}, True), ({"ours": 2e-3}, False)):
+            made = bench.make_rows(problems.SHAPES[1][1], "A", self.SHAPE, {**self.RESULT, "errors": errors}, "abc")
+            self.assertEqual(bench.is_wrong(made[0]), wrong, errors)
+            self.assertEqual(" WRONG" in bench.table_line(1, made, 9), wrong, errors)
+
+
+class ReferenceTest(unittest.TestCase):
+    """On the CPU, against sums that are written out."""
+
+    TEMPLATE = pathlib.Path(__file__).resolve().parents[2] / "templates/attention/operation.json"
+
+    def setUp(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("no PyTorch")
+        self.torch = torch
+        torch.manual_seed(1)
+        problems.DEVICE = "cpu"
+
+    def inputs(self, shape, **more):
+        torch = self.torch
+        t = {"q": torch.randn(shape.batch, shape.q_len, shape.heads, shape.head_dim),
+             "k": torch.randn(shape.batch, shape.kv_len, shape.kv_heads, shape.head_dim),
+             "v": torch.randn(shape.batch, shape.kv_len, shape.kv_heads, shape.head_dim_v), **more}
+        if shape.layout == "bhsd":
+            t.update({name: t[name].transpose(1, 2).contiguous() for name in "qkv"})
+        return t
+
+    def written_out(self, shape, q, k, v, score):
+        """o and lse of tensors with tokens outside; `score` changes that of (sequence, head, i, j)."""
+        o = self.torch.zeros(shape.batch, shape.q_len, shape.heads, shape.head_dim_v, dtype=self.torch.double)
+        lse = self.torch.zeros(shape.batch, shape.q_len, shape.heads, dtype=self.torch.double)
+        for b, i, h in itertools.product(range(shape.batch), range(shape.q_len), range(shape.heads)):
+            g = h // (shape.heads // shape.kv_heads)
+            s = self.torch.stack([score(b, h, i, j, q[b, i, h].double() @ k[b, j, g].double() /
+                                        math.sqrt(shape.head_dim)) for j in range(shape.kv_len)])
+            o[b, i, h] = self.torch.softmax(s, 0) @ v[b, :, g].double()
+            lse[b, i, h] = self.torch.logsumexp(s, 0)
+        return o.flatten(0, 1), lse.flatten(0, 1)
+
+    def compare(self, more, score, changed=None, **inputs):
+        shape = problems.Shape(problems.problem_text(2, 4, 2, 3, 5, 8, more, dtype="fp16"))
+        t = self.inputs(shape, **inputs)
+        q, k, v = (problems.tokens_first(shape, t[name]) for name in "qkv")
+        if changed:
+            q, k, v = changed(q, k, v)
+        o, lse = self.written_out(shape, q, k, v, score)
+        places, rows, logarithms = problems.reference(self.torch, shape, t)
+        self.assertTrue(self.torch.allclose(rows, o[places], atol=1e-5), more)
+        self.assertTrue(self.torch.allclose(logarithms, lse[places], atol=1e-5), more)
+        unit = 1 / math.log(2) if "base2" in more else 1
+        given = (lse * unit).view(2, 3, 4).transpose(1, 2)
+        expected = places, rows, logarithms
+        self.assertLess(problems.worst_logarithm(self.torch, shape, given, expected), 1e-6)
+        self.assertGreater(problems.worst_logarithm(self.torch, shape, given + 1, expected), 0.05)
+        self.assertLess(problems.worst_row(self.torch, shape, o.view(2, 3, 4, 8), expected), 1e-2)
+
+    def test_all_flags_of_the_operation_are_known(self):
+        operation = json.loads(self.TEMPLATE.read_text())
+        self.assertEqual(set(operation["flags"]), set(problems.FLAGS))
+        self.assertEqual(set(operation["dims"]), problems.DIMS)
+        self.assertEqual(set(operation["dtypes"]), problems.DTYPES)
+        with self.assertRaisesRegex(ValueError, "does not know hue"):
+            problems.Shape(problems.problem_text(1, 1, 1, 1, 1, 8, "hue=red"))
+
+    def test_flags_of_scores(self):
+        def plain(b, h, i, j, s):
+            return s
+        slopes = self.torch.rand(4)
+        self.compare("", plain)
+        self.compare("layout=bhsd lse=base2", plain)
+        self.compare("softcap=tanh", lambda b, h, i, j, s: 50 * self.torch.tanh(s / 50))
+        self.compare("bias=alibi", lambda b, h, i, j, s: s - slopes[h].double() * abs(i + 5 - 3 - j), slopes=slopes)
+
+    def test_scales_of_heads(self):
+        scales = {f"{name}_descale": self.torch.rand(2, 2) + 0.5 for name in "qkv"}
+        self.compare("descale=head kv=fp8_e4m3", lambda b, h, i, j, s: s, lambda q, k, v: (
+            q * scales["q_descale"].repeat_interleave(2, 1)[:, None, :, None],
+            *(x * scales[f"{name}_descale"][:, None, :, None] for name, x in (("k", k), ("v", v)))), **scales)
+
+    def test_a_new_token_is_rotated_and_the_last_key(self):
+        torch = self.torch
+        for append, pairs in itertools.product(("rope", "norm_rope"), ("halves", "neighbours")):
+            shape = problems.Shape(problems.problem_text(2, 2, 2, 1, 4, 4, f"lengths=kv append={append} pairs={pairs}"))
+            t = self.inputs(shape, k_new=torch.randn(2, 1, 2, 4), v_new=torch.randn(2, 1, 2, 4),
+                            q_norm=torch.rand(4) + 0.5, k_norm=torch.rand(4) + 0.5,
+                            cosine=torch.randn(4, 2), sine=torch.randn(4, 2))
+
+            def turn(x, norm):
+                y = x.double()
+                if append == "norm_rope":
+                    y = y / (y.square().mean() + 1e-6).sqrt() * t[norm].double()
+                out = torch.zeros(4, dtype=torch.double)
+                for pair in range(2):
+                    a, b = (pair, pair + 2) if pairs == "halves" else (2 * pair, 2 * pair + 1)
+                    c, s = t["cosine"][3, pair].double(), t["sine"][3, pair].double()
+                    out[a], out[b] = y[a] * c - y[b] * s, y[b] * c + y[a] * s
+                return out.float()
+
+            q = torch.stack([turn(t["q"][b, 0, h], "q_norm") for b in range(2) for h in range(2)]).view(2, 1, 2, 4)
+            k, v = t["k"].clone(), t["v"].clone()
+            k[:, 3] = torch.stack([turn(t["k_new"][b, 0, h], "k_norm") for b in range(2) for h in range(2)]).view(2, 2, 4)
+            v[:, 3] = t["v_new"][:, 0]
+            o, _ = self.written_out(shape, q, k, v, lambda b, h, i, j, s: s)
+            places, rows, _ = problems.reference(torch, shape, t)
+            self.assertTrue(torch.allclose(rows, o[places], atol=1e-5), (append, pairs))
+            self.assertLess(problems.worst_new_entry(torch, shape, {**t, "k": k, "v": v}, t), 1e-6)
+            self.assertGreater(problems.worst_new_entry(torch, shape, t, t), 0.1)
+
+    def test_rows_may_lie_apart(self):
+        x = problems.strided(self.torch, [2, 3, 4, 8], [120, 40, 8, 1], "bf16")
+        self.assertEqual((tuple(x.shape), x.stride()), ((2, 3, 4, 8), (120, 40, 8, 1)))
 
 
 class CountersTest(unittest.TestCase):
