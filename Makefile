@@ -41,8 +41,8 @@ fleet-test:
 	@PYTHONPATH=build/kubernetes-validate python3 -m kubernetes_validate --strict src/examples/deployment/*.yaml
 	@$(WITH_TOOLKIT) python3 -B tests/deployment/slurm_test.py $(BUILD)/bin/kernwright
 
-# Accepts what the commands print today, in tests/data/cli and in the documents, and how reports look;
-# doctor's text needs a machine without a GPU, and reports need Chromium.
+# Accepts what the commands print today, in tests/data/cli and in the documents, and how reports look,
+# and writes the figures of tables. doctor's text needs a machine without a GPU, reports Chromium.
 golden:
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli_test kernwright_cli \
@@ -50,6 +50,7 @@ golden:
 	@$(WITH_TOOLKIT) KERNWRIGHT_GOLDEN=$(CURDIR)/tests/data/cli \
 	  $(BUILD)/bin/kernwright_cli_test --gtest_brief=1 --gtest_filter='Golden*'
 	@$(WITH_TOOLKIT) python3 -B tests/build/snippets_test.py --update $(BUILD) .
+	@python3 -B tests/build/tables_test.py --write
 	@$(WITH_TOOLKIT) KERNWRIGHT_GOLDEN=$(CURDIR)/tests/data/report \
 	  python3 tests/build/report_test.py $(BUILD)/bin/kernwright $(BUILD)/bin/kernwright_report_samples \
 	  $(BUILD)/lib/libkernwright.so -k as_they_were
@@ -86,7 +87,7 @@ fuzz-python:
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_python
 	@$(WITH_TOOLKIT) src/cmake/fuzz_python.sh $(BUILD) $(CALLS)
 
-# The wheel kernwright-$(SKU) of a bundle that the project signed, and what is in it as the JSON
+# The wheel kernwright-$(SKU) of a bundle, and what is in it as the JSON
 # file RESULTS.
 data-wheel: BUNDLE ?= src/python/data/bundles/$(SKU).tar.zst
 data-wheel: build

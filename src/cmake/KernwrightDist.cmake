@@ -20,16 +20,16 @@ foreach(component carried dist)
 endforeach()
 install(PROGRAMS src/cmake/run-gpu-tests.sh DESTINATION . COMPONENT dist EXCLUDE_FROM_ALL)
 install(DIRECTORY bench/worklists DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
-install(PROGRAMS bench/tune_vs_exhaustive.py bench/vendor/attention_counters.py
-  bench/vendor/attention_vs_peers.py bench/vendor/counters_vs_ncu.py bench/vendor/decode_step.py bench/vendor/grouped_vs_torch.py
+install(PROGRAMS bench/vendor/attention_counters.py
+  bench/vendor/attention_vs_peers.py bench/vendor/decode_step.py bench/vendor/grouped_vs_torch.py
   bench/vendor/model_decode.py bench/vendor/model_vs_torch.py bench/vendor/python_call.py
   bench/vendor/rows_vs_pytorch.py
-  bench/vendor/tuning_curve.py
   DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(FILES bench/vendor/attention_peers.py bench/vendor/attention_problems.py
   bench/vendor/decode_models.py bench/vendor/python_call_loop.c bench/vendor/python_call_nothing.c
   DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(FILES LICENSE DESTINATION . COMPONENT dist EXCLUDE_FROM_ALL)
+kernwright_notices(. COMPONENTS carried dist TARGETS kernwright kernwright_cli ${dist_targets})
 
 set(dist_name ${PROJECT_NAME}-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
 set(dist_root ${PROJECT_SOURCE_DIR}/dist)

@@ -2,7 +2,6 @@
 """unload_test.py KERNWRIGHT, with $KERNWRIGHT_LIBRARY: a host may dlclose the library after it has compiled.
 Exits 77 where nothing can be compiled."""
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -11,13 +10,16 @@ from toolkit import skip_without_compiler
 
 HOST = r"""
 import _ctypes, ctypes, os, sys, threading
-sys.path.insert(0, sys.argv[1])
-import ctypes_example
-library = ctypes_example.load_library()
+
+class Options(ctypes.Structure):  # the first of kw_options, in kernwright/c.h
+    _fields_ = [("struct_size", ctypes.c_size_t), ("cache", ctypes.c_char_p),
+                ("template_dir", ctypes.c_char_p), ("sku", ctypes.c_char_p),
+                ("on_miss", ctypes.c_char_p), ("device", ctypes.c_int)]
+
+library = ctypes.CDLL(os.environ["KERNWRIGHT_LIBRARY"])
 library.kw_close.argtypes = library.kw_release.argtypes = [ctypes.c_void_p]
 library.kw_last_error.restype = ctypes.c_char_p
-options = ctypes_example.Options(struct_size=ctypes.sizeof(ctypes_example.Options),
-                                 cache=sys.argv[2].encode(), sku=b"h200")
+options = Options(struct_size=ctypes.sizeof(Options), cache=sys.argv[1].encode(), sku=b"h200")
 service, kernel = ctypes.c_void_p(), ctypes.c_void_p()
 if library.kw_open(ctypes.byref(options), ctypes.byref(service)):
     sys.exit(library.kw_last_error().decode())
@@ -35,10 +37,8 @@ print("closed")
 """
 
 skip_without_compiler(sys.argv[1])
-here = os.path.dirname(os.path.abspath(__file__))
-examples = os.path.join(here, "..", "..", "src", "examples")
 with tempfile.TemporaryDirectory() as cache:
-    ran = subprocess.run([sys.executable, "-B", "-c", HOST, examples, cache], text=True,
+    ran = subprocess.run([sys.executable, "-B", "-c", HOST, cache], text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
 print(ran.stdout + ran.stderr)
 sys.exit(0 if ran.returncode == 0 and "closed" in ran.stdout else f"exit status {ran.returncode}")

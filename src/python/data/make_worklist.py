@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes bench/worklists/models.json, what data wheels are swept over: the problems of all models in
-configs/ and in the example's, on one GPU, with 1 to 8192 tokens in powers of two. A sweep takes them in
-this order and may be stopped at any time, so what is asked for most comes first.
+"""Prints the worklist that data wheels are swept over: the problems of all models in configs/ and in the
+example's, on one GPU, with 1 to 8192 tokens in powers of two. A sweep takes them in this order and may be
+stopped at any time, so the problems that are asked for most come first.
 
-    make_worklist.py [TOOL]      the program kernwright, build/bin/kernwright"""
+    make_worklist.py [TOOL] > models.json      TOOL: the program kernwright, by default build/bin/kernwright"""
 
 import json
 import pathlib
@@ -11,7 +11,6 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-OUT = ROOT / "bench/worklists/models.json"
 CONFIGS = [ROOT / "src/python/data/configs", ROOT / "src/examples/decode/configs"]
 # A record answers for half and for twice as many keys, but not across 512, 4096 and 32768: these have
 # an answer for every number from 256 on. See `kv_len` in templates/attention/operation.json.
@@ -124,8 +123,7 @@ def main():
                         places[text] = min(places.get(text, place), place)
     problems = sorted(places, key=places.get)
     lines = ",\n".join(f"  {json.dumps(problem)}" for problem in problems)
-    OUT.write_text(f'{{"problems": [\n{lines}\n]}}\n')
-    print(f"{OUT}: {len(problems)} problems of {len(models)} models")
+    print(f'{{"problems": [\n{lines}\n]}}')
 
 
 if __name__ == "__main__":
