@@ -49,9 +49,8 @@ def main():
     parser.add_argument("--problems", type=int, default=500)
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/bin", metavar="FOLDER")
     arguments = parser.parse_args()
-    program = Browser.found()
-    if not program:
-        print("no Chromium here", file=sys.stderr)
+    if missing := Browser.missing():
+        print(missing, "here", file=sys.stderr)
         return 77
     with tempfile.TemporaryDirectory() as folder:
         cache, page = pathlib.Path(folder) / "cache", pathlib.Path(folder) / "report.html"
@@ -60,14 +59,14 @@ def main():
         begin = time.monotonic()
         subprocess.run([arguments.bin / "kernwright", "report", cache, "-o", page], check=True, stdout=subprocess.DEVNULL)
         written = time.monotonic() - begin
-        with Browser(program) as browser:
+        with Browser() as browser:
             browser.view(1360)
             opens = [1000 * browser.open(page) for _ in range(RUNS)]
             filters = [browser.run(FILTER % word) for word in ("m=16", "", "rows=4096 bf16", "", "vector_add")]
             browser.run(FILTER % "")
             sorts = [browser.run(SORT) for _ in range(RUNS)]
             rows = [browser.run(OPEN_ROW % i) for i in range(RUNS)]
-            version = browser.call("Browser.getVersion")["product"]
+            version = browser.version
             complaints = browser.complaints
         figures = {"problems": arguments.problems, "bytes": page.stat().st_size, "write_ms": round(1000 * written),
                    "open_ms": milliseconds(opens), "filter_ms": milliseconds(filters), "sort_ms": milliseconds(sorts),

@@ -6,7 +6,8 @@
 #   setup.sh [--lint] [--sanitize] [--wheel] [--docs] [--promtool] [--browser] [--fleet]
 # Also what make lint, make fuzz and make sanitize, make wheel, make docs (an environment in
 # build/docs-tools), or make fleet-test need, Prometheus' promtool in build/promtool, without the daemon
-# that its package starts, and the browser that reports are looked at in.
+# that its package starts, and the browser that reports are looked at in, which Playwright of
+# build/browser-tools drives.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -17,6 +18,7 @@ clang_tidy_wheel=
 docs_tools=
 promtool_folder=
 kubernetes_wheel=
+browser_tools=
 for option in "$@"; do
   case $option in
     --lint)
@@ -28,7 +30,10 @@ for option in "$@"; do
       packages+=(python3-venv python3-pip ca-certificates)
       docs_tools=build/docs-tools
       ;;
-    --browser) packages+=(chromium fonts-dejavu-core) ;;
+    --browser)
+      packages+=(chromium fonts-dejavu-core python3-pip ca-certificates)
+      browser_tools=build/browser-tools
+      ;;
     --fleet)
       packages+=(slurmctld slurmd slurm-client munge python3-pip ca-certificates)
       kubernetes_wheel=build/kubernetes-validate
@@ -124,6 +129,14 @@ if [[ -n $kubernetes_wheel && ! -d $kubernetes_wheel/kubernetes_validate ]]; the
   # With what it needs: it has no other dependencies to clash with there.
   python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
     --target "$kubernetes_wheel" 'kubernetes-validate>=1.37'
+fi
+browser_wheels=('playwright==1.65.*' 'pillow==13.*')
+if [[ -n $browser_tools && $(cat "$browser_tools/wheels" 2> /dev/null) != "${browser_wheels[*]}" ]]; then
+  echo "setup.sh: Playwright and Pillow go to $browser_tools" >&2
+  rm -rf "$browser_tools"
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
+    --target "$browser_tools" "${browser_wheels[@]}"
+  echo "${browser_wheels[*]}" > "$browser_tools/wheels"
 fi
 if [[ -n $promtool_folder && ! -x $promtool_folder/promtool ]]; then
   echo "setup.sh: promtool goes to $promtool_folder" >&2
