@@ -268,6 +268,20 @@ class LandscapeReader {
   RecordedSpace space_;
 };
 
+/// Reads each session of a file of trial logs as a space.
+Result<std::vector<RecordedSpace>> read_sessions(const std::filesystem::path& file) {
+  KW_ASSIGN(const std::string text, read_text(file));
+  std::vector<RecordedSpace> spaces;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t next = text.find("\n{\"session\"", begin);
+    const std::size_t end = next == std::string::npos ? text.size() : next + 1;
+    KW_ASSIGN(auto space, read_logged_trials(text.substr(begin, end - begin), file.string()));
+    spaces.push_back(std::move(space));
+    begin = end;
+  }
+  return spaces;
+}
+
 }  // namespace
 
 double RecordedSpace::best_us() const {
@@ -285,6 +299,7 @@ Result<RecordedSpace> read_recorded_space(const std::filesystem::path& path) {
 }
 
 Result<std::vector<RecordedSpace>> read_recorded_spaces(const std::filesystem::path& folder) {
+  if (std::filesystem::is_regular_file(folder)) return read_sessions(folder);
   std::vector<RecordedSpace> spaces;
   for (const std::string& name : list_directory(folder)) {
     if (!name.ends_with(".jsonl") && !name.ends_with(".jsonl.gz")) continue;

@@ -53,8 +53,8 @@ struct RecordedSpace {
 /// Errors: `io`, `not_found`, or `corrupt` naming file, line and defect.
 Result<RecordedSpace> read_recorded_space(const std::filesystem::path& path);
 
-/// Reads every *.jsonl and *.jsonl.gz of a folder, by name. Errors: a file's own; `not_found` if
-/// there is none.
+/// Reads every *.jsonl and *.jsonl.gz of a folder, by name, or every session of one file of trial
+/// logs. Errors: a file's own; `not_found` if there is none.
 Result<std::vector<RecordedSpace>> read_recorded_spaces(const std::filesystem::path& folder);
 
 /// Returns a strategy's view of a recorded space, which must outlive it.

@@ -53,7 +53,7 @@ TEST_F(PredictedOrderTest, TheFirst16HoldOneWithinHalfAPercentOfTheBest) {
 }
 
 TEST_F(PredictedOrderTest, TheFirstChoiceForRandomProductsIsNearTheBestThatWasMeasured) {
-  const std::filesystem::path searches = kResults.parent_path() / "h100" / "searches";
+  const std::filesystem::path searches = kResults.parent_path() / "h100" / "searches.jsonl.gz";
   const auto spaces = read_recorded_spaces(searches).value();
   std::vector<double> slower;
   int looked_at = 0;

@@ -121,6 +121,21 @@ TEST_F(RecordedSpaceTest, ReadsAFolderByName) {
   EXPECT_EQ(read_recorded_spaces(folder_).error().code, ErrorCode::corrupt);
 }
 
+TEST_F(RecordedSpaceTest, ReadsEverySessionOfAFileOfLogs) {
+  const auto session = [](int m) {
+    return concat(R"({"session":{"problem":"matmul m=)", m,
+                  R"( n=8 k=8 dtype=bf16","sku":"h100_sxm"}})", "\n",
+                  R"({"template":"matmul/skinny","configuration":{"BM":)", m,
+                  R"(},"outcome":"ok","median_us":9,"samples_us":[9,9]})", "\n");
+  };
+  write(session(1) + session(2), "logs.jsonl");
+  const auto spaces = read_recorded_spaces(folder_ / "logs.jsonl");
+  ASSERT_TRUE(spaces) << spaces.error().message;
+  ASSERT_EQ(spaces->size(), 2U);
+  EXPECT_EQ(spaces->at(0).problem, "matmul m=1 n=8 k=8 dtype=bf16");
+  EXPECT_EQ(spaces->at(1).problem, "matmul m=2 n=8 k=8 dtype=bf16");
+}
+
 TEST_F(RecordedSpaceTest, NamesFileLineAndDefect) {
   const std::string good = R"({"c": [1, "x"], "ok": true, "t": [1]})";
   EXPECT_EQ(defect("{"), "2: no JSON object");
