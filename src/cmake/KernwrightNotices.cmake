@@ -14,6 +14,7 @@ function(kernwright_notices folder)
     list(APPEND lists ${notices}/${target}.link.d)
   endforeach()
   get_target_property(json nlohmann_json::nlohmann_json INTERFACE_INCLUDE_DIRECTORIES)
+  list(GET json 0 json)
   list(JOIN lists "\" \"" lists)
   foreach(component IN LISTS arg_COMPONENTS)
     install(CODE "execute_process(COMMAND \"${Python3_EXECUTABLE}\"

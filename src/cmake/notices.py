@@ -34,7 +34,7 @@ def packages_of(files):
     for file in real:
         owner = owners.get(file) or owners.get(file.removeprefix("/usr"))
         if owner is None:
-            raise SystemExit(f"notices.py: {file} belongs to no package, so its license is not known")
+            raise SystemExit(f"notices.py: {file} belongs to no package with a license")
         packages.add(owner.split(":")[0])
     return sorted(packages)
 
@@ -48,9 +48,10 @@ def notices(packages):
     for name in sorted({name.rstrip(".") for text in texts
                         for name in re.findall(rf"{LICENSES}/([\w.+-]+)", text)}):
         parts[f"{LICENSES}/{name}"] = (LICENSES / name).read_text().strip()
-    return ("kernwright is linked with parts of these Debian packages, or carries them. Their notices follow,\n"
-            "and then the licenses that these refer to.\n" +
-            "".join(f"\n{'=' * 80}\n{title}\n{'=' * 80}\n\n{text}\n" for title, text in parts.items()))
+    rule = "=" * 80
+    return ("kernwright is linked with parts of these Debian packages, or carries them. Their\n"
+            "notices follow, and then the licenses that these refer to.\n" +
+            "".join(f"\n{rule}\n{title}\n{rule}\n\n{text}\n" for title, text in parts.items()))
 
 
 if __name__ == "__main__":

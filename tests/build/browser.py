@@ -1,4 +1,4 @@
-"""Drives the system's Chromium by Playwright, which setup.sh --browser installs in build/browser-tools.
+"""Drives the system's Chromium by Playwright of build/browser-tools: setup.sh --browser.
 `Browser.missing()` says why reports cannot be looked at here."""
 
 import base64

@@ -167,14 +167,26 @@ class DataPackagesTest(unittest.TestCase):
         def fail():
             raise ImportError("broken")
 
-        entries = [self.entry("h100", lambda: "/data/h100"), self.entry("h200", fail)]
+        def leave():
+            raise SystemExit(3)
+
+        def interrupt():
+            raise KeyboardInterrupt
+
+        entries = [self.entry("h100", lambda: "/data/h100"), self.entry("h200", fail),
+                   self.entry("leaves", leave), self.entry("interrupts", interrupt),
+                   self.entry("nul", lambda: "/data/\0"), self.entry("lone", lambda: "/data/\ud800")]
         with mock.patch.object(importlib.metadata, "entry_points", return_value=entries) as asked, \
                 self.assertLogs("kernwright", "WARNING") as logged:
             self.assertEqual(_data.data_folders(), ["/data/h100"])
         asked.assert_called_once_with(group="kernwright.data")
-        self.assertIn("h200 is left out: broken", logged.output[0])
+        for line, said in zip(logged.output, ("h200 is left out: ImportError('broken')",
+                                              "leaves is left out: SystemExit(3)",
+                                              "interrupts is left out: KeyboardInterrupt()",
+                                              "nul is left out: ", "lone is left out: "), strict=True):
+            self.assertIn(said, line)
 
-    def test_a_folder_that_is_no_signed_bundle_is_passed_over(self):
+    def test_a_folder_that_is_no_bundle_is_passed_over(self):
         with tempfile.TemporaryDirectory() as folder, \
                 mock.patch.object(_service, "data_folders", lambda: [folder]), \
                 self.assertLogs("kernwright", "WARNING") as logged:

@@ -26,6 +26,12 @@ def test_it_holds_library_tool_extension_and_types(files):
     assert any(name.startswith("kernwright.libs/libtbb") for name in files)
 
 
+def test_the_licenses_of_others_go_along(files):
+    text = files["kernwright/THIRD_PARTY_NOTICES"].locate().read_text()
+    for name in ("libarchive-dev", "libsodium-dev", "libstdc++-", "libtbb", "libzstd-dev", "llvm-", "nlohmann-json3-dev"):
+        assert name in text
+
+
 def test_it_is_small(files):
     size = sum(file.size or 0 for name, file in files.items() if "__pycache__" not in name)
     assert size < 12e6  # 3.7 MB compressed

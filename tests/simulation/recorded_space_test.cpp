@@ -124,7 +124,7 @@ TEST_F(RecordedSpaceTest, ReadsAFolderByName) {
 TEST_F(RecordedSpaceTest, ReadsEverySessionOfAFileOfLogs) {
   const auto session = [](int m) {
     return concat(R"({"session":{"problem":"matmul m=)", m,
-                  R"( n=8 k=8 dtype=bf16","sku":"h100_sxm"}})", "\n",
+                  R"( n=8 k=8 dtype=bf16","sku":"h100_sxm","policy":"l2=cold"}})", "\n",
                   R"({"template":"matmul/skinny","configuration":{"BM":)", m,
                   R"(},"outcome":"ok","median_us":9,"samples_us":[9,9]})", "\n");
   };

@@ -122,7 +122,7 @@ def write_results(arguments, folder, manifest):
             "seconds": round(record["wall_seconds"], 2), "created": record["created"]})
     first = listed["records"][0]
     head = {"bench": "sweep_models",
-            "command": f"kernwright sweep bench/worklists/models.json, in parts; build_wheel.py "
+            "command": f"kernwright sweep models.json, in parts; build_wheel.py "
                        f"--name {arguments.name} --bundle FILE --json FILE",
             "date": max(row["created"] for row in rows)[:10],
             "device": {"name": first["device"], "uuids": manifest["devices"],
