@@ -11,8 +11,9 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SITE = ROOT / "src/docs/site"
-sys.path.insert(0, str(SITE))
+sys.path[:0] = [str(SITE), str(pathlib.Path(__file__).resolve().parent)]
 import documents  # noqa: E402
+from browser import Browser  # noqa: E402
 import link_check  # noqa: E402
 import operations  # noqa: E402
 import python_names  # noqa: E402
@@ -89,6 +90,27 @@ class LinkCheckTest(unittest.TestCase):
 
     def test_a_site_without_links_was_not_read(self):
         self.assertEqual(self.wrong(a="<p>nothing</p>"), ["no page has a link"])
+
+
+@unittest.skipIf(Browser.missing(), Browser.missing())
+class SearchTest(unittest.TestCase):
+    """The search of the site runs in a worker, which no browser starts from a disk."""
+
+    def test_a_worker_runs_from_a_disk(self):
+        with tempfile.TemporaryDirectory() as folder, Browser() as browser:
+            folder = pathlib.Path(folder)
+            shim = (SITE.parent / "pages/iframe-worker.js").read_text()
+            (folder / "page.html").write_text(f"<!doctype html><body><script>{shim}</script>")
+            (folder / "part.js").write_text("var part = 'with a part';")
+            (folder / "worker.js").write_text(
+                "addEventListener('message', async event => { await importScripts('part.js');"
+                "  postMessage(event.data + ' ' + part) })")
+            browser.open(folder / "page.html")
+            said = browser.run("""new Promise(done => {
+                const worker = new Worker('worker.js');
+                worker.addEventListener('message', event => done(event.data));
+                worker.postMessage('asked') })""")
+            self.assertEqual(said, "asked with a part")
 
 
 class OperationsTest(unittest.TestCase):
