@@ -86,10 +86,41 @@ install_packages() {
     grep -q "^ii  *$package\$" <<< "$installed" || missing+=("$package")
   done
   [[ ${#missing[@]} -eq 0 ]] && return 0
-  echo "setup.sh: installing ${missing[*]}" >&2
+  echo "setup.sh: installing ${missing[*]}; services that they bring stay off" >&2
   as_root apt-get -qq update
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+  without_services as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
     -o Dpkg::Use-Pty=0 install "${missing[@]}" > /dev/null
+}
+
+# The services that the next boot starts; none where there is no systemd.
+enabled_services() {
+  [[ -d ${DPKG_ROOT:-}/etc/systemd/system ]] || return 0
+  find "${DPKG_ROOT:-}/etc/systemd/system" -path '*.wants/*' -name '*.service' -printf '%f\n' |
+    LC_ALL=C sort -u
+}
+
+# without_services COMMAND...: runs what installs packages, and has none of their services started or
+# enabled, which Debian's packages do by themselves. Services of before stay as they are.
+without_services() {
+  local policy="${DPKG_ROOT:-}/usr/sbin/policy-rc.d" own= status=0 before service
+  before=$(enabled_services)
+  if [[ ! -e $policy ]]; then
+    own=1
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" > /dev/null
+    as_root chmod 755 "$policy"
+  fi
+  "$@" || status=$?
+  [[ -z $own ]] || as_root rm -f "$policy"
+  for service in $(LC_ALL=C comm -13 <(echo "$before") <(enabled_services)); do
+    echo "setup.sh: disabling $service" >&2
+    # It refuses to run outside of a package's own scripts.
+    as_root env DPKG_ROOT="${DPKG_ROOT:-}" DPKG_MAINTSCRIPT_PACKAGE="${service%.service}" \
+      deb-systemd-helper disable "$service" > /dev/null || status=$?
+    if [[ -e ${DPKG_ROOT:-}/etc/init.d/${service%.service} ]]; then
+      as_root env DPKG_ROOT="${DPKG_ROOT:-}" update-rc.d "${service%.service}" disable || status=$?
+    fi
+  done
+  return "$status"
 }
 
 # install_wheels FOLDER WHEEL...: --target leaves the system's Python alone, which PEP 668 asks for.
