@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <llvm/Support/CommandLine.h>
 #include <map>
 #include <memory>

@@ -1,5 +1,6 @@
 #include "tests/doubles/fake_device.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <gtest/gtest.h>

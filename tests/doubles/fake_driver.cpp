@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <elf.h>
+#include <functional>
+#include <set>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace kernwright {
 namespace {

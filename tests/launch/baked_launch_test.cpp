@@ -2,6 +2,7 @@
 #include <bit>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <set>
 
 #include "scripted_kernel.h"
 #include "tests/doubles/fake_driver.h"

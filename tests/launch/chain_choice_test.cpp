@@ -1,6 +1,7 @@
 #include "launch/chain_choice.h"
 
 #include <algorithm>
+#include <array>
 #include <gtest/gtest.h>
 #include <limits>
 

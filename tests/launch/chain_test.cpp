@@ -3,6 +3,8 @@
 #include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
+#include <set>
 
 #include "scripted_kernel.h"
 #include "tests/doubles/fake_driver.h"

@@ -1,6 +1,7 @@
 #include "bench/simulation/synthetic_space.h"
 
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <vector>
 

@@ -117,9 +117,10 @@ TEST(JsonTest, DepthIsLimited) {
   EXPECT_EQ(error_of(std::string(1000000, '[')), "file.json:1: nested deeper than 64");
 }
 
+// What else they say are words of nlohmann/json, which differ between its releases.
 TEST(JsonTest, SyntaxErrorsNameTheLine) {
-  EXPECT_EQ(error_of("{\n\"a\": 1,\n}").substr(0, 26), "file.json:3: syntax error ");
-  EXPECT_EQ(error_of("").substr(0, 26), "file.json:1: syntax error ");
+  EXPECT_EQ(error_of("{\n\"a\": 1,\n}").substr(0, 13), "file.json:3: ");
+  EXPECT_EQ(error_of("").substr(0, 13), "file.json:1: ");
   EXPECT_EQ(error_of("1 2").substr(0, 13), "file.json:1: ");
   EXPECT_EQ(error_of("\"\xff\"").substr(0, 13), "file.json:1: ");
   EXPECT_EQ(error_of("[1e999]").substr(0, 13), "file.json:1: ");

@@ -1,6 +1,7 @@
 #include "tuner/candidates/candidate_list.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <utility>

@@ -3,7 +3,9 @@
 #include <chrono>
 #include <exception>
 #include <map>
+#include <mutex>
 #include <utility>
+#include <variant>
 
 #include "cache/stores/artifact_store.h"
 #include "support/seconds_since.h"

@@ -1,5 +1,6 @@
 #include "tuner/worker/worker.h"
 
+#include <chrono>
 #include <unistd.h>
 #include <utility>
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "cache/stores/artifact_store.h"
 #include "support/text.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 
 #include "device/cuda/describe_device.h"
 #include "device/cuda/driver_device.h"

@@ -1,6 +1,7 @@
 #include "device/driver/memory_report.h"
 
 #include <algorithm>
+#include <functional>
 #include <unistd.h>
 #include <utility>
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "device/program/prepared_program.h"
 #include "device/program/scalar_bits.h"

@@ -1,5 +1,6 @@
 #include "device/timing/timed_graph.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 

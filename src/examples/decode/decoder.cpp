@@ -1,10 +1,13 @@
 #include "decoder.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace decode {
 namespace {

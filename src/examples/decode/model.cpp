@@ -1,7 +1,11 @@
 #include "model.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace decode {
 namespace {

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <system_error>
+#include <vector>
 
 namespace decode {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "python/extension/driver_context.h"
 #include "python/extension/errors.h"

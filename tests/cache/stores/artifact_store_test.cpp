@@ -1,5 +1,6 @@
 #include "cache/stores/artifact_store.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <string>

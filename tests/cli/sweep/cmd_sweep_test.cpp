@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <fstream>
+#include <map>
+
 #include "cache/stores/record_store.h"
 #include "tests/cache/samples.h"
 #include "tests/cli/run_program.h"

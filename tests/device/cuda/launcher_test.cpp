@@ -1,5 +1,6 @@
 #include "device/cuda/launcher.h"
 
+#include <algorithm>
 #include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 #include "service/report/race_picture.h"
 
+#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <regex>

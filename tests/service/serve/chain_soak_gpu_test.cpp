@@ -2,6 +2,7 @@
 // multiprocessors at random, while other chains run, and from many threads. Inputs change from step
 // to step, so that whatever is read too early is the result of another input.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>

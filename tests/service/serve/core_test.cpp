@@ -1,5 +1,6 @@
 #include "service/serve/core.h"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <filesystem>

@@ -1,5 +1,6 @@
 #include "service/tune/ncu_csv.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>

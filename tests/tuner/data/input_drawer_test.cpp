@@ -1,8 +1,10 @@
 #include "tuner/data/input_drawer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <map>
 
 #include "tests/doubles/fake_device.h"
 #include "tests/doubles/host_data_ops.h"

@@ -5,6 +5,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <tuple>
 
 #include "bench/simulation/random_stream.h"
 #include "support/random.h"

@@ -1,5 +1,6 @@
 #include "tuner/finals/race.h"
 
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <memory>

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <future>
 #include <gtest/gtest.h>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>

@@ -3,6 +3,7 @@
 // 75 other shapes of each operation: --gtest_filter=RowsGpuTest.*Random* --gtest_shuffle
 // --gtest_repeat=4
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <gtest/gtest.h>

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "cache/stores/artifact_store.h"
