@@ -12,9 +12,16 @@ SETUP := src/cmake/setup.sh
 TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
 WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
-.PHONY: build tune test fleet-test golden docs dist wheel wheel-test fuzz-python data-wheel bench format lint fuzz sanitize clean
+.PHONY: build all tune test fleet-test golden docs dist wheel wheel-test fuzz-python data-wheel bench format lint fuzz sanitize clean
 
+# What `cmake --install` installs.
 build:
+	@$(SETUP)
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target installed
+
+# With tests, benches and examples.
+all:
 	@$(SETUP)
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
 	@cmake --build --preset $(PRESET) -j $(JOBS)
@@ -33,7 +40,8 @@ test:
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target tests
 	@$(WITH_TOOLKIT) python3 src/cmake/run_tests.py --preset $(PRESET) --jobs $(JOBS)
 
-# What src/examples/deployment says, with real daemons: Slurm, and Kubernetes' schemas.
+# What src/examples/deployment says, with real daemons: Slurm, and Kubernetes' schemas. Installs Slurm
+# and munge with apt; their services are neither started nor enabled.
 fleet-test:
 	@$(SETUP) --fleet
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
@@ -65,8 +73,11 @@ docs:
 	  build/docs-tools/bin/mkdocs build --strict --quiet -f src/docs/mkdocs.yml
 	@echo build/docs/index.html
 
-dist: build
-	@cmake --build --preset $(PRESET) --target dist
+# What is installed, with its libraries, and the tests and benches, as two archives.
+dist:
+	@$(SETUP)
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target dist
 
 # The Python package as dist/kernwright-*.whl, from the objects of `make build`.
 wheel:
@@ -90,11 +101,14 @@ fuzz-python:
 # The wheel kernwright-$(SKU) of a bundle, and what is in it as the JSON
 # file RESULTS.
 data-wheel: BUNDLE ?= src/python/data/bundles/$(SKU).tar.zst
-data-wheel: build
+data-wheel:
+	@$(SETUP)
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli
 	@python3 src/python/data/build_wheel.py --name $(SKU) --bundle $(BUNDLE) \
 	  --tool $(BUILD)/bin/kernwright --out dist $(if $(RESULTS),--json $(RESULTS))
 
-bench: build
+bench: all
 	@$(WITH_TOOLKIT) src/cmake/bench.sh $(BUILD)
 
 format:

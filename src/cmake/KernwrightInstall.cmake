@@ -1,6 +1,7 @@
 # cmake --install gives the tool, the shared library, the public headers, packages for CMake and
 # pkg-config, and, in share/kernwright, the templates, the examples and the documents.
 include(CMakePackageConfigHelpers)
+add_custom_target(installed DEPENDS kernwright kernwright_cli)
 
 set_target_properties(kernwright PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS kernwright EXPORT kernwright_targets)

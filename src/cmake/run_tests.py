@@ -52,6 +52,8 @@ def main():
                     held.append(line)
                 elif "***Skipped" not in line:
                     print(line, end="", flush=True)
+                if "***Timeout" in line:
+                    print("  its limit is execution.timeout of the test presets in CMakePresets.json")
         if junit.exists():
             report(junit)
         print("\n" + "".join(held), end="")

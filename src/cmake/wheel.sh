@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # wheel.sh BUILD: makes the Python package with the objects of the build folder BUILD, and repairs it,
-# as dist/kernwright-*.whl. Its tools go to build/wheel-tools.
+# as dist/kernwright-*.whl, for the oldest systems that it fits, which depends on the system that it is
+# built on. Its tools go to build/wheel-tools.
 set -euo pipefail
 build=$1
 cd "$(dirname "$0")/../.."
@@ -14,6 +15,7 @@ rm -rf build/wheelhouse dist/kernwright-*.whl
 # Without isolation, since an environment of its own would have CMake configure everything anew.
 "$tools/bin/pip" wheel --quiet --no-deps --no-build-isolation --disable-pip-version-check \
   --config-settings="build-dir=$build" --wheel-dir build/wheelhouse .
-PATH="$PWD/$tools/bin:$PATH" "$tools/bin/auditwheel" repair --strip \
-  --plat "manylinux_2_34_$(uname -m)" --wheel-dir dist build/wheelhouse/kernwright-*.whl
+PATH="$PWD/$tools/bin:$PATH" "$tools/bin/auditwheel" repair --strip --plat auto \
+  --wheel-dir dist build/wheelhouse/kernwright-*.whl
 ls dist/kernwright-*.whl
+python3 src/cmake/wheel_systems.py dist/kernwright-*.whl

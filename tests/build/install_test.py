@@ -113,6 +113,24 @@ def check_share(share):
             sys.exit(f"share/kernwright/{name} is not installed")
 
 
+def check_quickstart(prefix, folder):
+    """The program of the quickstart starts after its own command, wherever kernwright is installed."""
+    page = (source / "src/docs/pages/quickstart.md").read_text()
+    program = re.search(r"`quickstart.cpp`\n\n```cpp\n(.*?)```", page, re.DOTALL).group(1)
+    command = re.search(r"^\$ (c\+\+ .*quickstart.cpp .*)$", page, re.MULTILINE).group(1)
+    (folder / "quickstart.cpp").write_text(program)
+    words = shlex.split(command.replace("$(pkg-config --cflags --libs kernwright)", "@"))
+    at = words.index("@")
+    run(*words[:at], *pkg_config(prefix), *words[at + 1:], cwd=folder)
+    ran = subprocess.run([folder / "quickstart"], text=True, check=False, capture_output=True, cwd=folder,
+                         env=os.environ | {"LD_LIBRARY_PATH": "", "KERNWRIGHT_CACHE": str(folder / "cache")})
+    # Without NVRTC it starts, and says that it misses that.
+    if ran.returncode != 0 and "NVRTC" not in ran.stderr and "nvrtc" not in ran.stderr:
+        sys.exit(f"the quickstart ends with {ran.returncode}: {ran.stderr}")
+    if "shared libraries" in ran.stderr or ran.returncode not in (0, 1):
+        sys.exit(f"the quickstart does not start: {ran.stderr}")
+
+
 def headings(text):
     """The anchors of a document's headings."""
     lines = re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines()
@@ -174,7 +192,8 @@ with tempfile.TemporaryDirectory() as folder:
     for compiler, file, standard in compilers:
         run(compiler, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", file, "-o", "use",
             *pkg_config(prefix), cwd=folder)
-        run(folder / "use", env=os.environ | {"LD_LIBRARY_PATH": str(prefix / "lib")}, cwd=folder)
+        run(folder / "use", env=os.environ | {"LD_LIBRARY_PATH": ""}, cwd=folder)
+    check_quickstart(prefix, folder)
 
     (folder / "CMakeLists.txt").write_text(OUTER.format(source=source))
     cuda = re.search(r"KERNWRIGHT_CUDA_INCLUDE:PATH=(.*)",

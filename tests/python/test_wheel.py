@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -51,7 +52,8 @@ def test_the_library_shows_the_public_interfaces_and_how_the_tool_begins(files):
 
 def test_it_serves_every_python_and_many_systems(files):
     wheel = importlib.metadata.distribution("kernwright").read_text("WHEEL")
-    assert "Tag: cp310-abi3-manylinux_2_34_x86_64" in wheel
+    # How old they may be depends on the system that it was built on: Debian 12 gives 2.34.
+    assert re.search(r"^Tag: cp310-abi3-manylinux_2_\d+_x86_64$", wheel, re.MULTILINE), wheel
 
 
 def test_its_version_is_that_of_the_library(files):
