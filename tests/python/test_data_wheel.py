@@ -71,6 +71,8 @@ class DataWheelTest(unittest.TestCase):
         self.assertEqual(len(folders), 1)
         self.assertTrue(pathlib.Path(folders[0], "manifest.sig").is_file())
         self.assertEqual(importlib.metadata.version("kernwright-h100").rpartition(".")[2], "7")
+        summary = importlib.metadata.metadata("kernwright-h100")["Summary"]
+        self.assertIn(": 1 problem (1 of vector_add), ", summary, "which `pip show` prints")
         with self.assertLogs("kernwright", "WARNING") as logged:
             kw.Service(self.folder / "empty", sku="h100_sxm", on_miss="fail")
         self.assertIn("signed by none of 1 trusted key", logged.output[0])

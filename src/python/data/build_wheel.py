@@ -80,7 +80,7 @@ def files_of(arguments, folder, manifest):
             f'folder = os.path.join(os.path.dirname(__file__), "{folder.name}")\n',
         f"{information}/METADATA":
             f"Metadata-Version: 2.1\nName: kernwright-{arguments.name}\nVersion: {version}\n"
-            f"Summary: Tuned kernels of kernwright for the {arguments.name}\n"
+            f"Summary: Tuned kernels of kernwright for the {arguments.name}: {measured}\n"
             "License: Apache-2.0\nRequires-Python: >=3.10\nRequires-Dist: kernwright\n"
             f"Description-Content-Type: text/markdown\n\n{measured}.\n",
         f"{information}/WHEEL":
