@@ -71,26 +71,13 @@ TEST_F(GoldenToolkitTest, DoctorSaysWhatIsMissing) {
 
 TEST_F(GoldenToolkitTest, APredictionIsPrintedShownAndPlanned) {
   const std::vector<std::string> problem{"vector_add", "n=4096", "dtype=bf16", "--sku", "h200"};
-  const auto of = [&](const std::string& command, const std::vector<std::string>& options = {}) {
+  const auto of = [&](const std::string& command) {
     std::vector<std::string> words{command};
     words.insert(words.end(), problem.begin(), problem.end());
-    words.insert(words.end(), options.begin(), options.end());
     return kernwright(words);
   };
   Golden::expect("tune.txt", of("tune"), dir_.path());
   Golden::expect("show.txt", of("show"), dir_.path());
-  const std::string counted =
-      write("counted.csv",
-            "\"ID\",\"Kernel Name\",\"Grid Size\",\"gpu__time_duration.sum\","
-            "\"dram__throughput.avg.pct_of_peak_sustained_elapsed\",\"dram__bytes_read.sum\","
-            "\"dram__bytes_write.sum\",\"smsp__issue_active.avg.pct_of_peak_sustained_active\","
-            "\"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio\"\n"
-            "\"\",\"\",\"\",\"us\",\"%\",\"Kbyte\",\"byte\",\"%\",\"\"\n"
-            "\"0\",\"vector_add_vectorized\",\"(4, 1, 1)\",\"2.11\",\"0.42\",\"16.64\",\"0\","
-            "\"1.5\",\"9.25\"\n")
-          .string();
-  Golden::expect("profile.txt", of("profile", {"--import", counted}), dir_.path());
-  Golden::expect("show_counters.txt", of("show"), dir_.path());
   const std::filesystem::path list = write("list.json", R"({"problems": [
     "vector_add n=4096 dtype=bf16", "vector_add n=8192 dtype=fp32", "reduce rows=8 columns=64 dtype=fp32"]})");
   Golden::expect("sweep_dry_run.txt",

@@ -95,9 +95,7 @@ Error cupti_error(const CuptiApi& api, std::string_view function, int status) {
                      "DCGM or a second kernwright profile; end it and try again")};
     case kCuptiMultipleSubscribers:
       return {ErrorCode::unavailable,
-              concat(message,
-                     ": this process runs under ncu or nsys; start it without them, or "
-                     "import what ncu counts by --import")};
+              concat(message, ": this process runs under ncu or nsys; start it without them")};
     case kCuptiInsufficientPrivileges:
       return {ErrorCode::unavailable,
               concat(message,

@@ -116,7 +116,7 @@ Result<Profiled> Profiler::profile(const BoundProblem& problem, int more) {
   if (!site_.has_device) {
     return Error{ErrorCode::unavailable,
                  concat("profiling counts on a GPU; this service works for the sku ",
-                        site_.profile.id, " without one, where counters can only be imported")};
+                        site_.profile.id, " without one")};
   }
   KW_ASSIGN(StoredRecord stored, find_record(answers_, problem));
   const auto gpu = GpuLock::acquire(

@@ -58,9 +58,6 @@ class Profiler {
   /// GPU, or where the profiler cannot count, with the remedy; what failed with the winner.
   Result<Profiled> profile(const BoundProblem& problem, int more);
 
-  /// Keeps a record in place of the file that it was read from. Errors: `io`.
-  Result<void> keep(const StoredRecord& stored) const;
-
  private:
   static Result<std::unique_ptr<Measuring>> in_worker(MeasuringContext context);
   Result<Measuring*> counting();
@@ -68,6 +65,8 @@ class Profiler {
                                                         const RankedConfiguration& ranked);
   Result<void> count(Runner& runner, const BoundProblem& problem, const RankedConfiguration& ranked,
                      TuningRecord& record);
+  /// Keeps a record in place of the file that it was read from. Errors: `io`.
+  Result<void> keep(const StoredRecord& stored) const;
 
   const Site& site_;
   Builder& builder_;
