@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <utility>
 
+#include "cache/entries/checked_files.h"
 #include "support/bytes.h"
 #include "support/files.h"
 #include "support/hash.h"
@@ -201,11 +203,20 @@ Lookup<EntryFile> read_entry(const std::string& path, std::string_view expected_
   if (!file) return unread(file.error());
   const Result<std::string> bytes = file->read(0, static_cast<std::size_t>(file->bytes()));
   if (!bytes) return unread(bytes.error());
+  const std::optional<std::string> checked = checked_digest(path);
+  if (checked && digest_of(*bytes).hex() != *checked) {
+    return located(corrupt_entry("it was replaced after its folder was checked"), path);
+  }
   return located(decode_entry(*bytes, expected_kind), path);
 }
 
 Lookup<EntryFile> read_front(const std::string& path, std::string_view expected_kind,
                              const fs::path& within) {
+  if (checked_digest(path)) {  // which only the whole file shows
+    Lookup<EntryFile> entry = read_entry(path, expected_kind, within);
+    if (entry) entry.value->body.clear();
+    return entry;
+  }
   const Result<InputFile> file = open_entry(path, expected_kind, within);
   if (!file) return unread(file.error());
   Result<std::string> bytes = file->read(0, kFirstRead);

@@ -34,11 +34,13 @@ Result<void> publish_entry(const std::filesystem::path& path, const EntryFile& e
 
 /// Reads and decodes a file. Nothing below `within`, the root of its cache, may be a link. Where
 /// `within` is empty the file itself may not be one. Further reasons: `absent`; `unreadable`, with
-/// what the file system said; `corrupt` where the file is longer than its kind may be.
+/// what the file system said; `corrupt` if the file is longer than its kind may be, or is not the
+/// one that was checked (checked_files.h).
 Lookup<EntryFile> read_entry(const std::string& path, std::string_view expected_kind,
                              const std::filesystem::path& within = {});
 
-/// Reads everything but the body, of which only the length is checked. This costs one short read.
+/// Reads everything but the body, of which only the length is checked. This costs one short read,
+/// except for files whose folder was checked, which are read whole.
 Lookup<EntryFile> read_front(const std::string& path, std::string_view expected_kind,
                              const std::filesystem::path& within = {});
 

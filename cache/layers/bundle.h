@@ -89,16 +89,12 @@ struct BundleDefect {
 };
 std::vector<BundleDefect> bundle_defects(const std::filesystem::path& folder);
 
-/// Whether a bundle that was unpacked elsewhere, and that a package brought to `folder`, is whole
-/// and trusted: one of the keys signed its manifest, and every file is as that says. Reads all of
-/// it. Errors: `refused` where no key signed it; `corrupt`, which names the file; `not_found`;
-/// `io`.
-Result<void> check_bundle(const std::filesystem::path& folder,
-                          const std::vector<std::string>& trusted_keys);
-
-/// The public key of the project's own bundles, in hex. Its secret one is not in the repository.
-inline constexpr std::string_view kProjectKey =
-    "57624351586cfd5afd17166bcd2260d717e39035b4c881aa2a2f39f006f4a93b";
+/// Checks a bundle that a package brought to `folder`, unpacked. It needs no signature, because an
+/// installed package is trusted as its code is. But nobody except this user and root may write to
+/// its folders and files, and every file must be as the manifest says. Reads all of it, and makes
+/// later reads of this process compare with what was checked. Errors: `refused`, which names what
+/// others may write; `corrupt`, which names the file; `not_found`; `io`.
+Result<void> check_packaged_bundle(const std::filesystem::path& folder);
 
 /// Reads keys, one public key in hex per line; `#` begins a comment. Errors: `invalid_argument`,
 /// which names file and line, also where others than its owner and root may write the file.

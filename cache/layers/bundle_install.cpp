@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "cache/entries/checked_files.h"
 #include "cache/entries/entry_file.h"
 #include "cache/entries/key_lock.h"
 #include "cache/layers/bundle.h"
@@ -107,6 +108,7 @@ Result<TarEntry> next_file(TarReader& tar, std::string_view name) {
 Result<std::string> find_signer(std::string_view manifest, std::string_view signature,
                                 const std::vector<std::string>& trusted_keys) {
   if (signature.empty()) return Error{ErrorCode::refused, "the bundle is not signed"};
+  if (trusted_keys.empty()) return Error{ErrorCode::refused, "no trusted key is given"};
   for (const std::string& key : trusted_keys) {
     KW_ASSIGN(const bool good, is_signed(signed_text(manifest), signature, key));
     if (good) return key;
@@ -123,7 +125,7 @@ Result<std::string> accepted_signer(std::string_view manifest, std::string_view 
   if (options.allow_unsigned) return std::string();
   return Error{ErrorCode::refused,
                concat(signer.error().message,
-                      signature.empty() ? "" : "; --trusted-keys names a file of other keys",
+                      signature.empty() ? "" : "; --trusted-keys names a file of keys",
                       "; --allow-unsigned installs it without that check")};
 }
 
@@ -203,6 +205,34 @@ Result<void> put_in_place(Unpacked& unpacked, const fs::path& place) {
   return {};
 }
 
+/// Refuses a file or folder that others than this user and root may write to.
+Result<void> check_owner(const fs::path& path, const struct stat& status) {
+  const bool own = status.st_uid == ::geteuid() || status.st_uid == 0;
+  if (own && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
+  return Error{ErrorCode::refused,
+               concat(path.native(), ": others than you and root may write to it")};
+}
+
+/// The same for a folder with all that is in it.
+Result<void> check_owners(const fs::path& folder) {
+  const auto check = [](const fs::path& path) -> Result<void> {
+    struct stat status{};
+    if (::lstat(path.c_str(), &status) != 0) {
+      return io("read", path, std::error_code(errno, std::generic_category()));
+    }
+    // The mode of a link says nothing, and no link below the folder is followed.
+    return S_ISLNK(status.st_mode) ? Result<void>() : check_owner(path, status);
+  };
+  KW_TRY(check(folder / ""));
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    KW_TRY(check(at->path()));
+  }
+  if (error) return io("read", folder, error);
+  return {};
+}
+
 }  // namespace
 
 std::vector<BundleDefect> bundle_defects(const fs::path& folder) {
@@ -227,16 +257,17 @@ std::vector<BundleDefect> bundle_defects(const fs::path& folder) {
   return defects;
 }
 
-Result<void> check_bundle(const fs::path& folder, const std::vector<std::string>& trusted_keys) {
-  KW_ASSIGN(const std::string manifest,
-            read_file(folder / kManifestName, {kManifestName, kMostManifestBytes}, folder));
-  Result<std::string> signature =
-      read_file(folder / kSignatureName, {kSignatureName, kMostSignatureBytes}, folder);
-  if (!signature && signature.error().code != ErrorCode::not_found) return signature.error();
-  KW_TRY(find_signer(manifest, signature ? *signature : std::string(), trusted_keys));
+Result<void> check_packaged_bundle(const fs::path& folder) {
+  KW_ASSIGN(const BundleManifest manifest, manifest_of(folder));
+  KW_TRY(check_owners(folder));
   const std::vector<BundleDefect> defects = bundle_defects(folder);
-  if (defects.empty()) return {};
-  return corrupt_bundle(concat(defects.front().path.native(), ": ", defects.front().what));
+  if (!defects.empty()) {
+    return corrupt_bundle(concat(defects.front().path.native(), ": ", defects.front().what));
+  }
+  FileDigests digests;
+  for (const BundledFile& file : manifest.files) digests.emplace(file.name, file.digest);
+  remember_checked(folder, std::move(digests));
+  return {};
 }
 
 Result<InstallReport> install_bundle(const fs::path& file, const fs::path& root,
@@ -317,10 +348,8 @@ Result<std::vector<std::string>> read_trusted_keys(const fs::path& file) {
     return Error{ErrorCode::io, concat("cannot read ", file.native(), ": ",
                                        std::generic_category().message(errno))};
   }
-  const bool own = status.st_uid == ::geteuid() || status.st_uid == 0;
-  if (!own || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return Error{ErrorCode::invalid_argument,
-                 concat(file.native(), ": others than you and root may write to it")};
+  if (const Result<void> owned = check_owner(file, status); !owned) {
+    return Error{ErrorCode::invalid_argument, owned.error().message};
   }
   KW_ASSIGN(const std::string text, opened->read(0, static_cast<std::size_t>(opened->bytes())));
   std::vector<std::string> keys;

@@ -123,7 +123,7 @@ class Doctor : public Command {
     const TieredCache cache(root);
     Json packages = Json::array();
     for (const std::string& folder : signed_cache_roots()) {
-      const Result<void> checked = check_bundle(folder, {std::string(kProjectKey)});
+      const Result<void> checked = check_packaged_bundle(folder);
       packages.push_back({{"folder", folder},
                           {"records", checked ? TieredCache(folder).records().list().size() : 0},
                           {"defect", checked ? std::string() : checked.error().message}});
@@ -194,8 +194,7 @@ class Doctor : public Command {
       const std::string folder = word(package["folder"]);
       const std::string defect = word(package["defect"]);
       page.print("data", defect.empty() ? concat(folder, ": ",
-                                                 counted(package["records"].get<int>(), "record"),
-                                                 ", signed by the project")
+                                                 counted(package["records"].get<int>(), "record"))
                                         : concat(folder, " is passed over: ", defect));
     }
     std::string_view label = "next";

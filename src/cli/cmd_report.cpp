@@ -43,7 +43,7 @@ class Report : public Command {
         cache_.empty() ? default_cache_root() : std::filesystem::path(cache_.getValue());
     request.inputs.read_only_caches = {read_only_caches_.begin(), read_only_caches_.end()};
     for (const std::string& folder : signed_cache_roots()) {
-      if (auto checked = check_bundle(folder, {std::string(kProjectKey)}); checked) {
+      if (auto checked = check_packaged_bundle(folder); checked) {
         request.inputs.read_only_caches.emplace_back(folder);
       } else {
         report_warning(concat(folder, " is passed over: ", checked.error().message));

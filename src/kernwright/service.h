@@ -61,8 +61,8 @@ struct ServiceOptions {
   /// Further cache directories, which the service only reads.
   std::vector<std::string> read_only_caches = {};
   /// The same for bundles that packages bring: a folder is that of one unpacked bundle. It is read
-  /// whole once, and is passed over with a warning unless the project's key signed it and every
-  /// file is as it says.
+  /// whole once, and is passed over with a warning if others than this user and root may write to
+  /// it, or a file is not as its manifest says. Files that are replaced later are not served.
   std::vector<std::string> signed_caches = {};
   /// Folders with operations and templates of your own. They have the layout of `templates/`.
   std::vector<std::string> template_dirs = {};

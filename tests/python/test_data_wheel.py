@@ -47,7 +47,7 @@ class DataWheelTest(unittest.TestCase):
              bundle or self.bundle, "--tool", TOOL, "--out", self.folder / "dist", *map(str, words)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def test_it_is_found_as_a_layer_and_not_trusted_without_the_projects_key(self):
+    def test_it_is_found_as_a_layer(self):
         results = self.folder / "results.json"
         built = self.build("--trusted-keys", self.folder / "test.pub", "--json", results)
         self.assertEqual(built.returncode, 0, built.stderr)
@@ -64,6 +64,8 @@ class DataWheelTest(unittest.TestCase):
         site = self.folder / "site"
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(site)
+        for path in [site, *site.rglob("*")]:
+            path.chmod(path.stat().st_mode & ~0o022)  # whatever the umask here is
         sys.path.insert(0, str(site))
         self.addCleanup(sys.path.remove, str(site))
         importlib.invalidate_caches()
@@ -73,27 +75,26 @@ class DataWheelTest(unittest.TestCase):
         self.assertEqual(importlib.metadata.version("kernwright-h100").rpartition(".")[2], "7")
         summary = importlib.metadata.metadata("kernwright-h100")["Summary"]
         self.assertIn(": 1 problem (1 of vector_add), ", summary, "which `pip show` prints")
-        with self.assertLogs("kernwright", "WARNING") as logged:
-            kw.Service(self.folder / "empty", sku="h100_sxm", on_miss="fail")
-        self.assertIn("signed by none of 1 trusted key", logged.output[0])
-
-        passed_over = f"{folders[0]} is passed over: the bundle is signed by none of 1 trusted key"
-        self.assertIn(passed_over, " ".join(kw.doctor().split()))
+        service = kw.Service(self.folder / "empty", sku="h100_sxm", on_miss="fail")
+        self.assertEqual(service.kernel("vector_add n=4096 dtype=bf16").match, "predicted")
+        self.assertIn(f"{folders[0]}: 1 record", " ".join(kw.doctor().split()))
         self.assertIn("1 problem (1 of vector_add), ",
                       importlib.metadata.metadata("kernwright-h100").get_payload())
 
-        # By hand the same folder is a layer like any other.
-        with self.assertLogs("kernwright", "WARNING"):
-            service = kw.Service(self.folder / "empty", sku="h100_sxm", on_miss="fail",
-                                 read_only_caches=folders)
-        self.assertEqual(service.kernel("vector_add n=4096 dtype=bf16").match, "predicted")
+        # What others may write is passed over.
+        os.chmod(folders[0], 0o777)
+        with self.assertLogs("kernwright", "WARNING") as logged:
+            kw.Service(self.folder / "empty", sku="h100_sxm", on_miss="fail")
+        self.assertIn("is passed over: ", logged.output[0])
+        self.assertIn("others than you and root may write to it", logged.output[0])
 
-    def test_without_the_key_no_wheel_is_built(self):
-        built = self.build()
+    def test_with_other_keys_no_wheel_is_built(self):
+        self.tool("cache", "keygen", self.folder / "other", check=True)
+        built = self.build("--trusted-keys", self.folder / "other.pub")
         self.assertNotEqual(built.returncode, 0)
         self.assertIn("signed by none of 1 trusted key", built.stderr)
 
-    def test_the_bundles_of_the_project_are_signed_by_it_and_hold_what_is_published(self):
+    def test_the_bundles_of_the_project_hold_what_is_published(self):
         bundles = sorted((ROOT / "src/python/data/bundles").glob("*.tar.zst"))
         self.assertTrue(bundles)
         for bundle in bundles:

@@ -87,8 +87,6 @@ Status install_cache(const CacheFlags& flags) {
     Result<std::vector<std::string>> keys = read_trusted_keys(flags.trusted_keys.getValue());
     if (!keys) return report(keys.error());
     options.trusted_keys = *std::move(keys);
-  } else {
-    options.trusted_keys = {std::string(kProjectKey)};
   }
   const Result<InstallReport> installed = install_bundle(*file, flags.root(), options);
   if (!installed) return report(installed.error());

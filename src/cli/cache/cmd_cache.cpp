@@ -99,9 +99,7 @@ CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_
              llvm::cl::desc("export: says which bundle is newer;\n"
                             "default: the time in UTC seconds"),
              llvm::cl::value_desc("N"), llvm::cl::init(0), llvm::cl::sub(sub)),
-      trusted_keys("trusted-keys",
-                   llvm::cl::desc("install: public keys, one a line;\n"
-                                  "default: the project's"),
+      trusted_keys("trusted-keys", llvm::cl::desc("install: public keys, one a line"),
                    llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)),
       allow_unsigned("allow-unsigned",
                      llvm::cl::desc("install: also what none of the trusted keys signed"),

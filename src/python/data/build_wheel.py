@@ -24,7 +24,7 @@ def parse_arguments():
     parser.add_argument("--name", required=True, help="of the GPU, as in kernwright-NAME: h100")
     parser.add_argument("--bundle", required=True, type=pathlib.Path)
     parser.add_argument("--tool", default="build/bin/kernwright", help="the program kernwright")
-    parser.add_argument("--trusted-keys", help="public keys; the project's, where left out")
+    parser.add_argument("--trusted-keys", help="public keys; without them the bundle is trusted as it is")
     parser.add_argument("--out", default="dist", type=pathlib.Path, help="folder of the wheel")
     parser.add_argument("--json", type=pathlib.Path,
                         help="also write what the records say, a row for each problem")
@@ -40,7 +40,8 @@ def run(command):
 
 def install(arguments, root):
     """The folder of the installed bundle below `root`, and its manifest."""
-    keys = ["--trusted-keys", arguments.trusted_keys] if arguments.trusted_keys else []
+    keys = ["--trusted-keys", arguments.trusted_keys] if arguments.trusted_keys else \
+        ["--allow-unsigned"]
     installed = json.loads(run([arguments.tool, "cache", "install", str(arguments.bundle), "--cache",
                                 root, "--json", *keys]))
     folder = pathlib.Path(root, "bundles", installed["digest"])
@@ -76,7 +77,7 @@ def files_of(arguments, folder, manifest):
         f"{package}/__init__.py":
             f'"""Tuned kernels of kernwright for the {arguments.name}: {measured}."""\n\n'
             "import os\n\n"
-            "#: A read-only layer of kernwright's cache, a bundle that the project signed.\n"
+            "#: A read-only layer of kernwright's cache, an unpacked bundle.\n"
             f'folder = os.path.join(os.path.dirname(__file__), "{folder.name}")\n',
         f"{information}/METADATA":
             f"Metadata-Version: 2.1\nName: kernwright-{arguments.name}\nVersion: {version}\n"

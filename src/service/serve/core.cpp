@@ -5,6 +5,7 @@
 
 #include "cache/entries/default_root.h"
 #include "cache/entries/key_lock.h"
+#include "cache/layers/bundle.h"
 #include "cache/stores/lookup_log.h"
 #include "launch/launch_once.h"
 #include "service/serve/guarded.h"
@@ -100,7 +101,7 @@ Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
   std::vector<std::filesystem::path> further(options.read_only_caches.begin(),
                                              options.read_only_caches.end());
   for (const std::string& folder : options.signed_caches) {
-    if (const auto checked = check_bundle(folder, surroundings.trusted_keys); checked) {
+    if (const auto checked = check_packaged_bundle(folder); checked) {
       further.emplace_back(folder);
     } else if (options.log) {
       options.log(LogLevel::warning, concat(folder, " is passed over: ", checked.error().message));

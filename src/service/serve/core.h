@@ -13,7 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/layers/bundle.h"
 #include "compile/compiler.h"
 #include "compile/process_compiler.h"
 #include "device/cuda/cuda_device.h"
@@ -54,8 +53,6 @@ struct Surroundings {
                                                   int ordinal)>
       load_launcher = Launcher::load;
   std::function<Result<bool>(void* stream)> in_capture = Launcher::in_capture;
-  /// Those whose bundles may be signed caches.
-  std::vector<std::string> trusted_keys{std::string(kProjectKey)};
 };
 
 /// What stands behind `Service`. It decides which of its parts answers a lookup: the table of

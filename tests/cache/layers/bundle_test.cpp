@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <vector>
 
 #include "cache/entries/entry_file.h"
@@ -250,7 +251,7 @@ TEST_F(BundleTest, ASignatureIsAskedForAndChecked) {
   EXPECT_THAT(message("unsigned", trusting), HasSubstr("is not signed; --allow-unsigned"));
   EXPECT_THAT(message("signed", {.trusted_keys = {std::string(64, '0')}}),
               HasSubstr("signed by none of 1 trusted key; --trusted-keys"));
-  EXPECT_THAT(message("signed", {}), HasSubstr("signed by none of 0 trusted keys; --trusted-keys"));
+  EXPECT_THAT(message("signed", {}), HasSubstr("no trusted key is given; --trusted-keys"));
   const Result<InstallReport> allowed = install("unsigned");
   ASSERT_TRUE(allowed);
   EXPECT_EQ(allowed->signer, "");
@@ -308,20 +309,38 @@ TEST_F(BundleTest, WhatAPackageBringsIsCheckedWhole) {
   EXPECT_EQ(bundle_of(folder), folder.filename());
   EXPECT_EQ(bundle_of(dir_ / "fleet" / "bundles" / "current"), folder.filename());
   EXPECT_EQ(bundle_of(dir_ / "fleet"), "");
-  const auto checked = [&] { return check_bundle(folder, {keys_.public_key}); };
+  const auto checked = [&] { return check_packaged_bundle(folder); };
   EXPECT_TRUE(checked());
-  EXPECT_EQ(check_bundle(folder, {std::string(kProjectKey)}).error().code, ErrorCode::refused);
-  const std::string signature = *read_file(folder / "manifest.sig");
   fs::remove(folder / "manifest.sig");
-  EXPECT_THAT(checked().error().message, HasSubstr("is not signed"));
-  ASSERT_TRUE(publish_file(folder / "manifest.sig", signature));
+  EXPECT_TRUE(checked()) << "a package is trusted as its code is";
   std::ofstream(folder / "v1" / "more") << "x";
   EXPECT_THAT(checked().error().message, HasSubstr("not in the bundle's manifest"));
   fs::remove(folder / "v1" / "more");
   EXPECT_TRUE(checked());
   fs::remove_all(folder / "v1" / "artifacts");
   EXPECT_EQ(checked().error().code, ErrorCode::corrupt);
-  EXPECT_EQ(check_bundle(dir_ / "nowhere", {}).error().code, ErrorCode::not_found);
+  EXPECT_EQ(check_packaged_bundle(dir_ / "nowhere").error().code, ErrorCode::not_found);
+}
+
+TEST_F(BundleTest, WhatOthersMayWriteIsNoPackage) {
+  ASSERT_TRUE(pack("bundle", keys_.secret_key));
+  ASSERT_TRUE(install());
+  const fs::path folder = installed_bundle(dir_ / "fleet");
+  for (const fs::path& path : {folder, folder / "v1", folder / "manifest.json"}) {
+    const fs::perms before = fs::status(path).permissions();
+    for (const fs::perms more : {fs::perms::group_write, fs::perms::others_write}) {
+      fs::permissions(path, before | more);
+      const Result<void> refused = check_packaged_bundle(folder);
+      ASSERT_FALSE(refused) << path;
+      EXPECT_EQ(refused.error().code, ErrorCode::refused);
+      EXPECT_THAT(refused.error().message, HasSubstr("others than you and root may write to it"));
+    }
+    fs::permissions(path, before);
+  }
+  EXPECT_TRUE(check_packaged_bundle(folder));
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  ASSERT_EQ(::chown((folder / "manifest.json").c_str(), 12345, 12345), 0);
+  EXPECT_EQ(check_packaged_bundle(folder).error().code, ErrorCode::refused);
 }
 
 TEST_F(BundleTest, LinksFoldersAndForeignOwnersAreRefused) {
