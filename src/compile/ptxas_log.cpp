@@ -75,4 +75,26 @@ PtxasReport parse_ptxas_log(std::string_view log) {
   return report;
 }
 
+std::string joined_log(std::string parts) {
+  parts.erase(parts.find_last_not_of('\0') + 1);
+  std::string text;
+  for (const char c : parts) {
+    if (c != '\0') {
+      text += c;
+    } else if (!text.empty() && text.back() != '\n') {
+      text += '\n';
+    }
+  }
+  return text;
+}
+
+std::string without_infos(std::string_view log) {
+  std::string rest;
+  for (const std::string_view line : split(log, '\n')) {
+    if (line.starts_with("ptxas info") || line.starts_with("ptxas         .")) continue;
+    rest += concat(line, '\n');
+  }
+  return std::string(trim(trim(rest).empty() ? log : rest));
+}
+
 }  // namespace kernwright

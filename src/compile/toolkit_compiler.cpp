@@ -56,8 +56,7 @@ class Program {
     if (nvrtc_.log_size(program_, &size) != NVRTC_SUCCESS || size <= 1) return {};
     std::string text(size, '\0');
     if (nvrtc_.log(program_, text.data()) != NVRTC_SUCCESS) return {};
-    text.pop_back();  // the terminating zero
-    return text;
+    return joined_log(std::move(text));
   }
 
  private:
@@ -87,7 +86,7 @@ class LinkHandle {
     if (handle_ == nullptr || size_of(handle_, &size) != NVJITLINK_SUCCESS || size == 0) return {};
     std::string text(size, '\0');
     if (text_of(handle_, text.data()) != NVJITLINK_SUCCESS) return {};
-    return text.substr(0, text.find('\0'));
+    return joined_log(std::move(text));
   }
 
   const NvJitLink& api_;
@@ -249,9 +248,9 @@ Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
   const Nvrtc& nvrtc = *loaded;
   const Clock::time_point start = Clock::now();
   const auto failure = [&](std::string_view step, nvrtcResult status, std::string_view log) {
-    return Error{ErrorCode::compile,
-                 concat(request.name, ": ", step, " for ", request.target,
-                        " failed: ", nvrtc.error_string(status), log.empty() ? "" : "\n", log)};
+    return Error{ErrorCode::compile, concat(request.name, ": ", step, " for ", request.target,
+                                            " failed: ", nvrtc.error_string(status),
+                                            log.empty() ? "" : "\n", without_infos(log))};
   };
 
   KW_ASSIGN(const ToolkitHeaders::Reached reached, reached_by(request));
@@ -346,7 +345,7 @@ Result<CompiledKernel> ToolkitCompiler::link(const std::vector<std::string>& lto
     const std::string log = handle.error_log();
     return Error{ErrorCode::compile,
                  concat("link for ", target, ": ", step, " failed with nvJitLink error ",
-                        static_cast<int>(status), log.empty() ? "" : "\n", log)};
+                        static_cast<int>(status), log.empty() ? "" : "\n", without_infos(log))};
   };
 
   if (const nvJitLinkResult status =

@@ -62,5 +62,15 @@ TEST(PtxasLogTest, AnEmptyLogHasNoEntries) {
   EXPECT_TRUE(parse_ptxas_log("Used 4 registers\nFunction properties for\n").entries.empty());
 }
 
+TEST(PtxasLogTest, ErrorsBehindTheZeroOfALogAreKept) {
+  const std::string log = joined_log(
+      std::string("ptxas info    : Used 10 registers\n\0ptxas error   : too much\n\0\0", 62));
+  EXPECT_EQ(log, "ptxas info    : Used 10 registers\nptxas error   : too much\n");
+  EXPECT_EQ(without_infos(log), "ptxas error   : too much");
+  EXPECT_EQ(without_infos("ptxas info    : Used 10 registers\n"),
+            "ptxas info    : Used 10 registers");
+  EXPECT_EQ(joined_log("one\ntwo"), "one\ntwo");
+}
+
 }  // namespace
 }  // namespace kernwright
