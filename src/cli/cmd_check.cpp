@@ -12,12 +12,15 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "compile/compile_pool.h"
+#include "compile/launch_fit.h"
 #include "compile/process_compiler.h"
 #include "compile/render.h"
+#include "model/candidate/candidate_maker.h"
 #include "model/catalog/unfused_form.h"
 #include "support/find_named.h"
 #include "support/seconds_since.h"
 #include "support/text.h"
+#include "tuner/search/compiled_trial.h"
 
 namespace kernwright::cli {
 namespace {
@@ -31,7 +34,15 @@ constexpr int kLooks = 1000;
 // The number of compiles that are kept, with text and cubin, before the first result is printed.
 constexpr std::size_t kMostPending = 256;
 
+constexpr std::string_view kNotRun =
+    "\ncompiled only, nothing was run: `tune` compares results where a GPU is";
+
 using Clock = std::chrono::steady_clock;
+
+/// The built-in profile `id`, which must exist.
+const DeviceProfile& profile_of(std::string_view id) {
+  return *std::ranges::find(built_in_profiles(), id, &DeviceProfile::id);
+}
 
 /// Adds the problem, and the problem with each other dtype.
 void add_dtypes(const Operation& operation, const Problem& problem, std::vector<Problem>& to) {
@@ -122,23 +133,99 @@ std::vector<BoundProblem> problems_of_all(const Operation& operation, const Prob
   return bind_all(operation, problems);
 }
 
-/// Why the compiled kernel does not fit the manifest; empty where it fits.
-std::string missing_entry(const Candidate& candidate, const CompiledKernel& compiled) {
-  for (const LaunchSpec& launch : candidate.kernel_template->launches) {
-    std::string known;
-    bool found = false;
-    for (const KernelEntry& entry : compiled.entries) {
-      found = found || entry.name == launch.kernel;
-      known += concat(known.empty() ? "" : ", ", entry.name);
+/// Why compiled code does not fit a candidate's launches; empty where it does.
+std::string misfit_of(const Candidate& candidate, const CompiledKernel& compiled) {
+  const std::optional<Misfit> misfit = find_misfit(candidate.plan, compiled);
+  if (!misfit) return {};
+  const KernelTemplate& kernel_template = *candidate.kernel_template;
+  const auto spec =
+      std::ranges::find(kernel_template.launches, misfit->launch->kernel, &LaunchSpec::kernel);
+  return concat(spec->place.in(kernel_template.manifests), ": ", misfit->what, ", in ",
+                kernel_template.source_file);
+}
+
+/// A value of a parameter that no valid candidate has.
+struct DeadValue {
+  std::string name;  ///< "THREADS=2048"
+  std::string why;   ///< of one candidate that obeys the rules; empty where none does
+};
+
+/// Finds the values of a template's parameters that no candidate for `problems` on any of
+/// `profiles` can have. A value is left out where some of its candidates were not looked at.
+class DeadValues {
+ public:
+  explicit DeadValues(const KernelTemplate& kernel_template) : template_(kernel_template) {
+    for (const Parameter& parameter : kernel_template.space.parameters()) {
+      values_.emplace_back(parameter.values.size());
+      all_ += parameter.values.size();
     }
-    if (!found) {
-      return concat(launch.place.in(candidate.kernel_template->manifests), ": no kernel \"",
-                    launch.kernel, "\" in ", candidate.kernel_template->source_file,
-                    ", there are: ", known, " (extern \"C\" keeps a name as it is written)");
+    left_ = all_;
+  }
+
+  void look_at(const BoundProblem& problem, const DeviceProfile& profile) {
+    if (left_ == 0 || !applies(template_, problem, profile)) return;
+    const CandidateMaker maker(template_, problem, profile);
+    std::vector<std::int64_t> points;
+    maker.add_obeying(0, template_.space.size(), points);
+    int failures = 0;
+    for (const std::int64_t point : points) {
+      std::vector<Value*> unseen = unseen_of(point);
+      if (unseen.empty()) continue;
+      if (failures >= kLooks) {
+        for (Value* value : unseen) value->unknown = true;
+        continue;
+      }
+      const Result<Candidate> made = maker.make(point);
+      if (!made) ++failures;
+      for (Value* value : unseen) {
+        if (made) {
+          value->lives = true;
+          --left_;
+        } else if (value->why.empty()) {
+          value->why = made.error().message;
+        }
+      }
     }
   }
-  return {};
-}
+
+  std::vector<DeadValue> all() const {
+    std::vector<DeadValue> dead;
+    if (left_ == all_) return dead;  // then the default is not valid either, which says why
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      const Parameter& parameter = template_.space.parameters()[i];
+      for (std::size_t j = 0; j < values_[i].size(); ++j) {
+        const Value& value = values_[i][j];
+        if (value.lives || value.unknown) continue;
+        dead.push_back({concat(parameter.name, "=", parameter.values[j]), value.why});
+      }
+    }
+    return dead;
+  }
+
+ private:
+  struct Value {
+    bool lives = false;
+    bool unknown = false;
+    std::string why;
+  };
+
+  /// The values of a point that no valid candidate had so far.
+  std::vector<Value*> unseen_of(std::int64_t point) {
+    std::vector<Value*> unseen;
+    for (std::size_t i = values_.size(); i-- > 0;) {
+      const auto count = static_cast<std::int64_t>(values_[i].size());
+      Value& value = values_[i][static_cast<std::size_t>(point % count)];
+      if (!value.lives) unseen.push_back(&value);
+      point /= count;
+    }
+    return unseen;
+  }
+
+  const KernelTemplate& template_;
+  std::vector<std::vector<Value>> values_;  ///< by parameter, by number
+  std::size_t all_ = 0;
+  std::size_t left_ = 0;  ///< that no valid candidate had
+};
 
 struct CheckOptions {
   std::vector<std::string> profiles;  ///< to check templates for
@@ -195,9 +282,10 @@ class TemplateChecker {
     const Operation& operation = **catalog_.operation(kernel_template.operation);
     const Problem example = example_for(kernel_template, operation);
     std::vector<BoundProblem> problems = problems_to_try(operation, example);
+    add_dead_values(kernel_template, problems);
     if (options_.all) {
       std::vector<BoundProblem> plain = problems_of_all(operation, example);
-      const DeviceProfile profile = *find_profile(options_.profiles.front());
+      const DeviceProfile& profile = profile_of(options_.profiles.front());
       const bool takes_one = std::ranges::any_of(plain, [&](const BoundProblem& problem) {
         return applies(kernel_template, problem, profile).has_value();
       });
@@ -207,7 +295,7 @@ class TemplateChecker {
     bool default_holds = false;
     bool runs = false;
     for (const std::string& id : options_.profiles) {
-      const DeviceProfile profile = *find_profile(id);
+      const DeviceProfile& profile = profile_of(id);
       if (!kernel_template.runs_on(profile.sm_arch)) continue;
       runs = true;
       // Samples are for the first problem that the template applies to, the default is for all.
@@ -247,25 +335,40 @@ class TemplateChecker {
 
   /// Adds the reference of an operation, and checks its unfused form.
   void add_operation(const Operation& operation) {
-    const DeviceProfile profile = *find_profile(kReferenceProfile);
+    const DeviceProfile& profile = profile_of(kReferenceProfile);
     for (const BoundProblem& problem : problems_to_try(operation, operation.example)) {
       const Result<UnfusedForm> form = unfused_form(catalog_, problem);
       if (!form && form.error().code != ErrorCode::not_found) {
         add_defect(operation.name, form.error().message);
       }
-      if (Result<ExecutionPlan> plan = make_reference_plan(problem, profile); !plan) {
-        add_defect(operation.name, concat(problem.text(), ": ", plan.error().message));
-        continue;
-      }
-      add_request({.name = operation.name + "/reference.cu",
-                   .target = concat("sm_", profile.sm_arch),
-                   .problem = problem.text()},
-                  render_reference(problem, catalog_, profile.sm_arch));
+      std::vector<ExecutionPlan> plans;
+      const auto add_plan = [&](Result<ExecutionPlan> plan) {
+        if (plan) {
+          plans.push_back(*std::move(plan));
+        } else {
+          add_defect(operation.name + "/reference.cu", plan.error().message, problem.text());
+        }
+      };
+      const auto add_source = [&](std::string_view file, const LaunchSpec& launch,
+                                  CompileRequest request) {
+        add_request({.name = concat(operation.name, "/", file),
+                     .target = concat("sm_", profile.sm_arch),
+                     .problem = problem.text(),
+                     .place = concat(operation.folder, "/operation.json:", launch.place.line),
+                     .plans = std::exchange(plans, {})},
+                    std::move(request));
+      };
+      add_plan(make_reference_plan(problem, profile));
+      add_source("reference.cu", operation.reference,
+                 render_reference(problem, catalog_, profile.sm_arch));
       if (!operation.input_kernels) continue;
-      add_request({.name = concat(operation.name, "/", operation.input_kernels->source_file),
-                   .target = concat("sm_", profile.sm_arch),
-                   .problem = problem.text()},
-                  render_input_kernels(problem, catalog_, profile.sm_arch));
+      const InputKernels& inputs = *operation.input_kernels;
+      for (const std::string* kernel :
+           {&inputs.timing, &inputs.exact, &inputs.count, &inputs.nan}) {
+        if (!kernel->empty()) add_plan(make_input_plan(problem, *kernel, profile));
+      }
+      add_source(inputs.source_file, inputs.launch,
+                 render_input_kernels(problem, catalog_, profile.sm_arch));
     }
   }
 
@@ -288,11 +391,14 @@ class TemplateChecker {
     std::string target{};
     std::string problem{};
     std::string configuration{};
-    std::optional<Candidate> candidate{};  ///< none for a reference
-    bool is_default = false;
+    std::string place{};                     ///< of the launch of a reference or of input kernels
+    std::vector<ExecutionPlan> plans{};      ///< the same
+    std::optional<Candidate> candidate{};    ///< none for a reference
+    const DeviceProfile* profile = nullptr;  ///< of the default
     std::optional<Build> compile{};
     std::string figures{};
     std::string defect{};
+    std::string note{};  ///< of what may be right
     Json json = Json::object();
   };
 
@@ -301,7 +407,7 @@ class TemplateChecker {
   Problem example_for(const KernelTemplate& kernel_template, const Operation& operation) const {
     for (const BoundProblem& example : bind_all(operation, examples(operation))) {
       for (const std::string& id : options_.profiles) {
-        const DeviceProfile profile = *find_profile(id);
+        const DeviceProfile& profile = profile_of(id);
         if (kernel_template.runs_on(profile.sm_arch) &&
             applies(kernel_template, example, profile)) {
           return example.problem();
@@ -335,6 +441,26 @@ class TemplateChecker {
     }
   }
 
+  /// Adds the values of parameters that no candidate can have: as a defect where a limit of CUDA or
+  /// of the device is why, and as a note where rules are, which may hold for other problems.
+  void add_dead_values(const KernelTemplate& kernel_template,
+                       const std::vector<BoundProblem>& problems) {
+    DeadValues values(kernel_template);
+    for (const char* id : kSampleProfiles) {
+      for (const BoundProblem& problem : problems) values.look_at(problem, profile_of(id));
+    }
+    for (const DeadValue& dead : values.all()) {
+      const std::string what =
+          concat(kernel_template.manifest().place, ": parameters: no candidate with ", dead.name);
+      if (dead.why.empty()) {
+        pending_.push_back({.name = kernel_template.name,
+                            .note = concat(what, " obeys the rules for a problem that was tried")});
+      } else {
+        add_defect(kernel_template.name, concat(what, " can run: ", dead.why));
+      }
+    }
+  }
+
   /// False where the same text is added already.
   bool add_compile(const Candidate& candidate, const DeviceProfile& profile, bool is_default) {
     const KernelTemplate& kernel_template = *candidate.kernel_template;
@@ -343,7 +469,7 @@ class TemplateChecker {
                         .problem = candidate.problem->text(),
                         .configuration = candidate.configuration.text(),
                         .candidate = candidate,
-                        .is_default = is_default},
+                        .profile = is_default ? &profile : nullptr},
                        render(candidate, catalog_, profile.sm_arch));
   }
 
@@ -363,8 +489,9 @@ class TemplateChecker {
                      seconds_since(start_));
   }
 
-  void add_defect(std::string name, std::string defect) {
-    pending_.push_back({.name = std::move(name), .defect = std::move(defect)});
+  void add_defect(std::string name, std::string defect, std::string problem = {}) {
+    pending_.push_back(
+        {.name = std::move(name), .problem = std::move(problem), .defect = std::move(defect)});
   }
 
   void tell_first() {
@@ -389,13 +516,18 @@ class TemplateChecker {
     }
     const CompiledKernel& kernel = **compiled;
     const Resources resources = kernel.resources();
-    if (pending.candidate) pending.defect = missing_entry(*pending.candidate, kernel);
-    // Tuning drops configurations that spill, but it needs the default.
-    if (pending.is_default) {
-      const std::int64_t allowed = pending.candidate->kernel_template->allowed_spill_bytes;
-      if (resources.spill_bytes() > allowed) {
-        pending.defect = concat("the default configuration spills ", resources.spill_bytes(),
-                                " bytes; the manifest allows ", allowed);
+    if (pending.candidate) pending.defect = misfit_of(*pending.candidate, kernel);
+    for (const ExecutionPlan& plan : pending.plans) {
+      const std::optional<Misfit> misfit = find_misfit(plan, kernel);
+      if (misfit && pending.defect.empty()) {
+        pending.defect = concat(pending.place, ": ", misfit->what);
+      }
+    }
+    // Tuning drops configurations that spill or need too much, but it needs the default.
+    if (pending.profile && pending.defect.empty()) {
+      const Runner::Step step = check_compiled(*pending.candidate, compiled, *pending.profile);
+      if (step.outcome != Outcome::ok) {
+        pending.defect = concat("the default configuration: ", step.detail);
       }
     }
     for (const std::string& warning : kernel.warnings) pending.defect += warning;
@@ -412,6 +544,7 @@ class TemplateChecker {
       ++defects_;
       pending.json["defect"] = pending.defect;
     }
+    if (!pending.note.empty()) pending.json["note"] = pending.note;
     pending.json["template"] = pending.name;
     pending.json["target"] = pending.target;
     pending.json["problem"] = pending.problem;
@@ -428,6 +561,11 @@ class TemplateChecker {
     for (const std::string* part :
          {&pending.name, &pending.target, &pending.problem, &pending.configuration}) {
       if (!part->empty()) where += concat("  ", *part);
+    }
+    if (!pending.note.empty()) {
+      progress_.clear();
+      print(concat("NOTE", where, "\n  ", pending.note));
+      return;
     }
     if (!pending.figures.empty()) where += concat("  ", pending.figures);
     if (!pending.defect.empty()) {
@@ -487,9 +625,9 @@ class Check : public Command {
                          .verbose = verbose_};
     if (all_ || !sku_.empty()) {
       options.profiles = {sku_.empty() ? kReferenceProfile : sku_.getValue()};
-      if (Result<DeviceProfile> found = find_profile(options.profiles.front()); !found) {
-        return report({ErrorCode::invalid_argument, found.error().message});
-      }
+      Result<DeviceProfile> found = find_profile(options.profiles.front());
+      if (!found) return report({ErrorCode::invalid_argument, found.error().message});
+      options.profiles.front() = std::move(found->id);
     }
     std::vector<std::filesystem::path> folders;
     if (!path_.empty()) folders.emplace_back(path_.getValue());
@@ -528,7 +666,7 @@ class Check : public Command {
           {"templates", templates}, {"compiled", checker.rows()}, {"defects", checker.defects()}});
     } else {
       print(concat(counted(templates, "template"), ", ", counted(checker.compiles(), "compile"),
-                   ", ", counted(checker.defects(), "defect")));
+                   ", ", counted(checker.defects(), "defect"), kNotRun));
     }
     return checker.defects() == 0 ? Status::ok : Status::failed;
   }

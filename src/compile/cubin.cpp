@@ -1,11 +1,13 @@
 #include "compile/cubin.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -81,15 +83,10 @@ InstructionCounts count(std::string kernel, std::string_view text) {
   return counts;
 }
 
-}  // namespace
-
-int InstructionCounts::count(std::string_view name) const {
-  const auto found = by_name.find(std::string(name));
-  return found == by_name.end() ? 0 : found->second;
-}
-
-Result<std::vector<InstructionCounts>> count_instructions(std::string_view cubin) {
-  constexpr std::string_view kText = ".text.";
+/// Calls `visit` with the rest of the name and the bytes of each section whose name begins with
+/// `prefix`; false from it means that they cannot be read.
+template <typename Visit>
+Result<void> visit_sections(std::string_view cubin, std::string_view prefix, const Visit& visit) {
   if (!cubin.starts_with(std::string_view("\x7f"
                                           "ELF\x02\x01",
                                           6))) {
@@ -109,7 +106,6 @@ Result<std::vector<InstructionCounts>> count_instructions(std::string_view cubin
   const auto names_section = section(names_index);
   const auto names = names_section ? section_bytes(cubin, *names_section) : std::nullopt;
   if (!names) return corrupt("section names lie beyond the end");
-  std::vector<InstructionCounts> result;
   for (std::uint16_t index = 0; index < entries; ++index) {
     const auto header = section(index);
     if (!header || header->name >= names->size()) {
@@ -117,11 +113,92 @@ Result<std::vector<InstructionCounts>> count_instructions(std::string_view cubin
     }
     std::string_view name = names->substr(header->name);
     name = name.substr(0, name.find('\0'));
-    if (!name.starts_with(kText)) continue;
-    const auto text = section_bytes(cubin, *header);
-    if (!text) return corrupt(concat("section ", name, " lies beyond the end"));
-    result.push_back(kernwright::count(std::string(name.substr(kText.size())), *text));
+    if (!name.starts_with(prefix)) continue;
+    const auto bytes = section_bytes(cubin, *header);
+    if (!bytes) return corrupt(concat("section ", name, " lies beyond the end"));
+    if (!visit(name.substr(prefix.size()), *bytes)) {
+      return corrupt(concat("section ", name, " cannot be read"));
+    }
   }
+  return {};
+}
+
+// Attributes of a `.nv.info.` section, as cubins of ptxas 11.8 to 13.0 have them. Each begins with
+// its format and its code, in a byte each. In the format of sized values two bytes of their size
+// and the value follow, in the others two bytes of value.
+constexpr std::uint8_t kSizedValue = 4;
+constexpr std::uint8_t kMaxThreads = 0x05;
+constexpr std::uint8_t kRequiredThreads = 0x10;
+constexpr std::uint8_t kParameter = 0x17;
+constexpr std::uint8_t kParametersSize = 0x19;
+
+struct ParameterInfo {
+  std::uint32_t index;
+  std::uint16_t ordinal;
+  std::uint16_t offset;
+  std::uint32_t flags;  ///< the bytes are above the low 18 bits
+};
+
+/// Nothing where the section is cut off, or where parameters are missing.
+std::optional<KernelInterface> read_interface(std::string_view kernel, std::string_view info) {
+  KernelInterface read{.kernel = std::string(kernel), .parameter_bytes = {}};
+  std::size_t parameters = 0;
+  std::size_t end = 0;       // of the last parameter
+  std::size_t declared = 0;  // bytes of all parameters
+  for (std::size_t at = 0; at < info.size();) {
+    const auto head = load<std::array<std::uint8_t, 2>>(info, at);
+    const auto value = load<std::uint16_t>(info, at + 2);
+    if (!head || !value) return std::nullopt;
+    const auto [format, code] = *head;
+    at += 4;
+    if (format != kSizedValue) {
+      if (code == kParametersSize) declared = *value;
+      continue;
+    }
+    if (code == kParameter) {
+      const auto parameter = load<ParameterInfo>(info, at);
+      if (!parameter || *value != sizeof(ParameterInfo)) return std::nullopt;
+      const std::size_t bytes = parameter->flags >> 18;
+      if (read.parameter_bytes.size() <= parameter->ordinal) {
+        read.parameter_bytes.resize(parameter->ordinal + std::size_t{1});
+      }
+      read.parameter_bytes[parameter->ordinal] = bytes;
+      end = std::max(end, parameter->offset + bytes);
+      ++parameters;
+    } else if (code == kMaxThreads || code == kRequiredThreads) {
+      const auto extent = load<std::array<std::uint32_t, 3>>(info, at);
+      if (!extent) return std::nullopt;
+      read.max_threads = std::int64_t{extent->at(0)} * extent->at(1) * extent->at(2);
+    }
+    at += *value;
+  }
+  if (parameters != read.parameter_bytes.size() || end != declared) return std::nullopt;
+  return read;
+}
+
+}  // namespace
+
+int InstructionCounts::count(std::string_view name) const {
+  const auto found = by_name.find(std::string(name));
+  return found == by_name.end() ? 0 : found->second;
+}
+
+Result<std::vector<InstructionCounts>> count_instructions(std::string_view cubin) {
+  std::vector<InstructionCounts> result;
+  KW_TRY(visit_sections(cubin, ".text.", [&](std::string_view kernel, std::string_view text) {
+    result.push_back(kernwright::count(std::string(kernel), text));
+    return true;
+  }));
+  return result;
+}
+
+Result<std::vector<KernelInterface>> kernel_interfaces(std::string_view cubin) {
+  std::vector<KernelInterface> result;
+  KW_TRY(visit_sections(cubin, ".nv.info.", [&](std::string_view kernel, std::string_view info) {
+    std::optional<KernelInterface> read = read_interface(kernel, info);
+    if (read) result.push_back(*std::move(read));
+    return read.has_value();
+  }));
   return result;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -24,5 +26,16 @@ struct InstructionCounts {
 /// Counts the instructions in each `.text.*` section of a cubin. Errors: `corrupt` where it is no
 /// ELF file.
 Result<std::vector<InstructionCounts>> count_instructions(std::string_view cubin);
+
+/// What a kernel of a cubin says of how it may be launched.
+struct KernelInterface {
+  std::string kernel;
+  std::vector<std::size_t> parameter_bytes;  ///< of each parameter, in order
+  std::int64_t max_threads = 0;              ///< per block, by its launch bounds; 0: not bounded
+};
+
+/// Reads the `.nv.info.*` section of each kernel of a cubin. Errors: `corrupt` where it is no ELF
+/// file, or where a section is cut off or does not have all parameters.
+Result<std::vector<KernelInterface>> kernel_interfaces(std::string_view cubin);
 
 }  // namespace kernwright

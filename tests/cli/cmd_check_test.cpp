@@ -188,6 +188,51 @@ TEST_F(CheckToolkitTest, ALaunchThatNoDeviceTakesHasTheManifestsLine) {
   expect_defect({place("tiles/manifest.json:21: launch scaled_add_tiles"), "2048"});
 }
 
+TEST_F(CheckToolkitTest, ALaunchThatDoesNotFitItsKernelIsADefectAndNeverAnswers) {
+  edit("tiles/manifest.json", R"(, {"scalar": "alpha"})", "");
+  const std::string misfit = "kernel scaled_add_tiles takes 5 parameters; the launch gives 4";
+  expect_defect({place("tiles/manifest.json:21"), misfit, "\n  and "});
+  const Ran ran = kernwright(
+      {"tune", "scaled_add", "n=4096", "dtype=bf16", "--templates", templates(), "--sku", "h200"});
+  EXPECT_EQ(ran.exit_code, 1) << ran.out;
+  EXPECT_NE(ran.err.find("launch_failed"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find(misfit), std::string::npos) << ran.err;
+
+  edit("tiles/manifest.json", R"({"int64": "n"})", R"({"int64": "n"}, {"int64": "7"})");
+  expect_defect({"parameter 4 has 4 bytes; the launch gives 8 (int64)"});
+}
+
+TEST_F(CheckToolkitTest, ALaunchOfTheReferenceThatDoesNotFitIsADefect) {
+  edit("operation.json", R"({"int64": "n"},)", R"({"int32": "n"},)");
+  expect_defect(
+      {place("operation.json:17"),
+       "kernel scaled_add_reference: parameter 4 has 8 bytes; the launch gives 4 (int32)"});
+}
+
+TEST_F(CheckToolkitTest, AnOutputThatNobodyWritesOrMeasuresIsADefect) {
+  edit("tiles/manifest.json", R"({"tensor": "z"})", R"({"tensor": "x"})");
+  edit("operation.json", R"({"magnitude": "z"})", R"({"tensor": "x"})");
+  expect_defect({place("tiles/manifest.json: no launch is given output z"),
+                 place(R"(operation.json:17: the reference is given no {"magnitude": "z"})")});
+}
+
+TEST_F(CheckToolkitTest, AValueThatCanNeverRunIsADefectAndOneThatRulesForbidIsNoted) {
+  edit("tiles/manifest.json", "512, 1024]", "512, 1024, 2048, 8192]");
+  expect_defect({place("tiles/manifest.json: parameters: no candidate with THREADS=2048 can run"),
+                 "\"THREADS\" is 2048, not in 1 to 1024", "NOTE  scaled_add/tiles\n",
+                 "no candidate with THREADS=8192 obeys the rules",
+                 ", 1 defect\ncompiled only, nothing was run"});
+}
+
+TEST_F(CheckToolkitTest, TheSameRefusalOfPtxasIsPrintedOnce) {
+  edit("tiles/kernel.cu", "dtype_t b[ITEMS];",
+       "dtype_t b[ITEMS];\n  __shared__ float many[30000];\n  many[threadIdx.x] = count;\n"
+       "  __syncthreads();\n  if (many[threadIdx.x * 7 % 30000] == 3) return;");
+  expect_defect({"uses too much shared data (0x1d4c0 bytes", "\n  and ", "DEFECT"});
+  const Ran ran = kernwright({"check", templates(), "--samples", "1"});
+  EXPECT_EQ(ran.out.find("DEFECT"), ran.out.rfind("DEFECT")) << ran.out;
+}
+
 TEST_F(CheckToolkitTest, AFileThatIsNoJsonOrIsMissingIsNamed) {
   edit("tiles/manifest.json", "\"parameters\": {", "\"parameters\": {{");
   expect_defect({place("tiles/manifest.json:7")});

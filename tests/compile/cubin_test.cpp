@@ -13,11 +13,11 @@ void put(std::string& bytes, std::size_t at, T value) {
   std::memcpy(bytes.data() + at, &value, sizeof(T));
 }
 
-/// An ELF file with a section of names and one `.text.` section of `opcodes`, all that is read.
-std::string small_cubin(const std::vector<std::uint16_t>& opcodes) {
+/// An ELF file with a section of names and one section of `bytes`, all that is read.
+std::string cubin_with(std::string_view section, std::string_view bytes) {
   constexpr std::size_t kNames = 64;
   constexpr std::size_t kText = 128;
-  const std::size_t table = kText + 16 * opcodes.size();
+  const std::size_t table = kText + bytes.size();
   std::string cubin(
       "\x7f"
       "ELF\x02\x01",
@@ -26,20 +26,43 @@ std::string small_cubin(const std::vector<std::uint16_t>& opcodes) {
   put<std::uint16_t>(cubin, 0x3a, 64);
   put<std::uint16_t>(cubin, 0x3c, 2);
   put<std::uint16_t>(cubin, 0x3e, 0);
-  const std::string names("\0.names\0.text.kernel\0", 21);
+  const std::string names = std::string("\0.names\0", 8) + std::string(section) + '\0';
   cubin.resize(table + 128);
   cubin.replace(kNames, names.size(), names);
-  for (std::size_t i = 0; i < opcodes.size(); ++i) {
-    // Bits above the low 12 belong to the predicate and the operands.
-    put<std::uint16_t>(cubin, kText + 16 * i, static_cast<std::uint16_t>(opcodes[i] | 0x7000));
-  }
+  cubin.replace(kText, bytes.size(), bytes);
   put<std::uint32_t>(cubin, table, 1);
   put<std::uint64_t>(cubin, table + 24, kNames);
   put<std::uint64_t>(cubin, table + 32, names.size());
   put<std::uint32_t>(cubin, table + 64, 8);
   put<std::uint64_t>(cubin, table + 64 + 24, kText);
-  put<std::uint64_t>(cubin, table + 64 + 32, 16 * opcodes.size());
+  put<std::uint64_t>(cubin, table + 64 + 32, bytes.size());
   return cubin;
+}
+
+/// One with a `.text.` section of `opcodes`.
+std::string small_cubin(const std::vector<std::uint16_t>& opcodes) {
+  std::string text(16 * opcodes.size(), '\0');
+  for (std::size_t i = 0; i < opcodes.size(); ++i) {
+    // Bits above the low 12 belong to the predicate and the operands.
+    put<std::uint16_t>(text, 16 * i, static_cast<std::uint16_t>(opcodes[i] | 0x7000));
+  }
+  return cubin_with(".text.kernel", text);
+}
+
+/// An attribute of a `.nv.info.` section.
+std::string attribute(std::uint8_t format, std::uint8_t code, std::uint16_t value,
+                      const std::vector<std::uint32_t>& words = {}) {
+  std::string bytes;
+  put(bytes, 0, format);
+  put(bytes, 1, code);
+  put(bytes, 2, value);
+  for (const std::uint32_t word : words) put(bytes, bytes.size(), word);
+  return bytes;
+}
+
+/// That of a parameter.
+std::string parameter(std::uint32_t ordinal, std::uint32_t offset, std::uint32_t bytes) {
+  return attribute(4, 0x17, 12, {0, ordinal | (offset << 16), (bytes << 18) | 0x1f000});
 }
 
 TEST(CubinTest, CountsInstructionsByTheirLowTwelveBits) {
@@ -85,6 +108,29 @@ TEST(CubinTest, OffsetsBeyondTheEndAreCorrupt) {
     damaged.resize(cubin.size());
     const auto counts = count_instructions(damaged);  // must not read outside; may still succeed
     EXPECT_TRUE(counts || counts.error().code == ErrorCode::corrupt);
+  }
+}
+
+TEST(CubinTest, SaysWhatAKernelTakes) {
+  const std::string info = attribute(4, 0x37, 4, {130}) + parameter(2, 64, 128) +
+                           parameter(1, 8, 4) + parameter(0, 0, 8) + attribute(3, 0x1b, 255) +
+                           attribute(4, 0x05, 12, {64, 2, 1}) + attribute(3, 0x19, 192);
+  const auto kernels = kernel_interfaces(cubin_with(".nv.info.add", info));
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  ASSERT_EQ(kernels->size(), 1U);
+  EXPECT_EQ(kernels->front().kernel, "add");
+  EXPECT_EQ(kernels->front().parameter_bytes, (std::vector<std::size_t>{8, 4, 128}));
+  EXPECT_EQ(kernels->front().max_threads, 128);
+}
+
+TEST(CubinTest, AKernelThatIsNotWhollyDescribedIsCorrupt) {
+  const std::string size = attribute(3, 0x19, 12);
+  for (const std::string& info :
+       {parameter(1, 8, 4) + size, parameter(0, 0, 8) + size, parameter(0, 0, 8),
+        (parameter(0, 0, 12) + size).substr(0, 17), parameter(0, 0, 12).substr(0, 12)}) {
+    const auto kernels = kernel_interfaces(cubin_with(".nv.info.add", info));
+    ASSERT_FALSE(kernels);
+    EXPECT_EQ(kernels.error().code, ErrorCode::corrupt);
   }
 }
 

@@ -24,7 +24,7 @@ constexpr const char* kManifest = R"json({
     {"rule": "BLOCK % 128 == 0", "why": "whole groups of warps"}
   ],
   "launches": [{"kernel": "add", "grid": ["ceil_div(n, BLOCK)"], "block": ["BLOCK"],
-                "arguments": [{"int64": "n"}]}]
+                "arguments": [{"tensor": "c"}, {"int64": "n"}]}]
 }
 )json";
 constexpr const char* kDerivedPlace = "vector_add/mine/manifest.json(9): error";

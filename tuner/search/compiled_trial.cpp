@@ -1,9 +1,11 @@
 #include "tuner/search/compiled_trial.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "compile/launch_fit.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -58,6 +60,9 @@ Runner::Step check_compiled(const Candidate& candidate, const CompileResult& com
             concat("spills ", resources.spill_bytes(), " bytes, ",
                    by_manifest ? "the manifest allows " : "more than the limit of ",
                    by_manifest ? allowed : kMostSpillBytes)};
+  }
+  if (std::optional<Misfit> misfit = find_misfit(candidate.plan, kernel)) {
+    return {Outcome::launch_failed, std::move(misfit->what)};
   }
   for (const LaunchPlan& launch : candidate.plan.launches) {
     const auto entry = std::find_if(kernel.entries.begin(), kernel.entries.end(),

@@ -12,8 +12,8 @@ namespace kernwright {
 inline constexpr std::int64_t kMostSpillBytes = 256;
 
 /// Why a compiled candidate is not worth loading: it did not compile, spills more than its manifest
-/// or `kMostSpillBytes` allows, or does not fit the device. `ok` otherwise, with the compiler's
-/// warnings as detail.
+/// or `kMostSpillBytes` allows, or does not fit its launches or the device. `ok` otherwise, with
+/// the compiler's warnings as detail.
 Runner::Step check_compiled(const Candidate& candidate, const CompileResult& compiled,
                             const DeviceProfile& profile);
 

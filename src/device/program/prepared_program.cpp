@@ -91,9 +91,8 @@ Result<void> check_plan(const ExecutionPlan& plan) {
   return {};
 }
 
-// Zeros for parameters that the plan does not give, and for tensors that the problem does not have.
-// CUDA allows 32,764 bytes of parameters.
-constexpr std::array<std::byte, 32'764> kZeros{};
+// For tensors and tensor maps that the problem does not have.
+constexpr std::array<std::byte, sizeof(CUtensorMap)> kZeros{};
 
 std::uintptr_t address_of(const void* object) { return reinterpret_cast<std::uintptr_t>(object); }
 
@@ -155,9 +154,9 @@ Result<void> PreparedProgram::prepare_launch(const LaunchPlan& launch, DriverSta
             api_.library_get_kernel(&prepared.kernel, library_.get(), launch.kernel.c_str())};
   if (!status) return unfit(launch, driver_error(api_, status).message);
   KW_TRY(check_limits(launch, prepared.kernel, status));
-  KW_ASSIGN(const std::size_t declared, check_parameters(launch, prepared.kernel, status));
+  KW_TRY(check_kernel_parameters(launch, prepared.kernel, status));
   KW_TRY(set_kernel_attributes(launch, prepared.kernel, status));
-  prepare_parameters(launch, declared, prepared);
+  prepare_parameters(launch, prepared);
 
   prepared.config.gridDimX = launch.grid[0];
   prepared.config.gridDimY = launch.grid[1];
@@ -186,9 +185,8 @@ Result<void> PreparedProgram::prepare_launch(const LaunchPlan& launch, DriverSta
   return {};
 }
 
-void PreparedProgram::prepare_parameters(const LaunchPlan& launch, std::size_t declared,
-                                         PreparedLaunch& prepared) const {
-  prepared.parameters.assign(declared, {Source::address, address_of(kZeros.data())});
+void PreparedProgram::prepare_parameters(const LaunchPlan& launch, PreparedLaunch& prepared) const {
+  prepared.parameters.assign(launch.arguments.size(), {Source::address, address_of(kZeros.data())});
   const auto word = [](Source source, std::size_t index) {
     return Parameter{source, index * sizeof(std::uint64_t)};
   };
@@ -263,24 +261,19 @@ Result<void> PreparedProgram::check_limits(const LaunchPlan& launch, CUkernel ke
   return {};
 }
 
-Result<std::size_t> PreparedProgram::check_parameters(const LaunchPlan& launch, CUkernel kernel,
+Result<void> PreparedProgram::check_kernel_parameters(const LaunchPlan& launch, CUkernel kernel,
                                                       DriverStatus& status) const {
-  const std::size_t given = launch.arguments.size();
+  std::vector<std::size_t> sizes;
   for (std::size_t i = 0; i <= kMaxArguments; ++i) {
     std::size_t offset = 0;
     std::size_t bytes = 0;
     status = {"cuKernelGetParamInfo", api_.kernel_get_param_info(kernel, i, &offset, &bytes)};
     if (status.result == CUDA_ERROR_INVALID_VALUE) {
       status = {};
-      if (i >= given) return i;
-      return unfit(launch, concat("takes ", i, " parameters; the plan gives ", given));
+      return check_parameters(plan_, launch, sizes);
     }
     if (!status) return driver_error(api_, status);
-    if (i >= given) continue;
-    if (const std::size_t taken = argument_bytes(launch.arguments[i]); taken != bytes) {
-      return unfit(launch,
-                   concat("parameter ", i, " has ", bytes, " bytes; the plan gives ", taken));
-    }
+    sizes.push_back(bytes);
   }
   return unfit(launch, concat("takes more than ", kMaxArguments, " parameters"));
 }
@@ -336,21 +329,6 @@ Multiprocessors PreparedProgram::multiprocessors() const {
           .registers = attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
           .smem_bytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
           .reserved_smem_bytes = attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK)};
-}
-
-std::size_t PreparedProgram::argument_bytes(const ArgumentPlan& argument) const {
-  switch (argument.kind) {
-    case ArgumentKind::tensor_map:
-      return sizeof(CUtensorMap);
-    case ArgumentKind::scalar:
-      return static_cast<std::size_t>(byte_size(plan_.scalars[argument.index].dtype));
-    case ArgumentKind::int32:
-    case ArgumentKind::early:
-    case ArgumentKind::ahead:
-      return sizeof(std::int32_t);
-    default:
-      return sizeof(std::uint64_t);
-  }
 }
 
 }  // namespace kernwright

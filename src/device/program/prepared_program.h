@@ -169,15 +169,12 @@ class PreparedProgram {
   BlockDemand demand(std::size_t launch) const;
   Result<void> prepare(std::string_view cubin, DriverStatus& status);
   Result<void> prepare_launch(const LaunchPlan& launch, DriverStatus& status);
-  void prepare_parameters(const LaunchPlan& launch, std::size_t declared,
-                          PreparedLaunch& prepared) const;
+  void prepare_parameters(const LaunchPlan& launch, PreparedLaunch& prepared) const;
   Result<void> check_limits(const LaunchPlan& launch, CUkernel kernel, DriverStatus& status) const;
-  /// The number of parameters that the kernel declares, which may be more than the plan gives.
-  Result<std::size_t> check_parameters(const LaunchPlan& launch, CUkernel kernel,
+  Result<void> check_kernel_parameters(const LaunchPlan& launch, CUkernel kernel,
                                        DriverStatus& status) const;
   Result<void> set_kernel_attributes(const LaunchPlan& launch, CUkernel kernel,
                                      DriverStatus& status) const;
-  std::size_t argument_bytes(const ArgumentPlan& argument) const;
 
   DriverStatus place_tensor_maps(Frame& frame) const;
   /// Which of the arguments that depend on its start a launch gets.

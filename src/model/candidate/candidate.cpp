@@ -59,6 +59,49 @@ std::vector<WorkspacePart> ExecutionPlan::kept_zero() const {
   return parts;
 }
 
+namespace {
+
+/// The kind and the size of an argument, as it is passed.
+std::pair<std::string_view, std::size_t> passed_as(const ExecutionPlan& plan,
+                                                   const ArgumentPlan& argument) {
+  switch (argument.kind) {
+    case ArgumentKind::tensor_map:
+      return {"tensor map", 128};
+    case ArgumentKind::scalar: {
+      const DType dtype = plan.scalars[argument.index].dtype;
+      return {to_string(dtype), static_cast<std::size_t>(byte_size(dtype))};
+    }
+    case ArgumentKind::int32:
+    case ArgumentKind::early:
+    case ArgumentKind::ahead:
+      return {"int32", sizeof(std::int32_t)};
+    case ArgumentKind::int64:
+      return {"int64", sizeof(std::int64_t)};
+    case ArgumentKind::tensor:
+    case ArgumentKind::workspace:
+    case ArgumentKind::reference:
+    case ArgumentKind::magnitude:
+      break;
+  }
+  return {"pointer", sizeof(std::uint64_t)};
+}
+
+}  // namespace
+
+Result<void> check_parameters(const ExecutionPlan& plan, const LaunchPlan& launch,
+                              std::span<const std::size_t> parameter_bytes) {
+  const std::size_t given = launch.arguments.size();
+  for (std::size_t i = 0; i < std::min(given, parameter_bytes.size()); ++i) {
+    const auto [kind, bytes] = passed_as(plan, launch.arguments[i]);
+    if (bytes == parameter_bytes[i]) continue;
+    return rejected(concat("kernel ", launch.kernel, ": parameter ", i, " has ", parameter_bytes[i],
+                           " bytes; the launch gives ", bytes, " (", kind, ")"));
+  }
+  if (given == parameter_bytes.size()) return {};
+  return rejected(concat("kernel ", launch.kernel, " takes ", parameter_bytes.size(),
+                         " parameters; the launch gives ", given));
+}
+
 bool same_in_chain(const ExecutionPlan& a, const ExecutionPlan& b) {
   return a.tensor_maps == b.tensor_maps && a.workspaces == b.workspaces &&
          in_chain(a.launches) == in_chain(b.launches);

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,11 @@ struct ExecutionPlan {
   std::vector<WorkspacePart> kept_zero() const;
 };
 
+/// Checks that a kernel whose parameters have these sizes takes the arguments of one of the plan's
+/// launches. Errors: `invalid_argument` with both values.
+Result<void> check_parameters(const ExecutionPlan& plan, const LaunchPlan& launch,
+                              std::span<const std::size_t> parameter_bytes);
+
 /// Whether two plans for one problem launch the same in a chain, from the same code. Whether the
 /// first launch starts early counts as no difference: the chain decides that.
 bool same_in_chain(const ExecutionPlan& a, const ExecutionPlan& b);
@@ -121,14 +127,15 @@ Result<void> applies(const KernelTemplate& kernel_template, const BoundProblem& 
                      const DeviceProfile& profile);
 
 /// Evaluates the rules, the derived values, the demands and the launches, and checks the limits
-/// of CUDA and of the device: threads per block, shared memory, grid, TMA alignment. Errors:
-/// `invalid_argument` where the configuration is rejected, with the manifest's line, the rule's
-/// text, both values and its reason.
+/// of CUDA and of the device (threads per block, shared memory, grid, TMA alignment), and that some
+/// launch is given each output. Errors: `invalid_argument` where the configuration is rejected,
+/// with the manifest's line, the rule's text, both values and its reason.
 Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const BoundProblem& problem,
                                  const Configuration& configuration, const DeviceProfile& profile);
 
 /// The plan of the operation's reference kernel for a problem. The indices of arguments of kind
-/// `reference` and `magnitude` are tensor indices.
+/// `reference` and `magnitude` are tensor indices. Errors: `invalid_argument` with the output that
+/// has no reference, or no magnitude although it is compared with a tolerance.
 Result<ExecutionPlan> make_reference_plan(const BoundProblem& problem,
                                           const DeviceProfile& profile);
 

@@ -119,6 +119,48 @@ class PlanBuilder {
     plan_.launches.push_back(std::move(launch));
   }
 
+  /// Fails where no launch is given an output, so that nothing writes it. `place` is what is
+  /// blamed.
+  void expect_outputs_given(std::string_view place) {
+    if (!error_.empty()) return;
+    for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
+      const TensorShape& tensor = plan_.tensors[i];
+      if (tensor.role == TensorRole::in) continue;
+      const auto is_given = [&](const ArgumentPlan& argument) {
+        if (argument.index == ArgumentPlan::kAbsent) return false;
+        return argument.kind == ArgumentKind::tensor_map
+                   ? plan_.tensor_maps[argument.index].tensor == i
+                   : argument.kind == ArgumentKind::tensor && argument.index == i;
+      };
+      if (given_to_some_launch(is_given)) continue;
+      error_ = concat(place, ": no launch is given output ", tensor.name, ", so nothing writes it");
+      return;
+    }
+  }
+
+  /// Fails where the reference does not write what checks compare an output with.
+  void expect_reference_complete(std::string_view place) {
+    if (!error_.empty()) return;
+    for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
+      const TensorShape& tensor = plan_.tensors[i];
+      if (tensor.role == TensorRole::in) continue;
+      // Wide integers must equal the reference; all else has a tolerance that magnitudes scale.
+      const bool equals = is_integer(tensor.dtype) && byte_size(tensor.dtype) >= 4;
+      for (const auto& [kind, key] : {std::pair(ArgumentKind::reference, "reference"),
+                                      std::pair(ArgumentKind::magnitude, "magnitude")}) {
+        if (kind == ArgumentKind::magnitude && equals) continue;
+        if (given_to_some_launch([kind, i](const ArgumentPlan& argument) {
+              return argument.kind == kind && argument.index == i;
+            })) {
+          continue;
+        }
+        error_ = concat(place, ": the reference is given no {\"", key, "\": \"", tensor.name,
+                        "\"}, so that ", tensor.name, " cannot be checked");
+        return;
+      }
+    }
+  }
+
   Result<ExecutionPlan> finish() {
     if (error_.empty() && plan_.launches.empty()) error_ = "no launch applies to the problem";
     if (!error_.empty()) return Error{ErrorCode::invalid_argument, std::move(error_)};
@@ -126,6 +168,13 @@ class PlanBuilder {
   }
 
  private:
+  template <typename IsGiven>
+  bool given_to_some_launch(const IsGiven& is_given) const {
+    return std::ranges::any_of(plan_.launches, [&](const LaunchPlan& launch) {
+      return std::ranges::any_of(launch.arguments, is_given);
+    });
+  }
+
   /// Elements from a row of the tensor's copy to the next; 0 where the map reads the tensor itself.
   /// Sets the map's workspace where there is a copy.
   std::int64_t copy_pitch(const TensorMapSpec& spec, TensorMapPlan& map,
@@ -369,6 +418,7 @@ Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Ope
   }
   for (const TensorMapSpec& map : kernel_template.tensor_maps) builder.add_tensor_map(map);
   for (const LaunchSpec& launch : kernel_template.launches) builder.add_launch(launch);
+  builder.expect_outputs_given(kernel_template.manifest().place);
   return builder.finish();
 }
 
@@ -378,10 +428,12 @@ namespace {
 
 /// The plan of one launch that operation.json says.
 Result<ExecutionPlan> plan_beside(const BoundProblem& problem, const Result<ExecutionPlan>& tensors,
-                                  const LaunchSpec& launch, const DeviceProfile& profile) {
+                                  const LaunchSpec& launch, const DeviceProfile& profile,
+                                  bool is_reference) {
   const JsonFile file{{}, problem.operation().folder + "/operation.json", {}};
   PlanBuilder builder({&file, 1}, problem.operation(), tensors, problem.scope(), profile);
   builder.add_launch(launch);
+  if (is_reference) builder.expect_reference_complete(launch.place.in({&file, 1}));
   return builder.finish();
 }
 
@@ -389,8 +441,8 @@ Result<ExecutionPlan> plan_beside(const BoundProblem& problem, const Result<Exec
 
 Result<ExecutionPlan> make_reference_plan(const BoundProblem& problem,
                                           const DeviceProfile& profile) {
-  return plan_beside(problem, detail::plan_tensors(problem), problem.operation().reference,
-                     profile);
+  return plan_beside(problem, detail::plan_tensors(problem), problem.operation().reference, profile,
+                     true);
 }
 
 Result<ExecutionPlan> make_input_plan(const BoundProblem& problem, std::string_view kernel,
@@ -403,7 +455,7 @@ Result<ExecutionPlan> make_input_plan(const BoundProblem& problem, std::string_v
   tensors->scalars.push_back(std::move(seed));
   LaunchSpec launch = problem.operation().input_kernels->launch;
   launch.kernel = kernel;
-  return plan_beside(problem, tensors, launch, profile);
+  return plan_beside(problem, tensors, launch, profile, false);
 }
 
 }  // namespace kernwright

@@ -1,7 +1,9 @@
 #include "service/answer/builder.h"
 
+#include <optional>
 #include <utility>
 
+#include "compile/launch_fit.h"
 #include "compile/render.h"
 #include "support/try.h"
 
@@ -26,6 +28,9 @@ Result<Artifact> Builder::build(const Candidate& candidate) {
   }
   Build build = pool_->submit(std::move(request), std::move(digest));
   KW_ASSIGN(std::shared_ptr<const CompiledKernel> kernel, build.get());
+  if (std::optional<Misfit> misfit = find_misfit(candidate.plan, *kernel)) {
+    return Error{ErrorCode::invalid_argument, std::move(misfit->what)};
+  }
   return Artifact{
       .digest = std::move(build.digest), .kernel = std::move(kernel), .cached = build.stored};
 }

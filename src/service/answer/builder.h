@@ -39,8 +39,8 @@ class Builder {
   Builder(const Catalog& catalog, int sm_arch, const TieredCache& cache,
           std::unique_ptr<Compiler> compiler, Options options);
 
-  /// Errors: those of the compiler; `unavailable` in a forked process; those of the seal, unless
-  /// the bits are stored.
+  /// Errors: those of the compiler; `invalid_argument` where the code does not fit its launches;
+  /// `unavailable` in a forked process; those of the seal, unless the bits are stored.
   Result<Artifact> build(const Candidate& candidate);
 
   /// Compiles the candidate again, whatever is stored, and compares the bits with those that

@@ -163,25 +163,6 @@ TEST_F(LauncherTest, StartsEarlyByItselfWhereThePlanSaysSo) {
   }
 }
 
-TEST_F(LauncherTest, ParametersThatThePlanDoesNotGiveAreZeros) {
-  ExecutionPlan plan;
-  plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {number(ArgumentKind::int32, 7)})};
-  driver_.kernels["second"] = {4, 8, 300};
-  const auto launcher = load(plan);
-  ASSERT_TRUE(launcher) << launcher.error().message;
-  ASSERT_TRUE((*launcher)->launch(nullptr, {}, {}, 0));
-  const auto& arguments = driver_.launches[0].arguments;
-  EXPECT_EQ(read<std::int32_t>(arguments[0]), 7);
-  EXPECT_EQ(arguments[1], std::vector<std::byte>(8));
-  EXPECT_EQ(arguments[2], std::vector<std::byte>(300));
-
-  driver_.kernels["second"] = std::vector<std::size_t>(PreparedProgram::kMaxArguments, 4);
-  EXPECT_TRUE(load(plan));
-  driver_.kernels["second"].push_back(4);
-  EXPECT_THAT(refusal(plan), HasSubstr(concat("kernel second: takes more than ",
-                                              PreparedProgram::kMaxArguments, " parameters")));
-}
-
 TEST_F(LauncherTest, ATensorMapOfACopyLiesInItsWorkspace) {
   ExecutionPlan plan = full_plan();
   plan.tensor_maps[0].workspace = 2;
@@ -269,10 +250,17 @@ TEST_F(LauncherTest, RefusesWhatThePlanAndTheCubinDisagreeOn) {
   EXPECT_THAT(refusal(plan), HasSubstr("kernel missing: cuLibraryGetKernel"));
 
   plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {number(ArgumentKind::int32, 1)})};
-  EXPECT_THAT(refusal(plan), HasSubstr("takes 0 parameters; the plan gives 1"));
+  EXPECT_THAT(refusal(plan), HasSubstr("takes 0 parameters; the launch gives 1"));
+
+  driver_.kernels["second"] = {4, 8};
+  EXPECT_THAT(refusal(plan), HasSubstr("takes 2 parameters; the launch gives 1"));
 
   driver_.kernels["second"] = {8};
-  EXPECT_THAT(refusal(plan), HasSubstr("parameter 0 has 8 bytes; the plan gives 4"));
+  EXPECT_THAT(refusal(plan), HasSubstr("parameter 0 has 8 bytes; the launch gives 4 (int32)"));
+
+  driver_.kernels["second"] = std::vector<std::size_t>(PreparedProgram::kMaxArguments + 1, 4);
+  EXPECT_THAT(refusal(plan), HasSubstr(concat("kernel second: takes more than ",
+                                              PreparedProgram::kMaxArguments, " parameters")));
 }
 
 TEST_F(LauncherTest, RefusesWhatTheGpuCannotCarryWithBothValues) {

@@ -45,7 +45,8 @@ constexpr std::string_view kManifest = R"json({
     {"rule": "AHEAD <= ROWS", "why": "no more are on their way"}
   ],
   "launches": [
-    {"kernel": "scale_rows", "block": ["THREADS"], "arguments": [{"tensor": "a"}]},
+    {"kernel": "scale_rows", "block": ["THREADS"],
+     "arguments": [{"tensor": "a"}, {"tensor": "d"}]},
     {"kernel": "scale_rest", "grid": ["1"], "block": ["32"], "arguments": []}
   ]
 })json";
