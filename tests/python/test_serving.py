@@ -126,6 +126,12 @@ class ServingTest(unittest.TestCase):
             kw.prewarm([PROBLEM, OTHER])
         self.assertIn("2 of 2 problems cannot be served", missing.exception.reason)
 
+    def test_prewarm_refuses_a_file_without_problems(self):
+        for text in ('{"problems": []}', '{"problem": ["vector_add n=8"]}'):
+            self.file.write_text(text)
+            with self.assertRaises(kw.Error):
+                self.service.prewarm(self.file)
+
     def test_prewarm_takes_a_worklist_and_a_recorded_file(self):
         with self.service.record_shapes(self.file):
             self.ask()

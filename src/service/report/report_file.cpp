@@ -43,9 +43,13 @@ Result<ReportFile> write_report(const ReportRequest& request) {
             Catalog::load(request.template_dirs, request.epilogues));
   KW_ASSIGN(const ReportSources sources, read_report_sources(request.inputs, *catalog));
   const std::vector<std::string> names = names_of(request);
-  if (sources.records.empty() && sources.missing.empty()) {
+  if (sources.records.empty()) {
+    const std::size_t missing = sources.missing.size();
     return Error{ErrorCode::not_found,
-                 concat("no record in ", title_of(sources, names),
+                 concat("no record ",
+                        missing == 0 ? concat("in ", title_of(sources, names))
+                                     : concat("of ", counted(missing, "problem"), " in ",
+                                              request.inputs.cache.native()),
                         request.inputs.sku.empty() ? "" : concat(" for ", request.inputs.sku),
                         sources.defects.empty() ? "" : concat("; ", sources.defects.front()))};
   }

@@ -13,6 +13,7 @@
 #include "service/sweep/sizes.h"
 #include "support/files.h"
 #include "support/json.h"
+#include "support/spelling.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -138,10 +139,34 @@ Result<Family> parse_object(const JsonNode& node, std::string_view file) {
   return family;
 }
 
-/// Whether the text is a log of lookups: a line of it is an object with a problem.
+/// Whether the text is a log of lookups: its first line is an object with a problem.
 bool is_log(std::string_view text, std::string_view file) {
   const Result<JsonNode> first = parse_json(text.substr(0, text.find('\n')), file);
-  return first && first->object() && first->find("problem");
+  const JsonNode* const problem = first && first->object() ? first->find("problem") : nullptr;
+  return problem && problem->string();
+}
+
+/// That a file is no worklist, with the first of its keys that no worklist has.
+Error no_worklist(std::string_view file, const JsonNode& root) {
+  std::string has = concat("this is ", root.kind());
+  if (root.object()) {
+    has = "there is none";
+    for (const auto& [name, value] : *root.object()) {
+      if (name == "problems") {
+        has = concat("it is ", value.kind());
+      } else {
+        return {ErrorCode::not_found,
+                concat(file, ":", value.line, ": unknown key \"", name, "\"",
+                       did_you_mean(name, std::vector<std::string>{"problems"}),
+                       "; a worklist is an object with the one key \"problems\", an array, or a "
+                       "log of lookups")};
+      }
+    }
+  }
+  return {ErrorCode::not_found, concat(file, ":", root.line,
+                                       ": a worklist is an object with the one key \"problems\", "
+                                       "an array; ",
+                                       has)};
 }
 
 /// The problems of a log of lookups, those that were asked for most first.
@@ -176,12 +201,14 @@ Result<std::vector<WorklistEntry>> parse_log(std::string_view text, std::string_
 
 }  // namespace
 
-Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file) {
+namespace {
+
+Result<std::vector<WorklistEntry>> parse_entries(std::string_view text, std::string_view file) {
   if (is_log(text, file)) return parse_log(text, file);
   KW_ASSIGN(JsonNode root, parse_json(text, file));
   const JsonNode* list = root.find("problems");
   if (!root.object() || root.object()->size() != 1 || !list || !list->array()) {
-    return at(file, root, "a worklist is an object with one member, problems: an array");
+    return no_worklist(file, root);
   }
   std::vector<WorklistEntry> entries;
   std::set<std::string> known;
@@ -205,6 +232,15 @@ Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::st
       return at(file, node, concat("a problem is a string or an object, is ", node.kind()));
     }
   }
+  return entries;
+}
+
+}  // namespace
+
+Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file) {
+  KW_ASSIGN(std::vector<WorklistEntry> entries, parse_entries(text, file));
+  // A gate over no problem would pass whatever is wrong.
+  if (entries.empty()) return Error{ErrorCode::not_found, concat(file, " has no problem")};
   return entries;
 }
 

@@ -30,8 +30,9 @@ struct WorklistEntry {
 /// most come first. Lines that cannot be read are left out, since a process that was killed may
 /// have left one.
 ///
-/// Errors: `invalid_argument` with `file:line`, also where the list stands for more than
-/// `kMostProblems`, repeated ones included.
+/// Errors: `not_found` where the file has no problem, or is neither of the two, with the key that a
+/// worklist does not have; `invalid_argument` with `file:line`, also where the list stands for more
+/// than `kMostProblems`, repeated ones included.
 Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file);
 
 /// `parse_worklist` of a file. Errors also: those of `read_file`.

@@ -62,10 +62,25 @@ TEST(WorklistTest, NamesFileLineAndWhatIsWrong) {
             std::string::npos);
   EXPECT_NE(message("{\"problems\": [{\"dims\": {}}]}").find("names no operation"),
             std::string::npos);
-  EXPECT_NE(message("{\"problems\": [], \"more\": 1}").find("one member"), std::string::npos);
+  EXPECT_EQ(message("{\"problems\": [],\n \"more\": 1}").rfind("w.json:2: unknown key \"more\"", 0),
+            0U);
   EXPECT_NE(message("{\"problems\": [\n {\"operation\": \"matmul\", \"flags\": {\"bias\": [1]}}]}")
                 .find("w.json:2: flag bias must be a string, is integer"),
             std::string::npos);
+}
+
+TEST(WorklistTest, AGateOverNoProblemIsAnError) {
+  for (const std::string text :
+       {"{\"problems\": []}", "{\"problems\": {}}", "{}", "[]", "3",
+        "{\"problem\": [\"vector_add n=8\"]}", "{\"problem\": []}\n", "{\"count\": 3}\n"}) {
+    const auto problems = parse_worklist(text, "w.json");
+    ASSERT_FALSE(problems) << text;
+    EXPECT_EQ(problems.error().code, ErrorCode::not_found) << text;
+  }
+  EXPECT_EQ(message("{\"problems\": []}"), "w.json has no problem");
+  EXPECT_EQ(message("{\"problem\": [\"vector_add n=8\"]}"),
+            "w.json:1: unknown key \"problem\" (did you mean problems?); a worklist is an object "
+            "with the one key \"problems\", an array, or a log of lookups");
 }
 
 std::vector<std::string> texts(const std::vector<Problem>& problems) {
