@@ -28,6 +28,18 @@ std::shared_future<CompileResult> ended_with(CompileResult result) {
   return promise.get_future().share();
 }
 
+/// The error, with a user's files in place of the headers that the compiler was given.
+Error with_user_files(Error error, const CompileRequest& request) {
+  for (const auto& [header, file] : request.user_files) {
+    const std::string line = concat(header, '(');
+    for (std::size_t at = 0; (at = error.message.find(line, at)) != std::string::npos;) {
+      error.message.replace(at, header.size(), file);
+      at += file.size();
+    }
+  }
+  return error;
+}
+
 /// Calls `find_or_compile`; what it throws becomes an error of the request.
 CompileResult run(const CompileRequest& request,
                   const std::function<CompileResult()>& find_or_compile) {
@@ -115,7 +127,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
     Result<CompiledKernel> kernel = compiler->compile(request);
     compile_ns += std::chrono::nanoseconds(Clock::now() - start).count();
     ++compiled;
-    if (!kernel) return std::move(kernel).error();
+    if (!kernel) return with_user_files(std::move(kernel).error(), request);
     return std::make_shared<const CompiledKernel>(*std::move(kernel));
   }
 

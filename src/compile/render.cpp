@@ -17,6 +17,7 @@ void add_functions(CompileRequest& request, const BoundProblem& problem) {
           {concat(flag.name, ", which has to define ", flag.declaration), given->bytes});
     } else if (given) {
       request.headers.emplace_back(flag.header(), given->bytes);
+      request.user_files.emplace_back(flag.header(), given->file);
     }
   }
 }

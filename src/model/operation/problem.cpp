@@ -32,7 +32,9 @@ Result<Problem> Problem::parse(std::string_view text) {
     const std::string_view value =
         equals == std::string_view::npos ? std::string_view() : word.substr(equals + 1);
     if (!is_identifier(name) || value.empty()) {
-      return Error{ErrorCode::invalid_argument, concat("\"", word, "\" is not name=value")};
+      return Error{
+          ErrorCode::invalid_argument,
+          concat("\"", word, "\" is not name=value, and no value, such as a formula, has spaces")};
     }
     if (value.find_first_not_of("0123456789") != std::string_view::npos) {
       problem.flags_.emplace_back(name, value);
