@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -26,23 +27,30 @@ std::string number(double value) { return significant(value, 3); }
 std::string percent(double share) { return number(share * 100) + " %"; }
 std::string mib(std::int64_t bytes) { return concat(bytes >> 20, " MiB"); }
 
-/// The findings of one check, of which the worst decides.
+/// The findings of one check, of which the worst decides. Where some lower the trust, the row has
+/// those alone, the worst first, so that it names the reasons and nothing else.
 class Findings {
  public:
-  explicit Findings(std::string check) { row_.check = std::move(check); }
+  explicit Findings(std::string check) : check_(std::move(check)) {}
 
-  void add(Trust trust, std::string_view detail) {
-    row_.trust = std::max(row_.trust, trust);
-    row_.detail += concat(row_.detail.empty() ? "" : "; ", detail);
-  }
+  void add(Trust trust, std::string detail) { all_[trust].push_back(std::move(detail)); }
   /// The row. `otherwise` is its detail where there are no findings.
   AuditRow row(std::string_view otherwise = "") && {
-    if (row_.detail.empty()) row_.detail = otherwise;
-    return std::move(row_);
+    AuditRow row{.check = std::move(check_), .trust = Trust::a, .detail = {}};
+    for (auto found = all_.rbegin(); found != all_.rend(); ++found) {
+      if (found->first == Trust::a && row.trust != Trust::a) break;
+      row.trust = std::max(row.trust, found->first);
+      for (const std::string& detail : found->second) {
+        row.detail += concat(row.detail.empty() ? "" : "; ", detail);
+      }
+    }
+    if (row.detail.empty()) row.detail = otherwise;
+    return row;
   }
 
  private:
-  AuditRow row_;
+  std::string check_;
+  std::map<Trust, std::vector<std::string>> all_;
 };
 
 // An environment variable that affects measurements, and the trust that it leaves.
@@ -134,6 +142,8 @@ AuditRow assess_launch_cost(const AuditInputs& inputs) {
     const char* name;
     double now, usual, tick, slack;
   };
+  const std::string clocks =
+      concat("at ", fixed(now.sm_mhz, 0), " MHz, ", source, ' ', fixed(usual.sm_mhz, 0), " MHz");
   bool compared = false;
   for (const Value& value :
        {Value{"graph node", now.graph_node_us, usual.graph_node_us, 0, 4},
@@ -145,21 +155,22 @@ AuditRow assess_launch_cost(const AuditInputs& inputs) {
       compared = true;
       text += concat(", ", source, ' ', number(value.usual), " us");
       const double ratio = std::max(0.0, value.now - value.tick) / value.usual;
+      const double most = stored ? 1 + 0.10 * value.slack : 2.0;
       if (ratio > (stored ? 1 + 0.25 * value.slack : 2.0)) {
         trust = Trust::c;
-      } else if (stored && ratio > 1 + 0.10 * value.slack) {
+      } else if (ratio > most) {
         trust = Trust::b;
       }
+      if (trust != Trust::a) text += concat(", allowed ", number(most), " times that");
+      // What is slow may be the clock.
+      if (trust != Trust::a && now.sm_mhz < 0.95 * usual.sm_mhz) text += concat(", ", clocks);
     }
     findings.add(trust, text);
   }
   findings.add(now.interrupted_share > kInterruptedShare ? Trust::c : Trust::a,
                concat(percent(now.interrupted_share), " of graphs interrupted, allowed ",
                       percent(kInterruptedShare)));
-  if (now.sm_mhz > 0 && usual.sm_mhz > 0) {
-    findings.add(Trust::a, concat("at ", fixed(now.sm_mhz, 0), " MHz, ", source, ' ',
-                                  fixed(usual.sm_mhz, 0), " MHz"));
-  }
+  if (now.sm_mhz > 0 && usual.sm_mhz > 0) findings.add(Trust::a, clocks);
   if (!compared) findings.add(Trust::b, "nothing to hold it against");
   return std::move(findings).row();
 }
@@ -183,7 +194,8 @@ AuditRow assess_host(const AuditInputs& inputs) {
   }
   if (host.runnable) {
     findings.add(*host.runnable > host.cores ? Trust::b : Trust::a,
-                 concat(*host.runnable, " threads to run on ", host.cores, " cores"));
+                 concat(*host.runnable, " threads to run on ", host.cores, " cores",
+                        *host.runnable > host.cores ? ", more than there are" : ""));
   }
   return std::move(findings).row();
 }

@@ -64,6 +64,17 @@ TEST(AuditTest, NothingFoundIsTheHighestTrust) {
   EXPECT_EQ(audit.rows.size(), 12U);
 }
 
+TEST(AuditTest, ARowNamesWhatLowersTheTrustAndNothingElse) {
+  AuditInputs inputs = quiet();
+  inputs.host->runnable = 26;
+  inputs.host->delayed_share = 0.0124;
+  inputs.launch_cost = {1.1, 3.0, 5, 0, 1980};
+  const Audit audit = assess(inputs);
+  EXPECT_EQ(row(audit, "host_load").detail, "26 threads to run on 16 cores, more than there are");
+  EXPECT_EQ(row(audit, "launch_cost").detail,
+            "stream launch 3 us, baseline 2.1 us, allowed 1.4 times that");
+}
+
 struct RowCase {
   const char* name;
   std::function<void(AuditInputs&)> change;
