@@ -40,6 +40,13 @@ def test_it_runs_as_a_module():
     assert "matmul" in printed
 
 
+def test_a_reader_that_leaves_ends_it_silently():
+    with subprocess.Popen([sys.executable, "-m", "kernwright", "operations"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
 def wheel_of(folder, library):
     place = folder / library
     place.parent.mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 from typing import Dict, List
@@ -30,6 +31,9 @@ def _environment() -> Dict[str, str]:
 def main() -> None:
     """Becomes the command line tool, with the arguments of this process."""
     path = _path()
+    # Python ignores it, and what is ignored stays so in the program that follows: the tool would not
+    # end silently when its reader is gone.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(path, [str(path)] + sys.argv[1:], _environment())
 
 
