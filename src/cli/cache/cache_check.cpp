@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <map>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "cache/layers/bundle.h"
 #include "cache/layers/tiered_cache.h"
@@ -60,6 +62,29 @@ std::filesystem::path check_installed_bundle(const std::filesystem::path& root,
   }
   return {};
 }
+
+/// What the bundle in use holds.
+struct BundleContents {
+  std::filesystem::path folder;  ///< empty: there is no bundle
+  std::vector<RecordStore::ListedHead> records;
+  std::size_t artifacts = 0;
+
+  explicit BundleContents(std::filesystem::path bundle) : folder(std::move(bundle)) {
+    if (folder.empty()) return;
+    records = RecordStore(folder).list_heads();
+    artifacts = ArtifactStore(folder).list().size();
+  }
+
+  std::string text() const {
+    return concat("bundle in use: ", folder.string(), ", ", counted(records.size(), "record"), ", ",
+                  counted(artifacts, "artifact"));
+  }
+  /// Null without a bundle.
+  Json json() const {
+    if (folder.empty()) return {};
+    return {{"folder", folder.string()}, {"records", records.size()}, {"artifacts", artifacts}};
+  }
+};
 
 /// Compiles winners again, with one service for each SKU.
 class Recompiler {
@@ -123,13 +148,25 @@ Status list_cache(const CacheFlags& flags) {
   for (const FilesBelow::Unread& one : unread_artifacts(cache)) {
     left_out(one.folder, one.error.message);
   }
+  const BundleContents bundle(installed_bundle(cache.root()));
+  for (const RecordStore::ListedHead& listed : bundle.records) {
+    if (!listed.head) {
+      left_out(listed.path, listed.head.detail);
+    } else if (!flags.json) {
+      const RecordHead& head = *listed.head.value;
+      print(concat(head.key.problem, "\n  in the bundle, ", head.winner.choice.id(), "\n  (",
+                   head.key.sku, " ", head.created, ")"));
+    }
+  }
   if (flags.json) {
     print_json(Json{{"root", cache.root().string()},
                     {"records", rows},
                     {"overrides", overrides},
-                    {"artifacts", artifacts}});
+                    {"artifacts", artifacts},
+                    {"bundle", bundle.json()}});
   } else {
     print(concat(counted(artifacts, "artifact"), " in ", cache.root().string()));
+    if (!bundle.folder.empty()) print(bundle.text());
   }
   return whole ? Status::ok : Status::failed;
 }
@@ -192,6 +229,7 @@ Status verify_cache(const CacheFlags& flags) {
                  {"records", records},
                  {"artifacts", artifacts.size()},
                  {"bundle", bundle.empty() ? Json() : Json(bundle.string())},
+                 {"bundle_holds", BundleContents(bundle).json()},
                  {"defects", defects.rows()}};
     if (flags.recompile) {
       json["recompiled"] = recompiled;
@@ -203,7 +241,7 @@ Status verify_cache(const CacheFlags& flags) {
       print(concat(counted(recompiled, "winner"), " compiled again, ", not_comparable,
                    " of other code, another compiler or an unknown SKU"));
     }
-    if (!bundle.empty()) print(concat("bundle in use: ", bundle.string()));
+    if (!bundle.empty()) print(BundleContents(bundle).text());
     print(concat(counted(records, "record"), ", ", counted(artifacts.size(), "artifact"), ", ",
                  counted(defects.rows().size(), "defect")));
   }

@@ -1,3 +1,6 @@
+#include <filesystem>
+#include <system_error>
+
 #include "cache/entries/default_root.h"
 #include "cli/cache/cache_actions.h"
 #include "cli/output.h"
@@ -10,19 +13,20 @@ struct Action {
   const char* name;
   Status (*run)(const CacheFlags& flags);
   bool takes_words = true;  ///< after its name
+  bool fills = true;        ///< it may be what makes the cache
 };
 
 constexpr Action kActions[] = {
-    {"list", list_cache, false},
-    {"verify", verify_cache, false},
-    {"compact", compact_cache, false},
-    {"prune", prune_cache, false},
+    {"list", list_cache, false, false},
+    {"verify", verify_cache, false, false},
+    {"compact", compact_cache, false, false},
+    {"prune", prune_cache, false, false},
     {"merge", merge_caches},
     {"pin", decide},
     {"ban", decide},
     {"lift", decide},
-    {"misses", show_misses, false},
-    {"export", export_cache},
+    {"misses", show_misses, false, false},
+    {"export", export_cache, true, false},
     {"install", install_cache},
     {"keygen", make_keys},
 };
@@ -33,6 +37,12 @@ std::string known_actions() {
   return names;
 }
 
+/// Whether a cache that is named is there. The default one may not have been written to yet.
+bool is_there(const std::filesystem::path& root) {
+  std::error_code error;
+  return std::filesystem::exists(root, error);
+}
+
 class Cache : public Command {
  public:
   Cache() : Command("cache", "List, check, merge and tidy a cache directory"), flags_(sub, json) {}
@@ -41,6 +51,9 @@ class Cache : public Command {
     const std::string name = flags_.words.empty() ? "" : flags_.words.front();
     for (const Action& action : kActions) {
       if (name != action.name) continue;
+      if (!action.fills && !flags_.service.cache.empty() && !is_there(flags_.root())) {
+        return report({ErrorCode::not_found, concat("there is no cache ", flags_.root().string())});
+      }
       if (action.takes_words || flags_.words.size() == 1) return action.run(flags_);
       return report(
           {ErrorCode::invalid_argument, concat("cache ", name, " takes no \"", flags_.words[1],

@@ -485,6 +485,18 @@ TEST_F(CacheToolkitTest, ASignedBundleIsInstalledByThoseWhoTrustItAndCoversItsPr
   const Ran whole = kernwright({"cache", "verify", "--cache", in("served"), "--json"});
   EXPECT_EQ(whole.exit_code, 0) << whole.out;
   const std::filesystem::path bundle = whole.json()["bundle"].get<std::string>();
+  EXPECT_EQ(whole.json()["bundle_holds"]["records"], 1);
+  EXPECT_EQ(whole.json()["bundle_holds"]["artifacts"], 1);
+  const Ran listed = kernwright({"cache", "list", "--cache", in("served")});
+  EXPECT_THAT(listed.out, HasSubstr("in the bundle, "));
+  EXPECT_THAT(listed.out, HasSubstr(", 1 record, 1 artifact\n"));
+  EXPECT_THAT(kernwright({"cache", "verify", "--cache", in("served")}).out,
+              HasSubstr(", 1 record, 1 artifact\n"));
+  for (const char* action : {"list", "verify", "misses", "prune"}) {
+    const Ran none = kernwright({"cache", action, "--cache", in("nosuch")});
+    EXPECT_EQ(none.exit_code, 1) << action;
+    EXPECT_THAT(none.err, HasSubstr("there is no cache " + in("nosuch")));
+  }
   std::ofstream(bundle / "v1/more") << "x";
   const Ran changed = kernwright({"cache", "verify", "--cache", in("served")});
   EXPECT_EQ(changed.exit_code, 1);
