@@ -23,17 +23,29 @@ struct Rank {
   const RankedConfiguration* ranked = nullptr;
 };
 
+/// Whether the candidates of a template are told apart by predictions: its manifest declares what
+/// they cost.
+bool has_cost_model(const Choice& choice, const ServiceCore& service) {
+  const Result<const KernelTemplate*> found =
+      service.catalog().kernel_template(choice.kernel_template);
+  return found && !(*found)->cost.empty();
+}
+
 /// How much slower a candidate is than the fastest finalist, or, if predicted, than the winner. The
 /// winner may not be the fastest finalist, because a fixed rule chooses between equals.
-std::string slower_text(const RankedConfiguration& ranked, const TuningRecord& record) {
+std::string slower_text(const RankedConfiguration& ranked, const TuningRecord& record,
+                        const ServiceCore& service) {
   const bool measured = record.grade == RecordGrade::measured;
   if (measured && ranked.tied) return "tied";
+  if (!measured && !has_cost_model(ranked.choice, service)) return "no cost model";
+  // A default is kept although another is predicted to be faster by less than can be told.
+  if (!measured && ranked.predicted_us <= record.winner.predicted_us) return "tied";
   const double slower = measured ? std::expm1(ranked.slowdown.estimate)
                                  : ranked.predicted_us / record.winner.predicted_us - 1;
   return slower > 0 ? format_share(slower) : "none";
 }
 
-void print_ranks(const Page& page, const TuningRecord& record) {
+void print_ranks(const Page& page, const TuningRecord& record, const ServiceCore& service) {
   std::vector<Rank> ranks = {{"winner", &record.winner}};
   if (record.baseline && record.baseline->choice != record.winner.choice) {
     ranks.push_back({"default", &*record.baseline});
@@ -67,7 +79,7 @@ void print_ranks(const Page& page, const TuningRecord& record) {
     if (alone) {
       cells.push_back(times.alone.samples_us.empty() ? "" : format_us(times.alone.median_us()));
     }
-    cells.push_back(winner ? "" : slower_text(*rank.ranked, record));
+    cells.push_back(winner ? "" : slower_text(*rank.ranked, record, service));
     cells.push_back(rank.ranked->choice.id());
     table.add(std::move(cells));
   }
@@ -133,7 +145,14 @@ std::string verdict_text(const TuningRecord& record) {
   return "";
 }
 
-void print_certainty(const Page& page, const TuningRecord& record) {
+void print_certainty(const Page& page, const TuningRecord& record, const ServiceCore& service) {
+  if (record.grade == RecordGrade::predicted && !has_cost_model(record.winner.choice, service)) {
+    page.print("sure", concat("predicted, but ", record.winner.choice.kernel_template,
+                              " declares no \"cost\": nothing tells its candidates apart",
+                              record.winner.traits.is_default ? ", and the default is kept" : "",
+                              "; nothing was measured"));
+    return;
+  }
   if (record.grade == RecordGrade::predicted) {
     page.print("sure",
                default_kept(record)
@@ -206,7 +225,7 @@ Result<ReportRow> judge(const TuningRecord& record, const ServiceCore& service) 
 std::string bound_text(const ReportRow& row) {
   if (row.bound == Bound::launch) return "bound by the launch";
   const std::string share = concat(format_share(row.roofline_share), " of the roofline");
-  return row.bound ? concat(share, ", bound by ", to_string(*row.bound)) : share;
+  return row.bound ? concat(share, ", which ", to_string(*row.bound), " sets") : share;
 }
 
 std::string certainty(const TuningRecord& record) {
@@ -223,7 +242,7 @@ void print_record(const Page& page, const TuningRecord& record, const ServiceCor
                     row ? bound_text(*row) : concat("roofline ", format_us(record.roofline_us))));
   page.print("", record.winner.choice.id());
   if (row) print_speedups(page, record, *row);
-  print_certainty(page, record);
+  print_certainty(page, record, service);
   if (!page.verbose()) print_counter_summary(page, record, service);
   if (row) {
     // The reason stands above already.
@@ -238,7 +257,7 @@ void print_record(const Page& page, const TuningRecord& record, const ServiceCor
   if (!page.verbose()) return;
   page.print("policy", concat(record.key.policy.text(), ", ", record.key.sku, ", ",
                               record.key.target, ", roofline ", format_us(record.roofline_us)));
-  print_ranks(page, record);
+  print_ranks(page, record, service);
   if (measured) print_evidence(page, record);
   print_counters(page, record, service);
   std::string with = record.environment.compiler;

@@ -27,7 +27,7 @@ void print_winner(const Page& page, const TuningRecord& record, std::string_view
 /// not be there any more.
 Result<ReportRow> judge(const TuningRecord& record, const ServiceCore& service);
 
-/// "82 % of the roofline, bound by memory", or that launching costs more than the work.
+/// "82 % of the roofline, which memory sets", or that launching costs more than the work.
 std::string bound_text(const ReportRow& row);
 
 /// Verdict and trust, "win A"; or "predicted".

@@ -92,7 +92,7 @@ TEST_F(ShowTest, LaysARecordOutForATerminal) {
   const Ran text = show();
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_EQ(text.out, R"(matmul m=4096 n=6144 k=4096 dtype=bf16
-  winner    255.1 us, 82 % of the roofline, bound by compute
+  winner    255.1 us, 82 % of the roofline, which compute sets
             matmul/persistent_wave BM=128 BN=256 BK=64 STAGES=4 GROUP=8
             CLUSTER=2 PERSIST=1 PROGRAMMATIC=0 WARPS_M=2 SLICES=1 AHEAD=0
             TRANSPOSED=0

@@ -184,15 +184,15 @@ class Sweep : public Command {
                                    : concat(worklist_.place(row.problem), ": ", row.impossible))});
     }
     page.print(table);
-    page.print(concat(
-        plan.due(), " of ", counted(plan.rows.size(), "problem"), plan.due() == 1 ? " is" : " are",
-        " due for ", service.profile().id, ": ", counted(plan.candidates(), "candidate"), ", ",
-        counted(plan.compiles(), "compile"),
-        service.has_device() ? concat(", at most about ", static_cast<std::int64_t>(seconds), " s")
-                             : std::string(", of which a prediction makes the best few"),
-        plan.impossible() == 0
-            ? ""
-            : concat("; ", counted(plan.impossible(), "is impossible", "are impossible"))));
+    page.print(
+        concat(plan.due(), " of ", counted(plan.rows.size(), "problem"),
+               plan.due() == 1 ? " is" : " are", " due for ", service.profile().id, ": ",
+               counted(plan.candidates(), "candidate"), ", ", counted(plan.compiles(), "compile"),
+               service.has_device() ? "" : ", of which a prediction makes the best few",
+               plan.due() == 0 ? "" : concat("; at most about ", format_duration(seconds)),
+               plan.impossible() == 0
+                   ? ""
+                   : concat("; ", counted(plan.impossible(), "is impossible", "are impossible"))));
     return status;
   }
 

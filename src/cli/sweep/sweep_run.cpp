@@ -20,6 +20,7 @@ Table rows_as_they_come(std::size_t problems) {
                 {"time", true, 8},
                 {"speed-up", true},
                 {"sure", false, std::string_view("unresolved B").size()},
+                {"from", false, std::string_view("search").size()},
                 {"problem"}});
 }
 
@@ -71,10 +72,10 @@ void SweepRun::work(const Tuner& tuner) {
       made_seconds_ += seconds_since(start);
     }
     const auto tell = [&] {
-      if (!result.record) {
+      if (!json_) {
+        print_row(problems_[index], result);
+      } else if (!result.record) {
         report({ErrorCode::internal, concat(problems_[index].text(), ": ", result.error)});
-      } else if (!json_) {
-        print_row(result);
       }
     };
     if (ticker_) {
@@ -86,13 +87,20 @@ void SweepRun::work(const Tuner& tuner) {
   }
 }
 
-void SweepRun::print_row(const SweepResult& result) {
+void SweepRun::print_row(const Problem& asked, const SweepResult& result) {
+  if (!result.record) {
+    // The end of the sweep says why.
+    Table table = rows_as_they_come(problems_.size());
+    table.add(
+        {concat(done_, "/", problems_.size()), "", "", "failed", "", page_.abridged(asked.text())});
+    page_.print_rows(table);
+    return;
+  }
   const TuningRecord& record = *result.record;
   const Result<ReportRow> row = judge(record, service_);
   std::string problem = page_.abridged(record.key.problem);
-  if (result.found) problem += " (in the cache)";
   if (result.tuned_again) problem += " (tuned again: the record had trust C)";
-  if (!result.unstored.empty()) problem += concat("; not stored: ", result.unstored);
+  if (!result.unstored.empty()) problem += "; not stored";  // a warning has said why
   if (row && page_.verbose()) {
     problem += concat("; ", record.winner.choice.id(), "; ", to_string(row->support), "; ",
                       bound_text(*row), "; the next is ",
@@ -101,7 +109,8 @@ void SweepRun::print_row(const SweepResult& result) {
   }
   Table table = rows_as_they_come(problems_.size());
   table.add({concat(done_, "/", problems_.size()), format_us(winner_us(record)),
-             row ? speedup_text(*row) : "", certainty(record), std::move(problem)});
+             row ? speedup_text(*row) : "", certainty(record), result.found ? "cache" : "search",
+             std::move(problem)});
   page_.print_rows(table);
 }
 
@@ -112,7 +121,7 @@ std::string SweepRun::line() const {
   if (made_ > 0) {
     const double each = made_seconds_ / static_cast<double>(made_);
     const auto left = static_cast<double>(problems_.size() - done_);
-    text += concat(", at most ", format_duration(each * left / static_cast<double>(tuners_.size())),
+    text += concat(", about ", format_duration(each * left / static_cast<double>(tuners_.size())),
                    " left");
   }
   return search.empty() ? text : concat(text, "; ", search);

@@ -37,7 +37,7 @@ class SweepRun {
 
  private:
   void work(const Tuner& tuner);
-  void print_row(const SweepResult& result);
+  void print_row(const Problem& asked, const SweepResult& result);
   /// "3 of 12 done, about 4 min left".
   std::string line() const;
 

@@ -49,12 +49,32 @@ TEST_F(WorklistToolkitTest, ASecondSweepFindsEverythingAndWritesNothing) {
   EXPECT_EQ(second.exit_code, 0) << second.err;
   std::size_t skipped = 0;
   const std::string told = flat(second.out);
-  for (std::size_t at = 0; (at = told.find("(in the cache)", at)) != std::string::npos; ++at) {
+  for (std::size_t at = 0; (at = told.find(" predicted cache ", at)) != std::string::npos; ++at) {
     ++skipped;
   }
   EXPECT_EQ(skipped, 2U) << second.out;
   EXPECT_EQ(run_list("sweep", {"--json"}).json()["records"], report["records"]);
   EXPECT_EQ(files(), before);
+}
+
+TEST_F(WorklistToolkitTest, AGateOverNoProblemFails) {
+  for (const std::string text :
+       {R"({"problems": []})", R"({"problem": ["vector_add n=4096 dtype=fp32"]})"}) {
+    const std::string file = write("none.json", text).string();
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"sweep", file, "--sku", "h200"},
+          {"sweep", file, "--sku", "h200", "--dry-run"},
+          {"prewarm", file, "--sku", "h200", "--verify"},
+          {"prewarm", file, "--sku", "h200"},
+          {"report", file}}) {
+      const Ran ran = kernwright(words);
+      EXPECT_EQ(ran.exit_code, 1) << words[0] << ran.out;
+      EXPECT_NE(ran.err.find(file), std::string::npos) << ran.err;
+    }
+  }
+  const Ran report = kernwright({"report", list_.string()});
+  EXPECT_EQ(report.exit_code, 1) << report.out;
+  EXPECT_NE(report.err.find("no record of 2 problems in "), std::string::npos) << report.err;
 }
 
 TEST_F(WorklistToolkitTest, ASweepEndsByNamingItsReport) {
@@ -83,8 +103,8 @@ TEST_F(WorklistToolkitTest, AnInterruptedSweepGoesOnWhereItStopped) {
   const Ran ran = run_list("sweep");
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   const std::string told = flat(ran.out);
-  EXPECT_NE(told.find("(in the cache)"), std::string::npos) << ran.out;
-  EXPECT_EQ(told.find("(in the cache)"), told.rfind("(in the cache)"));
+  EXPECT_NE(told.find(" predicted cache "), std::string::npos) << ran.out;
+  EXPECT_EQ(told.find(" predicted cache "), told.rfind(" predicted cache "));
   EXPECT_NE(ran.out.find("2 of 2 problems have a record for h200, by prediction"),
             std::string::npos)
       << ran.out;
@@ -290,7 +310,7 @@ TEST_F(WorklistToolkitTest, SeveralDevicesAreSweptByOneProcessEach) {
   EXPECT_EQ(one.json(), report) << one.err;
   const Ran again = run_list("sweep", {"--devices", "0,1", "--l2", "warm"});
   const std::string told = flat(again.out);
-  EXPECT_NE(told.find("(in the cache)"), told.rfind("(in the cache)"));
+  EXPECT_NE(told.find(" predicted cache "), told.rfind(" predicted cache "));
   EXPECT_EQ(files(), before);
 }
 
