@@ -90,13 +90,13 @@ wheel:
 wheel-test: wheel
 	@$(WITH_TOOLKIT) src/cmake/wheel_test.sh
 
-# Calls the package with random arguments, its extension under AddressSanitizer.
+# Calls the package with random arguments, all of it under AddressSanitizer.
 CALLS ?= 100000
 fuzz-python:
 	@$(SETUP) --sanitize --wheel
-	@cmake --preset $(PRESET) -DKERNWRIGHT_PYTHON=ON --log-level=WARNING -Wno-dev > /dev/null
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_python
-	@$(WITH_TOOLKIT) src/cmake/fuzz_python.sh $(BUILD) $(CALLS)
+	@cmake --preset asan --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset asan -j $(JOBS) --target kernwright_python
+	@$(WITH_TOOLKIT) src/cmake/fuzz_python.sh build/asan $(CALLS)
 
 # The wheel kernwright-$(SKU) of a bundle, and what is in it as the JSON
 # file RESULTS.
@@ -122,18 +122,18 @@ lint:
 	@src/cmake/lint.sh build/dev $(LINT)
 
 fuzz:
-	@$(SETUP) --sanitize
+	@$(SETUP) --sanitize --wheel
 	@cmake --preset asan --log-level=WARNING -Wno-dev > /dev/null
 	@cmake --build --preset fuzz -j $(JOBS)
 	@src/cmake/fuzz.sh build/asan/bin $(FUZZ_SECONDS)
 
 # The suites that tests/CMakeLists.txt names for each.
 sanitize:
-	@$(SETUP) --sanitize
+	@$(SETUP) --sanitize --wheel
 	@for preset in asan tsan; do \
 	  cmake --preset $$preset --log-level=WARNING -Wno-dev > /dev/null && \
 	  cmake --build --preset $$preset -j $(JOBS) && \
-	  src/cmake/sanitize.sh build/$$preset/bin/kernwright_sanitized_test || exit 1; \
+	  src/cmake/sanitize.sh build/$$preset || exit 1; \
 	done
 
 clean:
