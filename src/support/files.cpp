@@ -4,10 +4,12 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <fcntl.h>
 #include <memory>
 #include <random>
+#include <sys/file.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -21,16 +23,53 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_hex_digit(char c) { return is_digit(c) || (to_lower(c) >= 'a' && to_lower(c) <= 'f'); }
+
+/// Whether a name, which is that of no file, may be a key: hex digits, more at a stretch than a
+/// digest has or alone, or base64.
+bool looks_like_key(std::string_view name) {
+  constexpr std::size_t kShortestKey = 40;
+  constexpr std::size_t kDigestDigits = 64;
+  name = trim(name);
+  std::size_t longest = 0;
+  for (std::size_t i = 0, digits = 0; i < name.size(); ++i) {
+    digits = is_hex_digit(name[i]) ? digits + 1 : 0;
+    longest = std::max(longest, digits);
+  }
+  if (longest > kDigestDigits || (longest == name.size() && longest >= kShortestKey)) return true;
+  const auto is_base64 = [](char c) {
+    return is_letter(c) || is_digit(c) || std::string_view("+/=-_").find(c) != std::string::npos;
+  };
+  const auto is_upper = [](char c) { return is_letter(c) && to_lower(c) != c; };
+  const auto is_lower = [](char c) { return is_letter(c) && to_lower(c) == c; };
+  std::error_code error;
+  return name.size() >= kShortestKey && name.front() != '/' &&
+         std::ranges::all_of(name, is_base64) && std::ranges::any_of(name, is_upper) &&
+         std::ranges::any_of(name, is_lower) && std::ranges::any_of(name, is_digit) &&
+         !fs::exists(name.substr(0, name.find('/')), error);
+}
+
+/// How messages name a file that is not there. What a user gives for its name by mistake may be
+/// what is in the file of a key, and must not be found in a log.
+std::string missing_name(const fs::path& path) {
+  const std::string& name = path.native();
+  if (!looks_like_key(name)) return name;
+  return concat("of a name of ", name.size(), " bytes that looks like a key");
+}
+
+bool is_missing(int code) { return code == ENOENT || code == ENAMETOOLONG || code == ENOTDIR; }
+
 Error io_error(std::string_view what, const fs::path& path, int code) {
   return {ErrorCode::io,
-          concat("cannot ", what, " ", path.native(), ": ", std::generic_category().message(code))};
+          concat("cannot ", what, " ", is_missing(code) ? missing_name(path) : path.native(), ": ",
+                 std::generic_category().message(code))};
 }
 
 /// The `root_bytes` for `FileCalls`: the path begins with `within`, if that is given.
 std::size_t root_bytes(const fs::path& within) { return within.native().size(); }
 
 Error open_error(std::string_view what, const fs::path& path, const fs::path& within, int code) {
-  if (code == ENOENT) return {ErrorCode::not_found, concat("no file ", path.native())};
+  if (code == ENOENT) return {ErrorCode::not_found, concat("no file ", missing_name(path))};
   // Opening fails so for a pipe that has no reader, and for a socket.
   if (code == ENXIO) {
     return {ErrorCode::io, concat("cannot ", what, " ", path.native(), ": not a regular file")};
@@ -100,6 +139,54 @@ fs::path temporary_beside(const fs::path& path) {
   return temporary;
 }
 
+/// Whether `name` is that of a temporary file beside a file called `target`.
+bool is_temporary_of(std::string_view name, std::string_view target) {
+  const std::string begin = concat('.', target, '.');
+  constexpr std::string_view kEnd = ".tmp";
+  constexpr std::size_t kRandomDigits = 16;
+  if (!name.starts_with(begin) || !name.ends_with(kEnd)) return false;
+  name = name.substr(0, name.size() - kEnd.size());
+  if (name.size() <= begin.size() + kRandomDigits + 1) return false;
+  name.remove_prefix(begin.size());
+  const std::string_view counter = name.substr(kRandomDigits + 1);
+  return name.find_first_not_of("0123456789abcdef") == kRandomDigits &&
+         name[kRandomDigits] == '-' &&
+         counter.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// Removes the temporary files beside `path` that writers of it left when they were killed. A
+/// writer holds a lock as long as it lives. Where the file system has no locks, what is an hour old
+/// goes.
+void remove_leftovers(const fs::path& path) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const std::string target = path.filename().native();
+  for (const std::string& name : list_directory(folder)) {
+    if (!is_temporary_of(name, target)) continue;
+    const fs::path file = folder / name;
+    const FileDescriptor opened(
+        ::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat status{};
+    if (!opened.valid() || ::fstat(opened.get(), &status) != 0) continue;
+    if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) continue;
+    const bool locked = ::flock(opened.get(), LOCK_EX | LOCK_NB) == 0;
+    const bool is_old = ::time(nullptr) - status.st_mtime > 3600;
+    if (locked || (errno != EWOULDBLOCK && is_old)) ::unlink(file.c_str());
+  }
+}
+
+/// Keeps the lock of `file` beyond its end, until the file has its name.
+FileDescriptor same_lock(const FileDescriptor& file) {
+  return FileDescriptor(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
+}
+
+/// Takes the lock by which `remove_leftovers` knows that a temporary file has a writer. False where
+/// it was faster, and has removed the file.
+bool keep_from_removal(const FileDescriptor& file) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+  struct stat status{};
+  return ::fstat(file.get(), &status) != 0 || status.st_nlink > 0;
+}
+
 }  // namespace
 
 Result<InputFile> InputFile::open(const fs::path& path, const FileKind& kind,
@@ -154,15 +241,22 @@ Result<OutputFile> OutputFile::create(const fs::path& path, const fs::path& with
     return Error{ErrorCode::io,
                  concat("cannot write ", path.native(), ": what is there is no regular file")};
   }
-  fs::path temporary = temporary_beside(path);
-  // 0666 and not mkstemp's 0600, because a cache may be shared; the user's umask limits it.
-  FileDescriptor file = open_to_write(temporary, within, O_EXCL);
-  if (!file.valid()) {
-    const int code = errno;
-    return code == ENOENT ? io_error("create", temporary, code)
-                          : open_error("create", temporary, within, code);
+  // Those in a cache are removed by `prune`.
+  if (within.empty()) remove_leftovers(path);
+  for (;;) {
+    fs::path temporary = temporary_beside(path);
+    // 0666 and not mkstemp's 0600, because a cache may be shared; the user's umask limits it.
+    FileDescriptor file = open_to_write(temporary, within, O_EXCL);
+    if (!file.valid()) {
+      const int code = errno;
+      return code == ENOENT ? io_error("create", temporary, code)
+                            : open_error("create", temporary, within, code);
+    }
+    if (!within.empty() || keep_from_removal(file)) {
+      return OutputFile(path, std::move(temporary), std::move(file));
+    }
+    ::unlink(temporary.c_str());
   }
-  return OutputFile(path, std::move(temporary), std::move(file));
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
@@ -180,6 +274,7 @@ Result<void> OutputFile::write(std::string_view bytes) {
 }
 
 Result<void> OutputFile::publish() {
+  const FileDescriptor lock = same_lock(file_);
   const bool published =
       file_.close() && file_calls().rename(temporary_.c_str(), path_.c_str()) == 0;
   if (!published) return io_error("publish", path_, errno);
@@ -195,12 +290,26 @@ Result<void> publish_file(const fs::path& path, std::string_view bytes, const fs
 
 Result<void> create_file(const fs::path& path, std::string_view bytes, mode_t mode) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-  FileDescriptor file(file_calls().open(path.c_str(), 0, kFlags, mode));
+  remove_leftovers(path);
+  const fs::path temporary = temporary_beside(path);
+  FileDescriptor file(file_calls().open(temporary.c_str(), 0, kFlags, mode));
   if (!file.valid()) return io_error("create", path, errno);
-  if (write_all(file.get(), bytes) && file.close()) return {};
+  keep_from_removal(file);
+  // The whole file gets its name at once, unless that is taken. Some file systems have one way
+  // alone.
+  const auto give_name = [&] {
+    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) {
+      return true;
+    }
+    return errno != EEXIST && ::link(temporary.c_str(), path.c_str()) == 0 &&
+           ::unlink(temporary.c_str()) == 0;
+  };
+  const FileDescriptor lock = same_lock(file);
+  const bool written = write_all(file.get(), bytes) && file.close();
+  if (written && give_name()) return {};
   const int code = errno;
-  ::unlink(path.c_str());
-  return io_error("write", path, code);
+  ::unlink(temporary.c_str());
+  return io_error(written ? "create" : "write", path, code);
 }
 
 Result<void> append_line(const fs::path& path, std::string_view line, const FileKind& kind,

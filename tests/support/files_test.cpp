@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
@@ -138,6 +139,63 @@ TEST(FilesTest, OnlyRegularFilesAreReadAppendedToOrReplaced) {
     EXPECT_THAT(published.error().message, HasSubstr("no regular file")) << what;
     EXPECT_FALSE(create_file(path, "x", 0600)) << what;
     EXPECT_FALSE(std::filesystem::is_regular_file(path)) << what;
+  }
+}
+
+TEST(FilesTest, WhatKilledWritersLeftIsRemoved) {
+  const ScopedTempDir dir;
+  const std::string dead = dir / ".page.html.0123456789abcdef-12.tmp";
+  std::vector<std::string> others;
+  for (const char* name :
+       {".page.html.tmp", ".page.html.0123456789abcdef-.tmp", ".page.html.0123456789abcdeg-1.tmp",
+        ".other.html.0123456789abcdef-1.tmp", ".page.html.0123456789abcdef-1x.tmp",
+        "page.html.0123456789abcdef-1.tmp", ".page.html.0123456789abcdef.tmp"}) {
+    others.push_back(dir / name);
+    std::ofstream(others.back()) << "x";
+  }
+  std::filesystem::create_symlink(others[0], dir / ".page.html.0123456789abcdef-2.tmp");
+  others.push_back(dir / ".page.html.0123456789abcdef-2.tmp");
+  std::ofstream(dead) << "half";
+  Result<OutputFile> alive = OutputFile::create(dir / "page.html");
+  ASSERT_TRUE(alive) << alive.error().message;
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  ASSERT_TRUE(publish_file(dir / "page.html", "other"));
+  ASSERT_TRUE(alive->write("first")) << "a writer that lives keeps its file";
+  EXPECT_TRUE(alive->publish());
+  EXPECT_EQ(*read_file(dir / "page.html"), "first");
+  for (const std::string& file : others) {
+    EXPECT_TRUE(std::filesystem::is_symlink(file) || std::filesystem::exists(file)) << file;
+  }
+}
+
+TEST(FilesTest, ANewFileIsWholeOrNotThere) {
+  const ScopedTempDir dir;
+  ASSERT_TRUE(create_file(dir / "key", "secret", 0600));
+  EXPECT_EQ(*read_file(dir / "key"), "secret");
+  EXPECT_EQ(std::filesystem::status(dir / "key").permissions(), std::filesystem::perms(0600));
+  EXPECT_THAT(create_file(dir / "key", "other", 0600).error().message, HasSubstr("File exists"));
+  EXPECT_EQ(*read_file(dir / "key"), "secret");
+  {
+    const FaultyFiles faulty(dir.path().native(), FaultyFiles::Call::write, ENOSPC);
+    EXPECT_FALSE(create_file(dir / "full", "x", 0600));
+  }
+  EXPECT_EQ(list_directory(dir.path()), std::vector<std::string>{"key"});
+}
+
+TEST(FilesTest, ANameThatMayBeAKeyIsNotRepeated) {
+  const std::string hex = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+  const std::string base64 = "Zm9vYmFyMTIzNDU2Nzg5MGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3/+==";
+  for (const std::string& key :
+       {hex, hex + hex, hex + hex + "\n", base64, "./" + hex + hex, hex + hex + hex + hex + hex}) {
+    const std::string said = read_file(key).error().message;
+    EXPECT_EQ(said.find("cdef"), std::string::npos) << said;
+    EXPECT_EQ(said.find("Zm9v"), std::string::npos) << said;
+    EXPECT_THAT(said, HasSubstr(concat(key.size(), " bytes that looks like a key")));
+  }
+  for (const std::string& name :
+       {"v1/artifacts/01/" + hex + ".kwa",
+        std::string("/models/Llama-3.2-1B-Instruct-0123456789/c"), std::string("none")}) {
+    EXPECT_THAT(read_file(name).error().message, HasSubstr(name));
   }
 }
 
