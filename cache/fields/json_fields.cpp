@@ -1,6 +1,5 @@
 #include "cache/fields/json_fields.h"
 
-#include <array>
 #include <optional>
 #include <utility>
 
@@ -12,36 +11,6 @@ namespace kernwright {
 using Json = FieldReader::Json;
 
 namespace {
-
-constexpr std::size_t kMostDepth = 64;
-constexpr std::size_t kMostMembers = 4096;
-
-/// Finds, without parsing, what exceeds the limits in a text; empty where nothing does.
-std::string beyond_limits(std::string_view json) {
-  // For each open container the number of its members, or nothing for an array.
-  std::array<std::optional<std::size_t>, kMostDepth> open{};
-  std::size_t depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-      continue;
-    }
-    in_string = c == '"';
-    if (c == '[' || c == '{') {
-      if (depth == kMostDepth) return concat("nested deeper than ", kMostDepth);
-      open[depth++] = c == '{' ? std::optional<std::size_t>(1) : std::nullopt;
-    } else if (c == ']' || c == '}') {
-      if (depth == 0) return {};  // this is no JSON; the parser reports it
-      --depth;
-    } else if (c == ',' && depth > 0 && open[depth - 1] && ++*open[depth - 1] > kMostMembers) {
-      return concat("an object of more than ", kMostMembers, " members");
-    }
-  }
-  return {};
-}
 
 /// A value for messages: a number in full, of others the type, such as "string" or "null".
 std::string described(const Json& value) {
@@ -194,10 +163,9 @@ void FieldReader::set_defect(const std::string& path, std::string_view what) {
 }
 
 Result<Json> parse_object(std::string_view json, std::string_view what) {
-  if (const std::string beyond = beyond_limits(json); !beyond.empty()) {
-    return Error{ErrorCode::corrupt, concat(what, ": ", beyond)};
-  }
-  Json root = parse_value(json);
+  std::string beyond;
+  Json root = parse_value(json, &beyond);
+  if (!beyond.empty()) return Error{ErrorCode::corrupt, concat(what, ": ", beyond)};
   if (!root.is_object()) return Error{ErrorCode::corrupt, concat(what, ": not a JSON object")};
   return root;
 }

@@ -96,9 +96,9 @@ class FieldReader {
   std::optional<std::string>& defect_;
 };
 
-/// The JSON object of a text. Errors: `corrupt`, which names `what`. A text is corrupt too where it
-/// is nested deeper than `kMostDepth` or an object has more than `kMostMembers` members. Nothing of
-/// ours has that, and to parse it would take far more memory or time than its length says.
+/// The JSON object of a text. Errors: `corrupt`, which names `what`, also where the text is beyond
+/// the limits of `parse_value`. Nothing of ours is, and to parse it would take far more memory or
+/// time than its length says.
 Result<FieldReader::Json> parse_object(std::string_view json, std::string_view what);
 
 /// Parses one JSON object with `parse(FieldReader&)`. Errors: those of `parse_object`; `corrupt`

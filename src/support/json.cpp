@@ -15,7 +15,15 @@
 namespace kernwright {
 namespace {
 
-constexpr std::size_t kMaxDepth = 64;
+constexpr std::size_t kMostMembers = 4096;
+
+std::string beyond_depth() { return concat("nested deeper than ", kMostJsonDepth); }
+
+/// Empty where a text may be as long.
+std::string beyond_bytes(std::string_view text) {
+  if (text.size() <= kMostJsonBytes) return {};
+  return concat(text.size(), " bytes of JSON, the most is ", kMostJsonBytes);
+}
 
 /// Counts the lines that the lexer has consumed. `token_line` is the line of the last character
 /// that is not white space. The two differ because the lexer reads one character past the end of a
@@ -81,15 +89,45 @@ double value_of(std::string text) {
   return value;
 }
 
-/// nlohmann's own builder of values, with numbers that do not depend on the locale.
+/// nlohmann's own builder of values, within limits and with numbers that do not depend on the
+/// locale.
 class ValueBuilder : public nlohmann::detail::json_sax_dom_parser<nlohmann::ordered_json> {
  public:
   explicit ValueBuilder(nlohmann::ordered_json& tree)
       : json_sax_dom_parser(tree, /*allow_exceptions_=*/false) {}
-  // The parser calls it by this type. NOLINTNEXTLINE(bugprone-derived-method-shadowing-base-method)
+
+  const std::string& beyond() const { return beyond_; }
+
+  // The parser calls these by this type. NOLINTBEGIN(bugprone-derived-method-shadowing-base-method)
   bool number_float(double, const std::string& text) {
     return json_sax_dom_parser::number_float(value_of(text), text);
   }
+  bool start_object(std::size_t size) { return open() && json_sax_dom_parser::start_object(size); }
+  bool start_array(std::size_t size) { return open() && json_sax_dom_parser::start_array(size); }
+  bool end_object() { return close() && json_sax_dom_parser::end_object(); }
+  bool end_array() { return close() && json_sax_dom_parser::end_array(); }
+  bool key(std::string& name) {
+    if (++members_.back() > kMostMembers) {
+      beyond_ = concat("an object of more than ", kMostMembers, " members");
+      return false;
+    }
+    return json_sax_dom_parser::key(name);
+  }
+  // NOLINTEND(bugprone-derived-method-shadowing-base-method)
+
+ private:
+  bool open() {
+    if (members_.size() == kMostJsonDepth) beyond_ = beyond_depth();
+    members_.push_back(0);
+    return beyond_.empty();
+  }
+  bool close() {
+    members_.pop_back();
+    return true;
+  }
+
+  std::vector<std::size_t> members_;  ///< of each container that is open
+  std::string beyond_;
 };
 
 /// Builds the tree from the parser's events. `open_` holds the containers that are being filled.
@@ -160,7 +198,7 @@ class TreeBuilder {
   }
 
   bool open(Value container) {
-    if (open_.size() == kMaxDepth) return fail(concat("nested deeper than ", kMaxDepth));
+    if (open_.size() == kMostJsonDepth) return fail(beyond_depth());
     open_.push_back(JsonNode{std::move(container), lines_.token_line});
     keys_.emplace_back();
     return true;
@@ -228,6 +266,9 @@ std::string_view JsonNode::kind() const {
 }
 
 Result<JsonNode> parse_json(std::string_view text, std::string_view file) {
+  if (const std::string beyond = beyond_bytes(text); !beyond.empty()) {
+    return Error{ErrorCode::invalid_argument, concat(file, ": ", beyond)};
+  }
   LineCounter lines;
   TreeBuilder builder(lines, file);
   const char* begin = text.data();
@@ -237,10 +278,14 @@ Result<JsonNode> parse_json(std::string_view text, std::string_view file) {
   return builder.take_root();
 }
 
-nlohmann::ordered_json parse_value(std::string_view text) {
+nlohmann::ordered_json parse_value(std::string_view text, std::string* beyond) {
   nlohmann::ordered_json value;
   ValueBuilder builder(value);
-  if (nlohmann::ordered_json::sax_parse(text, &builder)) return value;
+  std::string limit = beyond_bytes(text);
+  const bool parsed = limit.empty() && nlohmann::ordered_json::sax_parse(text, &builder);
+  if (limit.empty()) limit = builder.beyond();
+  if (beyond != nullptr) *beyond = std::move(limit);
+  if (parsed) return value;
   return nlohmann::ordered_json::value_t::discarded;
 }
 

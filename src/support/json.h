@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -66,14 +67,21 @@ struct JsonMember {
   JsonNode second;
 };
 
+// All JSON is read here. Values are copied, written and destroyed by recursion, so the depth of a
+// text is limited, and its length, because a value takes up to 50 times the memory of its text.
+constexpr std::size_t kMostJsonDepth = 64;
+constexpr std::size_t kMostJsonBytes = std::size_t{64} << 20;
+
 /// Parses `text`. `file` is the name for errors, `file:line: ...`. Errors: `invalid_argument` for
-/// what is no JSON, duplicate keys, a depth beyond 64, integers beyond 64 bits, and anything after
-/// the value.
+/// what is no JSON or beyond the limits, duplicate keys, integers beyond 64 bits, and anything
+/// after the value.
 Result<JsonNode> parse_json(std::string_view text, std::string_view file);
 
 /// Parses JSON that a program wrote, like nlohmann's `parse` without exceptions: the result
-/// `is_discarded` where the text is no JSON. Numbers do not depend on the process's locale.
-nlohmann::ordered_json parse_value(std::string_view text);
+/// `is_discarded` where the text is no JSON or beyond the limits. An object may have 4096 members,
+/// since each is compared with those before it. `beyond` gets the limit that the text exceeds.
+/// Numbers do not depend on the process's locale.
+nlohmann::ordered_json parse_value(std::string_view text, std::string* beyond = nullptr);
 
 /// The text that an object has under this name; empty where it has none, or is no object.
 std::string text_member(const nlohmann::ordered_json& object, std::string_view name);

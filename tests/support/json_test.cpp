@@ -117,6 +117,37 @@ TEST(JsonTest, DepthIsLimited) {
   EXPECT_EQ(error_of(std::string(1000000, '[')), "file.json:1: nested deeper than 64");
 }
 
+TEST(JsonTest, LengthIsLimited) {
+  const std::string longest = concat('"', std::string(kMostJsonBytes - 2, 'x'), '"');
+  EXPECT_EQ(error_of(longest), "parsed");
+  EXPECT_EQ(error_of(longest + " "), concat("file.json: ", kMostJsonBytes + 1,
+                                            " bytes of JSON, the most is ", kMostJsonBytes));
+  EXPECT_TRUE(parse_value(longest).is_string());
+  EXPECT_TRUE(parse_value(longest + " ").is_discarded());
+}
+
+TEST(JsonTest, ValuesOfProgramsHaveTheSameLimits) {
+  for (const auto& [open, close] :
+       {std::pair<std::string, std::string>{"[", "]"}, {"{\"a\":", "}"}}) {
+    const auto nested = [&](int depth) {
+      std::string text;
+      for (int i = 0; i < depth; ++i) text += open;
+      text += "0";
+      for (int i = 0; i < depth; ++i) text += close;
+      return text;
+    };
+    EXPECT_FALSE(parse_value(nested(64)).is_discarded());
+    std::string beyond;
+    EXPECT_TRUE(parse_value(nested(65), &beyond).is_discarded());
+    EXPECT_EQ(beyond, "nested deeper than 64");
+    EXPECT_TRUE(parse_value(nested(200'000)).is_discarded());
+  }
+  EXPECT_TRUE(parse_value(std::string(200'000, '[')).is_discarded());
+  std::string beyond = "before";
+  EXPECT_FALSE(parse_value("[1,{\"a\":[]}]", &beyond).is_discarded());
+  EXPECT_EQ(beyond, "");
+}
+
 // What else they say are words of nlohmann/json, which differ between its releases.
 TEST(JsonTest, SyntaxErrorsNameTheLine) {
   EXPECT_EQ(error_of("{\n\"a\": 1,\n}").substr(0, 13), "file.json:3: ");
