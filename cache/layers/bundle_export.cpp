@@ -140,10 +140,8 @@ Result<void> write(const fs::path& file, const BundleManifest& manifest, const s
   return tar.finish();
 }
 
-}  // namespace
-
-Result<ExportReport> export_bundle(const TieredCache& cache, const fs::path& file,
-                                   const ExportOptions& options) {
+Result<ExportReport> export_as_listed(const TieredCache& cache, const fs::path& file,
+                                      const ExportOptions& options) {
   ExportReport report;
   Collection collection(cache.root());
   std::set<std::string> skus;
@@ -198,6 +196,20 @@ Result<ExportReport> export_bundle(const TieredCache& cache, const fs::path& fil
   KW_TRY(write(file, manifest, text, signature, collection));
   report.digest = digest_of(text).hex();
   return report;
+}
+
+}  // namespace
+
+Result<ExportReport> export_bundle(const TieredCache& cache, const fs::path& file,
+                                   const ExportOptions& options) {
+  // Another process may remove a file between its listing and its reading.
+  constexpr int kMostTimes = 20;
+  for (int time = 1;; ++time) {
+    const auto files = [&cache] { return files_below(cache.root() / "v1", cache.root()).files; };
+    const std::vector<fs::path> before = files();
+    Result<ExportReport> exported = export_as_listed(cache, file, options);
+    if (exported || time == kMostTimes || files() == before) return exported;
+  }
 }
 
 }  // namespace kernwright

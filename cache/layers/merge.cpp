@@ -61,8 +61,9 @@ Result<bool> take_over(const fs::path& file, const fs::path& from, const fs::pat
 Result<MergeReport> merge(const TieredCache& into, const fs::path& from) {
   MergeReport report;
   const auto count = [](const Result<bool>& taken, std::int64_t& counter) -> Result<void> {
-    if (!taken) return taken.error();
-    counter += *taken ? 1 : 0;
+    // Another process may have removed it since it was listed.
+    if (!taken && taken.error().code != ErrorCode::not_found) return taken.error();
+    counter += taken && *taken ? 1 : 0;
     return {};
   };
   std::map<std::string, Best> ours;
@@ -77,7 +78,7 @@ Result<MergeReport> merge(const TieredCache& into, const fs::path& from) {
   for (const std::string& digest : artifacts.list()) {
     const fs::path file = artifacts.path(digest);
     if (const Lookup<CompiledKernel> found = artifacts.get(digest); !found) {
-      report.defects.push_back(found.detail);
+      if (found.reason != MissReason::absent) report.defects.push_back(found.detail);
       continue;
     }
     KW_TRY(count(take_over(file, from, into.root()), report.artifacts));
@@ -89,11 +90,23 @@ Result<MergeReport> merge(const TieredCache& into, const fs::path& from) {
       report.defects.push_back(listed.record.detail);
       continue;
     }
+    // Without its artifact it would be a defect of this cache from then on.
+    const std::string& artifact = listed.record.value->winner.artifact;
+    if (!into.artifact(artifact)) {
+      const Lookup<CompiledKernel> bits = TieredCache(from).artifact(artifact);  // of its bundle
+      if (!bits) {
+        report.defects.push_back(concat(listed.path.native(), ": its winner's artifact ", artifact,
+                                        " is in neither cache"));
+        continue;
+      }
+      KW_TRY(into.put_artifact(artifact, *bits.value));
+      ++report.artifacts;
+    }
     keep_best(theirs, *listed.record.value);
     const Lookup<TrialTable> trials = read_trials(listed.path, listed.record.value->key, from);
     if (trials) {
-      const auto taken = take_over(trials_file(listed.path), from, into.root());
-      if (!taken) return taken.error();
+      std::int64_t ignored = 0;
+      KW_TRY(count(take_over(trials_file(listed.path), from, into.root()), ignored));
     } else if (trials.reason != MissReason::absent) {
       report.defects.push_back(trials.detail);
     }

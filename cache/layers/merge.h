@@ -22,7 +22,8 @@ struct MergeReport {
   std::int64_t artifacts = 0;  ///< taken over
   std::int64_t overrides = 0;  ///< taken over
   std::vector<Disagreement> disagreements;
-  std::vector<std::string> defects;  ///< files of `from` that were left out
+  /// What was left out: files of `from` that cannot be read, and records without an artifact.
+  std::vector<std::string> defects;
 };
 
 /// Takes over into the user's layer of `into` the records, artifacts and decisions of `from` that

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <sys/random.h>
 #include <system_error>
@@ -151,17 +153,59 @@ std::optional<std::vector<std::int64_t>> match_name(std::string_view name,
   return match_numbers(name, pattern, /*cut=*/name.size() >= kSlugLength);
 }
 
+/// The folders below `folder` that have the name of a file.
+std::vector<fs::path> folders_like_files(const fs::path& folder, std::string_view suffix) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  const auto skip = fs::directory_options::skip_permission_denied;
+  fs::recursive_directory_iterator entry(folder, skip, error), end;
+  for (; !error && entry != end; entry.increment(error)) {
+    std::error_code unknown;
+    const bool is_folder = fs::is_directory(entry->symlink_status(unknown));
+    if (is_folder && entry->path().extension() == suffix) found.push_back(entry->path());
+  }
+  return found;
+}
+
 /// The results of `read(path)` for all files with the suffix, and a defect for each folder that
-/// could not be read.
+/// stands where a file should. Other processes remove files meanwhile, and publish others in their
+/// place, so one that is gone when it is read makes all be listed again. `below` gets the listing.
 template <typename Listed, typename T, typename Read>
-std::vector<Listed> listed(const FilesBelow& below, std::string_view suffix, const Read& read) {
+std::vector<Listed> listed(const fs::path& folder, const fs::path& root, std::string_view suffix,
+                           const Read& read, FilesBelow& below) {
+  constexpr int kMostTimes = 20;
+  std::map<fs::path, Lookup<T>> known;
+  bool is_gone = true;
+  for (int time = 0; is_gone && time < kMostTimes; ++time) {
+    std::erase_if(known, [](const auto& one) { return one.second.reason == MissReason::absent; });
+    is_gone = false;
+    below = files_below(folder, root);
+    std::erase_if(below.files, [&](const fs::path& path) { return path.extension() != suffix; });
+    for (const fs::path& path : below.files) {
+      if (!known.contains(path)) known.emplace(path, read(path));
+      is_gone = is_gone || known.at(path).reason == MissReason::absent;
+    }
+  }
+  std::vector<Listed> all;
+  for (const fs::path& path : folders_like_files(folder, suffix)) {
+    all.push_back({path, Lookup<T>::miss(MissReason::unreadable,
+                                         concat(path.native(), ": a folder, not a file"))});
+  }
+  for (const fs::path& path : below.files) all.push_back({path, std::move(known.at(path))});
+  return all;
+}
+
+/// The same, and before them a defect for each folder that cannot be read.
+template <typename Listed, typename T, typename Read>
+std::vector<Listed> listed_with_folders(const fs::path& folder, const fs::path& root,
+                                        std::string_view suffix, const Read& read) {
+  FilesBelow below;
+  std::vector<Listed> files = listed<Listed, T>(folder, root, suffix, read, below);
   std::vector<Listed> all;
   for (const FilesBelow::Unread& one : below.unread) {
     all.push_back({one.folder, Lookup<T>::miss(MissReason::unreadable, one.error.message)});
   }
-  for (const fs::path& path : below.files) {
-    if (path.extension() == suffix) all.push_back({path, read(path)});
-  }
+  std::ranges::move(files, std::back_inserter(all));
   return all;
 }
 
@@ -321,8 +365,8 @@ std::vector<RecordRun> RecordStore::runs(const Alike& alike, const RecordKey& sh
 }
 
 std::vector<RecordStore::Listed> RecordStore::list() const {
-  return listed<Listed, TuningRecord>(
-      files_below(records_folder(), root_), kRecordSuffix, [this](const fs::path& path) {
+  return listed_with_folders<Listed, TuningRecord>(
+      records_folder(), root_, kRecordSuffix, [this](const fs::path& path) {
         Lookup<TuningRecord> record = read_record(path, root_);
         if (!record || folder(record.value->key) == path.parent_path()) return record;
         return misplaced<TuningRecord>(path, record.value->key);
@@ -330,19 +374,19 @@ std::vector<RecordStore::Listed> RecordStore::list() const {
 }
 
 std::vector<RecordStore::ListedHead> RecordStore::list_heads() const {
-  return listed<ListedHead, RecordHead>(
-      files_below(records_folder(), root_), kRecordSuffix,
+  return listed_with_folders<ListedHead, RecordHead>(
+      records_folder(), root_, kRecordSuffix,
       [this](const fs::path& path) { return read_head(path, root_); });
 }
 
 std::vector<RecordStore::ListedOverride> RecordStore::list_overrides() const {
-  FilesBelow below = files_below(records_folder(), root_);
-  below.unread.clear();
-  return listed<ListedOverride, Override>(below, kOverrideSuffix, [this](const fs::path& path) {
+  FilesBelow below;
+  const auto read = [this](const fs::path& path) {
     Lookup<Override> override = read_override(path, root_);
     if (!override || folder(override.value->key) == path.parent_path()) return override;
     return misplaced<Override>(path, override.value->key);
-  });
+  };
+  return listed<ListedOverride, Override>(records_folder(), root_, kOverrideSuffix, read, below);
 }
 
 Lookup<TuningRecord> read_record(const std::string& file, const fs::path& root) {

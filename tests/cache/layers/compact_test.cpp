@@ -199,6 +199,17 @@ TEST_F(PruneTest, WhereARecordCannotBeReadNothingIsPruned) {
   EXPECT_FALSE(has(other));
 }
 
+TEST_F(PruneTest, AFolderInPlaceOfARecordKeepsAllArtifacts) {
+  const std::string other = put(1, 1000);
+  const fs::path file = cache_.put_record(sample_record(1)).value();
+  fs::remove(file);
+  fs::create_directory(file);
+  const Result<Removed> removed = prune(cache_, {.bytes = 0, .days = 1});
+  ASSERT_FALSE(removed);
+  EXPECT_THAT(removed.error().message, HasSubstr(file.native() + ": a folder, not a file"));
+  EXPECT_TRUE(has(other));
+}
+
 TEST_F(PruneTest, WhatKilledWritersLeftGoesAfterAnHour) {
   put(1, 0);
   const fs::path folder = cache_.artifacts().path(cache_.artifacts().list()[0]).parent_path();

@@ -26,6 +26,11 @@ class MergeTest : public ::testing::Test {
     made.winner.measurement = {{us - spread, us, us + spread}};
     return made;
   }
+  void SetUp() override { put_winner(into_); }
+  /// The artifact of all records' winner.
+  static void put_winner(const TieredCache& cache) {
+    ASSERT_TRUE(cache.put_artifact(digest_of("winner").hex(), sample_kernel("winner")));
+  }
   MergeReport merged() {
     const Result<MergeReport> report = merge(into_, from_.root());
     EXPECT_TRUE(report) << (report ? "" : report.error().message);
@@ -125,7 +130,25 @@ TEST_F(MergeTest, AFolderThatCannotBeReadIsNamed) {
   EXPECT_NE(report.defects[0].find(folder.native()), std::string::npos) << report.defects[0];
 }
 
+TEST_F(MergeTest, ARecordWithoutItsArtifactIsLeftOut) {
+  const TieredCache empty(dir_ / "empty");
+  const TrialTable trials{.finals_seconds = 1, .wall_seconds = 2, .rows = {{.us = 5}}};
+  ASSERT_TRUE(from_.put_record(record(1, 4, 100), &trials));
+  ASSERT_TRUE(from_.put_record(record(2, 4, 100)));
+  const Result<MergeReport> report = merge(empty, from_.root());
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->records, 0);
+  ASSERT_EQ(report->defects.size(), 2U);
+  EXPECT_NE(report->defects[0].find(digest_of("winner").hex() + " is in neither cache"),
+            std::string::npos)
+      << report->defects[0];
+  EXPECT_TRUE(empty.records().list().empty());
+  put_winner(from_);
+  EXPECT_EQ(merge(empty, from_.root())->records, 2);
+}
+
 TEST_F(MergeTest, WhereNothingCanBeWrittenItSaysSo) {
+  put_winner(from_);
   ASSERT_TRUE(from_.put_record(record(1, 4, 100)));
   EXPECT_FALSE(merge(TieredCache("/dev/null/cache"), from_.root()));
 }

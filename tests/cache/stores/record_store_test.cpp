@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cache/entries/entry_file.h"
+#include "support/file_calls.h"
 #include "support/files.h"
 #include "support/text.h"
 #include "tests/cache/samples.h"
@@ -357,6 +358,58 @@ TEST_F(RecordStoreTest, NamesLeadNowhereElse) {
       fs::relative(fs::canonical(*path), fs::canonical(dir_.path())).native();
   EXPECT_EQ(relative.find("v1/records/"), 0U) << relative;
   EXPECT_EQ(store_.get(record.key).runs.size(), 1U);
+}
+
+/// While it lives, the first file of a record that is opened is first replaced by another.
+class ReplacedMeanwhile {
+ public:
+  explicit ReplacedMeanwhile(const RecordStore& store) {
+    to_ = &store;
+    static FileCalls calls = system_file_calls();
+    calls.open = [](const char* path, std::size_t root_bytes, int flags, mode_t mode) {
+      const RecordStore* store =
+          fs::path(path).extension() == ".kwr" ? std::exchange(to_, nullptr) : nullptr;
+      if (store != nullptr) {
+        EXPECT_TRUE(store->put(sample_record(9)));
+        fs::remove(path);
+      }
+      return system_file_calls().open(path, root_bytes, flags, mode);
+    };
+    use_file_calls(calls);
+  }
+  ~ReplacedMeanwhile() { use_file_calls(system_file_calls()); }
+  ReplacedMeanwhile(const ReplacedMeanwhile&) = delete;
+  ReplacedMeanwhile& operator=(const ReplacedMeanwhile&) = delete;
+
+ private:
+  static inline const RecordStore* to_ = nullptr;
+};
+
+TEST_F(RecordStoreTest, WhatIsReplacedWhileItIsListedIsNoDefect) {
+  for (int m = 1; m <= 3; ++m) ASSERT_TRUE(store_.put(sample_record(m)));
+  const ReplacedMeanwhile meanwhile(store_);
+  const std::vector<RecordStore::Listed> listed = store_.list();
+  EXPECT_EQ(listed.size(), 3U);
+  bool has_new = false;
+  for (const RecordStore::Listed& one : listed) {
+    ASSERT_TRUE(one.record) << one.record.detail;
+    has_new = has_new || one.record.value->key == sample_key(9);
+  }
+  EXPECT_TRUE(has_new);
+}
+
+TEST_F(RecordStoreTest, AFolderInPlaceOfARecordIsADefect) {
+  const Result<fs::path> path = store_.put(sample_record(1));
+  ASSERT_TRUE(path);
+  fs::remove(*path);
+  fs::create_directory(*path);
+  const std::vector<RecordStore::ListedHead> heads = store_.list_heads();
+  ASSERT_EQ(heads.size(), 1U);
+  EXPECT_EQ(heads[0].path, *path);
+  EXPECT_EQ(heads[0].head.reason, MissReason::unreadable);
+  EXPECT_EQ(heads[0].head.detail, path->native() + ": a folder, not a file");
+  EXPECT_EQ(store_.list().size(), 1U);
+  EXPECT_TRUE(store_.list_overrides().empty());
 }
 
 TEST_F(RecordStoreTest, ListsEveryFileWithItsRecordOrItsDefect) {
