@@ -65,14 +65,17 @@ Result<void> LookupLog::append(const LoggedLookup& lookup) const {
   return append_line(path_, json.text(), kLog, within_);
 }
 
-Result<std::vector<LoggedLookup>> LookupLog::counts() const {
+Result<std::vector<LoggedLookup>> LookupLog::counts(std::size_t* unread) const {
   const Result<std::string> text = read_file(path_, kLogToRead, within_);
   if (!text && text.error().code == ErrorCode::not_found) return std::vector<LoggedLookup>();
   if (!text) return text.error();
   std::map<std::string, LoggedLookup> by_key;
   for (const std::string_view line : split(*text, '\n')) {
     Result<LoggedLookup> lookup = parse_lookup(line);
-    if (!lookup) continue;
+    if (!lookup) {
+      if (unread != nullptr && !trim(line).empty()) ++*unread;
+      continue;
+    }
     const auto [place, first] = by_key.try_emplace(lookup->key.text());
     if (!first) lookup->count += place->second.count;
     place->second = *std::move(lookup);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -38,8 +39,9 @@ class LookupLog {
   Result<void> append(const LoggedLookup& lookup) const;
 
   /// The lookups by key, each with the latest answer, the most frequent first; none where there is
-  /// no log. Lines that cannot be read are left out. Errors: those of `read_file`.
-  Result<std::vector<LoggedLookup>> counts() const;
+  /// no log. Lines that cannot be read are left out; `unread` gets their number. Errors: those of
+  /// `read_file`.
+  Result<std::vector<LoggedLookup>> counts(std::size_t* unread = nullptr) const;
 
   /// Errors: `invalid_argument` where the file is there and begins with something else; those of
   /// `read_file`.

@@ -96,7 +96,10 @@ Result<std::vector<WorklistEntry>> WorklistFile::read() const {
         ErrorCode::invalid_argument,
         "no WORKLIST.json given: a file {\"problems\": [\"vector_add n=4096 dtype=bf16\"]}"};
   }
-  return read_worklist(path.getValue());
+  std::size_t unread = 0;
+  auto entries = read_worklist(path.getValue(), &unread);
+  if (unread > 0) report_warning(lines_left_out(unread, path.getValue()));
+  return entries;
 }
 
 Result<std::vector<Problem>> WorklistFile::normalize(const std::vector<WorklistEntry>& entries,

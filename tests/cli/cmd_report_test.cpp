@@ -77,6 +77,34 @@ TEST_F(ReportProgramTest, WhatItCannotReportIsAnErrorThatNamesIt) {
   EXPECT_NE(nowhere.err.find("/proc/none"), std::string::npos) << nowhere.err;
 }
 
+TEST_F(ReportProgramTest, ThereHasToBeSomethingToCompareWith) {
+  put(1);
+  for (const std::filesystem::path& nothing :
+       {std::filesystem::path("/proc"), dir_.path() / "none", dir_.path()}) {
+    const Ran ran = kernwright({"report", "-o", page_.string(), "--compare", nothing.string()});
+    EXPECT_EQ(ran.exit_code, 1);
+    EXPECT_NE(ran.err.find(nothing.string()), std::string::npos) << ran.err;
+    EXPECT_FALSE(std::filesystem::exists(page_));
+  }
+  const std::filesystem::path older = dir_ / "older";
+  ASSERT_TRUE(TieredCache(older).put_record(sample_record(2)));
+  const Ran ran = kernwright({"report", "-o", page_.string(), "--compare", older.string()});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.err.find("nothing to compare: of 1 record none"), std::string::npos) << ran.err;
+}
+
+TEST_F(ReportProgramTest, LinesOfALogThatCannotBeReadAreCounted) {
+  put(1);
+  const std::filesystem::path log = write("shapes.jsonl",
+                                          "{\"problem\": \"matmul m=1 n=6144 k=4096 dtype=bf16\"}\n"
+                                          "{\"problem\": \"matm\n[1]\n\n");
+  const Ran ran = kernwright({"report", log.string(), "-o", page_.string()});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(ran.err.find("shapes.jsonl: 2 lines left out"), std::string::npos) << ran.err;
+  EXPECT_NE(kernwright({"sweep", log.string(), "--sku", "h200", "--dry-run"}).err.find("2 lines"),
+            std::string::npos);
+}
+
 TEST_F(ReportProgramTest, AFileThatCannotBeReadIsAWarning) {
   put(1);
   ASSERT_TRUE(publish_file(put(2), "torn"));

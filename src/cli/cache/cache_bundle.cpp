@@ -35,6 +35,17 @@ std::uint64_t utc_seconds() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(now).count());
 }
 
+/// Warns of a serial that no bundle which is exported by the clock will reach for long.
+void warn_of_future(std::uint64_t serial) {
+  constexpr std::uint64_t kDay = 24 * 60 * 60;
+  const std::uint64_t now = utc_seconds();
+  if (serial <= now + kDay) return;
+  report_warning(concat("the bundle's serial, ", serial, ", is ", (serial - now) / kDay,
+                        " days ahead of this machine's clock; until then bundles whose serial is "
+                        "the time of their export are refused as older, unless install is given "
+                        "--allow-older"));
+}
+
 Result<std::string> the_word(const CacheFlags& flags, std::string_view what) {
   if (flags.words.size() == 2) return flags.words[1];
   return Error{ErrorCode::invalid_argument,
@@ -57,6 +68,7 @@ Status export_cache(const CacheFlags& flags) {
   }
   const Result<ExportReport> exported = export_bundle(TieredCache(flags.root()), *file, options);
   if (!exported) return report(exported.error());
+  warn_of_future(options.serial);
   for (const std::string& one : exported->without_bits) report_warning(one);
   if (flags.json) {
     print_json(Json{{"bundle", *file},
@@ -90,6 +102,7 @@ Status install_cache(const CacheFlags& flags) {
   }
   const Result<InstallReport> installed = install_bundle(*file, flags.root(), options);
   if (!installed) return report(installed.error());
+  warn_of_future(installed->serial);
   if (flags.json) {
     print_json(Json{{"root", flags.root().string()},
                     {"digest", installed->digest},

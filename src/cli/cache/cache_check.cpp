@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/record_text.h"
 #include "model/candidate/device_profile.h"
+#include "service/sweep/worklist.h"
 #include "support/files.h"
 #include "support/json.h"
 #include "support/text.h"
@@ -37,6 +38,13 @@ class CacheDefects {
   bool json_;
   Json rows_ = Json::array();
 };
+
+/// Whether another process has removed a file since it was listed.
+bool is_gone(const std::filesystem::path& file) {
+  std::error_code error;
+  return std::filesystem::symlink_status(file, error).type() ==
+         std::filesystem::file_type::not_found;
+}
 
 /// The folders of artifacts that could not be read. (`RecordStore::list` gives those of records.)
 std::vector<FilesBelow::Unread> unread_artifacts(const TieredCache& cache) {
@@ -191,6 +199,10 @@ Status verify_cache(const CacheFlags& flags) {
     }
     const RecordHead head = head_of(*listed.record.value);
     if (Lookup<CompiledKernel> bits = cache.artifact(head.winner.artifact); !bits) {
+      if (is_gone(path)) {  // and its artifact after it
+        --records;
+        continue;
+      }
       defects.note(path, concat("its winner's artifact ", head.winner.artifact, ": ",
                                 to_string(bits.reason), ", ", bits.detail));
       continue;
@@ -218,7 +230,8 @@ Status verify_cache(const CacheFlags& flags) {
     defects.note(one.folder, one.error.message);
   }
   for (const std::string& digest : artifacts) {
-    if (Lookup<CompiledKernel> bits = cache.artifacts().get(digest); !bits) {
+    Lookup<CompiledKernel> bits = cache.artifacts().get(digest);
+    if (!bits && !is_gone(cache.artifacts().path(digest))) {
       defects.note(cache.artifacts().path(digest),
                    concat(to_string(bits.reason), ": ", bits.detail));
     }
@@ -252,8 +265,10 @@ Status show_misses(const CacheFlags& flags) {
   const LookupLog log = LookupLog::of_misses(flags.root());
   Json rows = Json::array();
   Json problems = Json::array();
-  const Result<std::vector<LoggedLookup>> counts = log.counts();
+  std::size_t unread = 0;
+  const Result<std::vector<LoggedLookup>> counts = log.counts(&unread);
   if (!counts) return report(counts.error());
+  if (unread > 0) report_warning(lines_left_out(unread, log.path()));
   for (const LoggedLookup& miss : *counts) {
     if (!flags.service.sku.empty() && miss.key.sku != flags.service.sku.getValue()) continue;
     if (std::find(problems.begin(), problems.end(), miss.key.problem) == problems.end()) {

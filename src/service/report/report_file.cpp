@@ -1,6 +1,9 @@
 #include "service/report/report_file.h"
 
+#include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "service/report/report_data.h"
@@ -36,6 +39,26 @@ std::string title_of(const ReportSources& sources, const std::vector<std::string
   return title;
 }
 
+/// Refuses what has nothing to compare with: a misspelt folder has no record either.
+Result<void> check_compared(const ReportSources& sources, const ReportSources& before,
+                            const ReportRequest& request) {
+  std::set<std::string> keys;
+  for (const ReportedRecord& reported : before.records) keys.insert(reported.record.key.text());
+  if (keys.empty()) {
+    return Error{ErrorCode::not_found,
+                 concat("no record in ", request.compare.native(), " to compare with",
+                        before.defects.empty() ? "" : concat("; ", before.defects.front()))};
+  }
+  const auto is_compared = [&keys](const ReportedRecord& reported) {
+    return keys.contains(reported.record.key.text());
+  };
+  if (std::ranges::any_of(sources.records, is_compared)) return {};
+  return Error{ErrorCode::not_found,
+               concat("nothing to compare: of ", counted(sources.records.size(), "record"),
+                      " none is of a problem, target and SKU that ", request.compare.native(),
+                      " has, in ", counted(keys.size(), "record"))};
+}
+
 }  // namespace
 
 Result<ReportFile> write_report(const ReportRequest& request) {
@@ -60,6 +83,7 @@ Result<ReportFile> write_report(const ReportRequest& request) {
     older.paths = {request.compare};
     older.problems.clear();
     KW_ASSIGN(before, read_report_sources(older, *catalog));
+    KW_TRY(check_compared(sources, *before, request));
     input.before = &*before;
     input.before_name = name_of(request.compare);
   }

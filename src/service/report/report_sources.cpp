@@ -94,8 +94,11 @@ std::vector<Located> records_of(const fs::path& root, const std::vector<fs::path
 
 /// The normalised problems of a worklist. Errors: those of the file; that of the first entry that
 /// no operation accepts, with its place.
-Result<std::vector<Problem>> problems_of(const fs::path& file, const Catalog& catalog) {
-  KW_ASSIGN(const std::vector<WorklistEntry> entries, read_worklist(file));
+Result<std::vector<Problem>> problems_of(const fs::path& file, const Catalog& catalog,
+                                         std::vector<std::string>& defects) {
+  std::size_t unread = 0;
+  KW_ASSIGN(const std::vector<WorklistEntry> entries, read_worklist(file, &unread));
+  if (unread > 0) defects.push_back(lines_left_out(unread, file));
   std::vector<Problem> problems;
   for (const WorklistEntry& entry : entries) {
     const Result<BoundProblem> bound = catalog.bind(entry.problem);
@@ -142,7 +145,8 @@ Result<void> add_path(const fs::path& path, const ReportInputs& inputs, const Ca
   KW_ASSIGN(const InputFile file, InputFile::open(path));
   KW_ASSIGN(const std::string begin, file.read(0, 1));
   if (begin.starts_with(kCacheFile)) return collector.add_record(path);
-  KW_ASSIGN(const std::vector<Problem> problems, problems_of(path, catalog));
+  KW_ASSIGN(const std::vector<Problem> problems,
+            problems_of(path, catalog, collector.sources.defects));
   add_problems(problems, inputs, collector);
   return {};
 }

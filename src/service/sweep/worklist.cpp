@@ -170,7 +170,8 @@ Error no_worklist(std::string_view file, const JsonNode& root) {
 }
 
 /// The problems of a log of lookups, those that were asked for most first.
-Result<std::vector<WorklistEntry>> parse_log(std::string_view text, std::string_view file) {
+Result<std::vector<WorklistEntry>> parse_log(std::string_view text, std::string_view file,
+                                             std::size_t& unread) {
   std::vector<std::pair<WorklistEntry, std::int64_t>> counted;
   std::map<std::string, std::size_t> places;
   int number = 0;
@@ -178,7 +179,10 @@ Result<std::vector<WorklistEntry>> parse_log(std::string_view text, std::string_
     ++number;
     const Result<JsonNode> node = parse_json(line, file);
     const JsonNode* problem = node && node->object() ? node->find("problem") : nullptr;
-    if (!problem || !problem->string()) continue;
+    if (!problem || !problem->string()) {
+      unread += trim(line).empty() ? 0 : 1;
+      continue;
+    }
     const JsonNode* count = node->find("count");
     const auto [place, first] = places.try_emplace(*problem->string(), counted.size());
     if (first) {
@@ -203,8 +207,9 @@ Result<std::vector<WorklistEntry>> parse_log(std::string_view text, std::string_
 
 namespace {
 
-Result<std::vector<WorklistEntry>> parse_entries(std::string_view text, std::string_view file) {
-  if (is_log(text, file)) return parse_log(text, file);
+Result<std::vector<WorklistEntry>> parse_entries(std::string_view text, std::string_view file,
+                                                 std::size_t& unread) {
+  if (is_log(text, file)) return parse_log(text, file, unread);
   KW_ASSIGN(JsonNode root, parse_json(text, file));
   const JsonNode* list = root.find("problems");
   if (!root.object() || root.object()->size() != 1 || !list || !list->array()) {
@@ -237,16 +242,25 @@ Result<std::vector<WorklistEntry>> parse_entries(std::string_view text, std::str
 
 }  // namespace
 
-Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file) {
-  KW_ASSIGN(std::vector<WorklistEntry> entries, parse_entries(text, file));
+Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file,
+                                                  std::size_t* unread) {
+  std::size_t ignored = 0;
+  std::size_t& left_out = unread != nullptr ? *unread : ignored;
+  left_out = 0;
+  KW_ASSIGN(std::vector<WorklistEntry> entries, parse_entries(text, file, left_out));
   // A gate over no problem would pass whatever is wrong.
   if (entries.empty()) return Error{ErrorCode::not_found, concat(file, " has no problem")};
   return entries;
 }
 
-Result<std::vector<WorklistEntry>> read_worklist(const std::filesystem::path& file) {
+Result<std::vector<WorklistEntry>> read_worklist(const std::filesystem::path& file,
+                                                 std::size_t* unread) {
   KW_ASSIGN(const std::string text, read_file(file, kWorklist));
-  return parse_worklist(text, file.native());
+  return parse_worklist(text, file.native(), unread);
+}
+
+std::string lines_left_out(std::size_t unread, const std::filesystem::path& file) {
+  return concat(file.native(), ": ", counted(unread, "line"), " left out, which cannot be read");
 }
 
 Result<Shard> parse_shard(std::string_view text) {

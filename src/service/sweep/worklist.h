@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,15 +29,20 @@ struct WorklistEntry {
 ///
 /// A log of lookups (`LookupLog`) is a worklist too: of its problems, those that were asked for
 /// most come first. Lines that cannot be read are left out, since a process that was killed may
-/// have left one.
+/// have left one; `unread` gets their number.
 ///
-/// Errors: `not_found` where the file has no problem, or is neither of the two, with the key that a
-/// worklist does not have; `invalid_argument` with `file:line`, also where the list stands for more
+/// Errors: `not_found` if the file has no problem, or is neither of the two, with the key that a
+/// worklist does not have; `invalid_argument` with `file:line`, also if the list stands for more
 /// than `kMostProblems`, repeated ones included.
-Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file);
+Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file,
+                                                  std::size_t* unread = nullptr);
 
 /// `parse_worklist` of a file. Errors also: those of `read_file`.
-Result<std::vector<WorklistEntry>> read_worklist(const std::filesystem::path& file);
+Result<std::vector<WorklistEntry>> read_worklist(const std::filesystem::path& file,
+                                                 std::size_t* unread = nullptr);
+
+/// How messages tell of lines of a log that were left out.
+std::string lines_left_out(std::size_t unread, const std::filesystem::path& file);
 
 /// Part `index` of `count`, from 1 to `count`. It has every `count`th of the problems, sorted by
 /// their text. So all parts together have each problem once, whatever the order of the list.

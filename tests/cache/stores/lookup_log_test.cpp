@@ -60,6 +60,9 @@ TEST_F(LookupLogTest, TornLinesAreLeftOut) {
   miss(1);
   ASSERT_EQ(log_.counts()->size(), 1U);
   EXPECT_EQ(log_.counts()->at(0).count, 2);
+  std::size_t unread = 0;
+  EXPECT_TRUE(log_.counts(&unread));
+  EXPECT_EQ(unread, 1U);
 }
 
 TEST_F(LookupLogTest, AFullLogTakesNoMore) {

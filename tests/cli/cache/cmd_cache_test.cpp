@@ -179,6 +179,7 @@ TEST_F(CacheTest, MergingTellsWhereWinnersDiffer) {
   record.rounds = {};
   record.winner.measurement = {{99.9, 100, 100.1}};
   ASSERT_TRUE(RecordStore(cache()).put(record));
+  ASSERT_TRUE(ArtifactStore(cache()).put(record.winner.artifact, sample_kernel("winner")));
   record.winner.measurement = {{106.9, 107, 107.1}};
   record.winner.choice.configuration = Configuration({{"BM", 64}});
   ASSERT_TRUE(RecordStore(dir_ / "theirs").put(record));
@@ -514,6 +515,15 @@ TEST_F(CacheToolkitTest, ASignedBundleIsInstalledByThoseWhoTrustItAndCoversItsPr
   EXPECT_EQ(replaced["serial"], 17);
   EXPECT_EQ(replaced["root"], in("served"));
   EXPECT_EQ(replaced["signer"].get<std::string>() + "\n", content(in("fleet.pub")));
+  const Ran ahead = kernwright({"cache", "export", in("ahead"), "--key", in("fleet.key"),
+                                "--serial", "9223372036854775807"});
+  EXPECT_THAT(ahead.err, HasSubstr("warning: the bundle's serial, 9223372036854775807, is "));
+  EXPECT_THAT(ahead.err, HasSubstr("--allow-older"));
+  EXPECT_EQ(exported.err + installed.err, "") << "one by the clock is no cause to warn";
+  trusting[2] = in("ahead");
+  EXPECT_THAT(kernwright(trusting).err, HasSubstr("days ahead of this machine's clock"));
+  trusting[2] = in("older");
+  kernwright(trusting);
   const std::string list = write("list.json", R"({"problems": [
     "vector_add n=4096 dtype=bf16"]})")
                                .string();
