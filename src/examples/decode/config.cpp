@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "input.h"
 
 namespace decode {
 namespace {
@@ -29,7 +29,7 @@ class Fields {
     const json* value = find(name, fallback == 0);
     if (value == nullptr) return fallback;
     if (!value->is_number_integer() || *value < 1 || *value > kLargestSize) {
-      refuse(name, value->dump() + " is no whole number from 1 to " + std::to_string(kLargestSize));
+      refuse(name, shown(*value) + " is no whole number from 1 to " + std::to_string(kLargestSize));
       return 1;
     }
     return value->get<std::int64_t>();
@@ -40,7 +40,7 @@ class Fields {
     const json* value = find(name, fallback == 0);
     if (value == nullptr) return fallback;
     if (!value->is_number() || !(value->get<double>() > 0)) {
-      refuse(name, value->dump() + " is no number above 0");
+      refuse(name, shown(*value) + " is no number above 0");
       return 1;
     }
     return value->get<double>();
@@ -49,7 +49,7 @@ class Fields {
   bool flag(const char* name) const {
     const json* value = find(name, false);
     if (value != nullptr && !value->is_boolean()) {
-      refuse(name, value->dump() + " is neither true nor false");
+      refuse(name, shown(*value) + " is neither true nor false");
     }
     return value != nullptr && *value == true;
   }
@@ -58,7 +58,7 @@ class Fields {
   void only(const char* name, const json& expected) const {
     const json* value = find(name, false);
     if (value != nullptr && *value != expected) {
-      refuse(name, value->dump() + ", only " + expected.dump() + " is decoded");
+      refuse(name, shown(*value) + ", only " + shown(expected) + " is decoded");
     }
   }
 
@@ -89,7 +89,7 @@ void read_rope(const Fields& fields, const std::string& file, std::optional<kw::
   const char* where = parameters ? "rope_parameters" : "rope_scaling";
   if (!parameters) scaling = fields.find("rope_scaling", false);
   if (scaling == nullptr) return;
-  if (!scaling->is_object()) return fields.refuse(where, scaling->dump() + " is no object");
+  if (!scaling->is_object()) return fields.refuse(where, shown(*scaling) + " is no object");
   const Fields inner(*scaling, file + ": " + where, error);
   if (parameters) config.rope_theta = inner.number("rope_theta", config.rope_theta);
   const json* type = inner.find("rope_type", false);
@@ -97,7 +97,7 @@ void read_rope(const Fields& fields, const std::string& file, std::optional<kw::
   if (type == nullptr || *type == "default") return;
   if (*type != "llama3") {
     return inner.refuse("rope_type",
-                        type->dump() + ", only \"llama3\" and \"default\" are decoded");
+                        shown(*type) + ", only \"llama3\" and \"default\" are decoded");
   }
   RopeScaling read;
   read.factor = inner.number("factor");
@@ -120,7 +120,7 @@ ModelConfig read_fields(const json& document, const std::string& file,
   if (type == nullptr) return config;
   const bool qwen3 = *type == "qwen3";
   if (!qwen3 && *type != "llama") {
-    fields.refuse("model_type", type->dump() + ", only \"llama\" and \"qwen3\" are decoded");
+    fields.refuse("model_type", shown(*type) + ", only \"llama\" and \"qwen3\" are decoded");
     return config;
   }
   config.model_type = type->get<std::string>();
@@ -167,9 +167,9 @@ ModelConfig read_fields(const json& document, const std::string& file,
 }  // namespace
 
 kw::Result<ModelConfig> parse_config(std::string_view text, const std::string& file) {
-  const json document = json::parse(text, nullptr, false);
+  const json document = parse_json(text);
   if (!document.is_object()) {
-    return kw::Error{kw::ErrorCode::invalid_argument, file + ": is no JSON object"};
+    return kw::Error{kw::ErrorCode::invalid_argument, file + ": " + kNoObject};
   }
   std::optional<kw::Error> error;
   ModelConfig config = read_fields(document, file, error);

@@ -11,13 +11,12 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <new>
 #include <numeric>
 #include <random>
-#include <sstream>
-
-#include <nlohmann/json.hpp>
 
 #include "decoder.h"
+#include "input.h"
 #include "options.h"
 #include <kernwright/kernwright.h>
 
@@ -29,11 +28,10 @@ using nlohmann::json;
 constexpr int kTimedRounds = 7;
 
 kw::Result<ModelConfig> read_config(const std::string& file) {
-  std::ifstream stream(file);
-  std::stringstream text;
-  text << stream.rdbuf();
-  if (!stream) return kw::Error{kw::ErrorCode::io, file + ": cannot be read"};
-  return parse_config(text.str(), file);
+  constexpr std::uint64_t kLongestConfig = 4 << 20;
+  const kw::Result<std::string> text = read_text(file, kLongestConfig);
+  if (!text) return text.error();
+  return parse_config(*text, file);
 }
 
 kw::Result<ModelWeights> read_weights(const Options& options, const ModelConfig& config) {
@@ -83,7 +81,11 @@ class Run {
     if (done && options_.check) report_errors();
     if (done) done = time(gpu, *decoder);
     if (!done) return done.error();
-    if (!options_.json.empty()) std::ofstream(options_.json) << report_.dump(1) << "\n";
+    if (!options_.json.empty()) {
+      std::ofstream file(options_.json);
+      file << report_.dump(1, ' ', false, json::error_handler_t::replace) << std::endl;
+      if (!file) return kw::Error{kw::ErrorCode::io, options_.json + ": cannot be written"};
+    }
     return passed_;
   }
 
@@ -260,7 +262,7 @@ class Run {
 };
 
 int fail(const kw::Error& error, int code = 1) {
-  std::fprintf(stderr, "kernwright_decode: %s\n", error.message.c_str());
+  std::fprintf(stderr, "kernwright_decode: %s\n", kw::visible(error.message).c_str());
   return code;
 }
 
@@ -296,5 +298,11 @@ int run(const std::vector<std::string>& words) {
 }  // namespace decode
 
 int main(int argc, char** argv) {
-  return decode::run(std::vector<std::string>(argv + 1, argv + argc));
+  try {
+    return decode::run(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+  } catch (const std::bad_alloc&) {
+    return decode::fail({kernwright::ErrorCode::unavailable, "out of memory"});
+  } catch (const std::exception& error) {
+    return decode::fail({kernwright::ErrorCode::internal, error.what()});
+  }
 }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace decode {
@@ -16,6 +18,24 @@ std::uint64_t mixed(std::uint64_t value) {
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
   value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
   return value ^ (value >> 31);
+}
+
+/// The bytes of all weights on the host. The sizes of a config may be so large that no integer has
+/// room for their product.
+double weight_bytes(const ModelConfig& config) {
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double layer =
+      real(config.hidden) * (real(config.qkv_columns()) + real(config.query_columns()) +
+                             3 * real(config.intermediate) + 2);
+  const double head = real(config.vocabulary) * real(config.hidden);
+  // A layer takes memory even where its tensors are small.
+  return 2 * (config.tied_head ? 1 : 2) * head +
+         real(config.layers) * (2 * layer + static_cast<double>(sizeof(LayerWeights)));
+}
+
+double memory_bytes() {
+  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<double>(::sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
@@ -34,9 +54,20 @@ kw::Result<ModelWeights> read_model(const ModelConfig& config, const TensorSourc
       to.insert(to.end(), read->begin(), read->end());
     }
   };
+  if (const double bytes = weight_bytes(config), most = memory_bytes(); bytes > most) {
+    char sizes[80];
+    std::snprintf(sizes, sizeof sizes, "have %.3g bytes, and this host has %.3g", bytes, most);
+    return kw::Error{kw::ErrorCode::invalid_argument,
+                     "the weights of hidden_size " + std::to_string(config.hidden) +
+                         ", num_hidden_layers " + std::to_string(config.layers) +
+                         ", num_attention_heads " + std::to_string(config.heads) + ", head_dim " +
+                         std::to_string(config.head_dim) + ", intermediate_size " +
+                         std::to_string(config.intermediate) + ", vocab_size " +
+                         std::to_string(config.vocabulary) + " " + sizes};
+  }
   ModelWeights weights;
   append(weights.embedding, "model.embed_tokens", {config.vocabulary, config.hidden});
-  for (std::int64_t i = 0; i < config.layers; ++i) {
+  for (std::int64_t i = 0; i < config.layers && !error; ++i) {
     LayerWeights& layer = weights.layers.emplace_back();
     const std::string at = "model.layers." + std::to_string(i) + ".";
     append(layer.input_norm, at + "input_layernorm", {config.hidden});

@@ -38,7 +38,8 @@ struct ModelWeights {
 using TensorSource = std::function<kw::Result<Tensor>(const std::string& name,
                                                       const std::vector<std::int64_t>& shape)>;
 
-/// Reads all weights of a model. Errors: those of the source.
+/// Reads all weights of a model. Errors: those of the source; `invalid_argument` where the host has
+/// less memory than they take.
 kw::Result<ModelWeights> read_model(const ModelConfig& config, const TensorSource& source);
 
 /// A source of random weights, with which every tensor matters: elements of a matrix are uniform

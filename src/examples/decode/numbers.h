@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -62,9 +63,15 @@ void parallel_for(std::int64_t count, std::int64_t cost, const Work& work) {
   };
   if (threads < 2) return part(0, count);
   std::vector<std::thread> running;
-  for (std::int64_t i = 0; i < threads; ++i) {
-    running.emplace_back(part, count * i / threads, count * (i + 1) / threads);
+  std::int64_t begun = 0;
+  try {
+    running.reserve(at(threads));
+    for (; begun < threads; ++begun) {
+      running.emplace_back(part, count * begun / threads, count * (begun + 1) / threads);
+    }
+  } catch (const std::exception&) {  // this thread does what no other can be started for
   }
+  part(count * begun / threads, count);
   for (std::thread& thread : running) thread.join();
 }
 

@@ -4,12 +4,11 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "input.h"
 
 namespace decode {
 namespace {
@@ -18,6 +17,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::uint64_t kLongestHeader = 100'000'000;
+constexpr std::uint64_t kLongestIndex = 64 << 20;
 
 std::string spelled(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
@@ -34,7 +34,15 @@ std::uint64_t element_bytes(const std::string& dtype) {
   return dtype == "BF16" || dtype == "F16" ? 2 : dtype == "F32" ? 4 : 0;
 }
 
-bool is_size(const json& value) { return value.is_number_unsigned(); }
+bool is_size(const json& value) {
+  return value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX;
+}
+
+/// Whether it names a file beside the one that names it.
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(std::string("/\0", 2)) == std::string::npos;
+}
 
 }  // namespace
 
@@ -52,19 +60,27 @@ kw::Result<void> Safetensors::add_path(const std::string& path) {
   if (!fs::is_directory(path, ignored)) return add_file(path);
   std::set<std::string> files;
   const fs::path index = fs::path(path) / "model.safetensors.index.json";
-  if (std::ifstream stream(index); stream) {
-    const json document = json::parse(stream, nullptr, false);
+  std::error_code failed;
+  if (fs::exists(fs::symlink_status(index, failed))) {
+    const kw::Result<std::string> text = read_text(index.string(), kLongestIndex);
+    if (!text) return text.error();
+    const json document = parse_json(*text);
     const bool has_map = document.is_object() && document.contains("weight_map") &&
                          document["weight_map"].is_object();
     if (!has_map) return corrupt(index.string(), "has no object weight_map");
-    for (const json& file : document["weight_map"]) {
-      if (!file.is_string()) return corrupt(index.string(), file.dump() + " is no file's name");
+    for (const auto& [tensor, file] : document["weight_map"].items()) {
+      if (!file.is_string() || !is_plain_name(file.get<std::string>())) {
+        return corrupt(index.string(), "weight_map: " + tensor + ": " + shown(file) +
+                                           " is no name of a file beside it");
+      }
       files.insert((fs::path(path) / file.get<std::string>()).string());
     }
   } else {
-    for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
-      if (entry.path().extension() == ".safetensors") files.insert(entry.path().string());
+    for (fs::directory_iterator entry(path, failed), end; !failed && entry != end;
+         entry.increment(failed)) {
+      if (entry->path().extension() == ".safetensors") files.insert(entry->path().string());
     }
+    if (failed) return kw::Error{kw::ErrorCode::io, path + ": " + failed.message()};
   }
   if (files.empty()) return kw::Error{kw::ErrorCode::io, path + ": has no .safetensors"};
   for (const std::string& file : files) {
@@ -75,23 +91,28 @@ kw::Result<void> Safetensors::add_path(const std::string& path) {
 }
 
 kw::Result<void> Safetensors::add_file(const std::string& file) {
-  std::error_code failed;
-  const std::uint64_t file_bytes = fs::file_size(file, failed);
-  std::ifstream stream(file, std::ios::binary);
-  if (failed || !stream) return kw::Error{kw::ErrorCode::io, file + ": cannot be read"};
-  unsigned char length[8] = {};
-  stream.read(reinterpret_cast<char*>(length), sizeof length);
+  constexpr std::uint64_t kLengthBytes = 8;
+  const kw::Result<InputFile> opened = InputFile::open(file);
+  if (!opened) return opened.error();
+  const std::uint64_t file_bytes = opened->bytes();
+  const kw::Result<std::string> length = opened->read(0, std::min(kLengthBytes, file_bytes));
+  if (!length) return length.error();
   std::uint64_t header_bytes = 0;
-  for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | length[i];
-  if (!stream || header_bytes > std::min(kLongestHeader, file_bytes - sizeof length)) {
+  for (std::size_t i = length->size(); i-- > 0;) {
+    header_bytes = header_bytes << 8 | static_cast<unsigned char>((*length)[i]);
+  }
+  if (file_bytes < kLengthBytes ||
+      header_bytes > std::min(kLongestHeader, file_bytes - kLengthBytes)) {
     return corrupt(file, "has " + std::to_string(file_bytes) + " bytes, and a header of " +
                              std::to_string(header_bytes));
   }
-  std::string header(header_bytes, ' ');
-  stream.read(header.data(), static_cast<std::streamsize>(header_bytes));
-  const json document = json::parse(header, nullptr, false);
-  if (!stream || !document.is_object()) return corrupt(file, "its header is no JSON object");
-  const std::uint64_t data = sizeof length + header_bytes;
+  const kw::Result<std::string> header = opened->read(kLengthBytes, header_bytes);
+  if (!header) return header.error();
+  const json document = parse_json(*header);
+  if (!document.is_object()) {
+    return corrupt(file, std::string("its header ") + kNoObject);
+  }
+  const std::uint64_t data = kLengthBytes + header_bytes;
   const auto wrong = [&](const std::string& name, const std::string& why) {
     return corrupt(file, "tensor " + name + ": " + why);
   };
@@ -103,12 +124,12 @@ kw::Result<void> Safetensors::add_file(const std::string& file) {
     if (!dtype.is_string() || !shape.is_array() || !offsets.is_array() || offsets.size() != 2 ||
         !std::all_of(shape.begin(), shape.end(), is_size) ||
         !std::all_of(offsets.begin(), offsets.end(), is_size)) {
-      return wrong(name, "needs dtype, shape and two data_offsets, has " + value.dump());
+      return wrong(name, "needs dtype, shape and two data_offsets, has " + shown(value));
     }
     const auto begin = offsets[0].get<std::uint64_t>();
     const auto end = offsets[1].get<std::uint64_t>();
     if (begin > end || end > file_bytes - data) {
-      return wrong(name, "data_offsets " + offsets.dump() + " are not in the file's " +
+      return wrong(name, "data_offsets " + shown(offsets) + " are not in the file's " +
                              std::to_string(file_bytes - data) + " bytes of data");
     }
     Entry entry{file, dtype.get<std::string>(), shape.get<std::vector<std::int64_t>>(),
@@ -138,26 +159,28 @@ kw::Result<Tensor> Safetensors::read(const std::string& name,
     return kw::Error{kw::ErrorCode::invalid_argument,
                      what + "its dtype is " + entry.dtype + ", not one of BF16, F16 and F32"};
   }
-  std::uint64_t count = 1;
-  for (const std::int64_t size : shape) count *= static_cast<std::uint64_t>(size);
-  if (count * of_element != entry.bytes) {
+  std::uint64_t wanted = of_element;
+  bool fits = true;
+  for (const std::int64_t size : shape)
+    fits = fits && !__builtin_mul_overflow(wanted, size, &wanted);
+  if (!fits || wanted != entry.bytes) {
     return corrupt(entry.file, "tensor " + name + ": " + entry.dtype + " " + spelled(shape) +
-                                   " has " + std::to_string(count * of_element) +
+                                   " has " + (fits ? std::to_string(wanted) : "2^64 or more") +
                                    " bytes, its data_offsets " + std::to_string(entry.bytes));
   }
-  std::vector<char> bytes(entry.bytes);
-  std::ifstream stream(entry.file, std::ios::binary);
-  stream.seekg(static_cast<std::streamoff>(entry.begin));
-  stream.read(bytes.data(), static_cast<std::streamsize>(entry.bytes));
-  if (!stream) return kw::Error{kw::ErrorCode::io, what + "cannot be read"};
+  const kw::Result<InputFile> file = InputFile::open(entry.file);
+  if (!file) return file.error();
+  const kw::Result<std::string> bytes = file->read(entry.begin, entry.bytes);
+  if (!bytes) return bytes.error();
+  const std::uint64_t count = entry.bytes / of_element;
   Tensor tensor(count);
   for (std::uint64_t i = 0; i < count; ++i) {
     if (of_element == 4) {
       float element = 0;
-      std::memcpy(&element, bytes.data() + 4 * i, 4);
+      std::memcpy(&element, bytes->data() + 4 * i, 4);
       tensor[i] = to_bf16(element);
     } else {
-      std::memcpy(&tensor[i], bytes.data() + 2 * i, 2);
+      std::memcpy(&tensor[i], bytes->data() + 2 * i, 2);
       if (entry.dtype == "F16") tensor[i] = to_bf16(half_to_float(tensor[i]));
     }
   }

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "examples/decode/config.h"
@@ -73,6 +74,42 @@ TEST_F(DecodeProgramTest, WhatIsWrongIsSaidBeforeAGpuIsLookedFor) {
   ran = run(tiny(R"("model_type": "llama")") + "--weights " + dir_.path().string());
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_NE(ran.printed.find("has no .safetensors"), std::string::npos) << ran.printed;
+}
+
+TEST_F(DecodeProgramTest, AConfigThatWouldEndTheProgramIsRefused) {
+  const auto refused = [this](const std::string& arguments, const std::string& why) {
+    const Ran ran = run(arguments);
+    EXPECT_EQ(ran.exit_code, 1) << arguments << ran.printed;
+    EXPECT_NE(ran.printed.find(why), std::string::npos) << arguments << ran.printed;
+  };
+  const std::string llama = R"("model_type": "llama")";
+  for (const char* field :
+       {"vocab_size", "intermediate_size", "num_hidden_layers", "hidden_size", "head_dim"}) {
+    refused(tiny(llama + R"(, ")" + field + R"(": 1073741824)"),
+            std::string(field) + " 1073741824");
+  }
+  const std::string deep(200'000, '[');
+  for (const char* field : {"hidden_act", "rope_scaling", "model_type", "hidden_size"}) {
+    refused(tiny(llama + R"(, ")" + field + R"(": )" + deep + std::string(200'000, ']')),
+            "nested up to 64 deep");
+  }
+  for (const char* file : {"/dev/zero", "/dev/full", "/dev/stdin < /dev/zero"}) {
+    refused(std::string("--config ") + file, "not a regular file");
+  }
+  const std::string pipe = (dir_ / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  refused("--config " + pipe, "not a regular file");
+}
+
+TEST_F(DecodeProgramTest, WhatAFileSaysIsShownWithoutWhatATerminalObeys) {
+  const Ran ran = run(tiny("\"model_type\": \"a\u009b31m\u202e\u00e9\""));
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.printed.find(R"(model_type: "a\u009b31m\u202e)"
+                             "\u00e9"),
+            std::string::npos)
+      << ran.printed;
+  EXPECT_NE(run("--config '" + (dir_ / "\x1b[31m").string() + "'").printed.find(R"(\x1b[31m)"),
+            std::string::npos);
 }
 
 TEST_F(DecodeProgramTest, TheModelsWorklistHasEveryProblemOfAStep) {

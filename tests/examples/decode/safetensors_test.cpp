@@ -4,8 +4,10 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/stat.h>
 #include <vector>
 
+#include "examples/decode/input.h"
 #include "tests/temp_dir.h"
 
 namespace decode {
@@ -83,7 +85,7 @@ TEST_F(SafetensorsTest, AFolderIsReadByItsIndex) {
   std::ofstream(path("model.safetensors.index.json"))
       << R"({"weight_map": {"b": "three.safetensors"}})";
   EXPECT_EQ(Safetensors::open({dir_.path().string()}).error().message,
-            path("three.safetensors") + ": cannot be read");
+            path("three.safetensors") + ": cannot be read: No such file or directory");
   std::ofstream(path("model.safetensors.index.json")) << "{}";
   EXPECT_EQ(Safetensors::open({dir_.path().string()}).error().message,
             path("model.safetensors.index.json") + ": has no object weight_map");
@@ -108,12 +110,13 @@ TEST_F(SafetensorsTest, WhatATensorIsNotIsNamed) {
             file + ": tensor c: BF16 [4] has 8 bytes, its data_offsets 4");
   EXPECT_EQ(Safetensors::open({file, file}).error().message,
             file + ": tensor a: is also in " + file);
-  EXPECT_EQ(Safetensors::open({path("none")}).error().message, path("none") + ": cannot be read");
+  EXPECT_EQ(Safetensors::open({path("none")}).error().message,
+            path("none") + ": cannot be read: No such file or directory");
 }
 
 TEST_F(SafetensorsTest, AHeaderThatDoesNotDescribeItsFileIsRefused) {
-  EXPECT_EQ(refusal("[]"), ": its header is no JSON object");
-  EXPECT_EQ(refusal("{"), ": its header is no JSON object");
+  EXPECT_EQ(refusal("[]"), std::string(": its header ") + kNoObject);
+  EXPECT_EQ(refusal("{"), std::string(": its header ") + kNoObject);
   const std::string needs = ": tensor a: needs dtype, shape and two data_offsets";
   for (const char* wrong : {R"({"a": 1})", R"({"a": {}})",
                             R"({"a": {"dtype": "BF16", "shape": [-1], "data_offsets": [0, 0]}})",
@@ -131,6 +134,57 @@ TEST_F(SafetensorsTest, AHeaderThatDoesNotDescribeItsFileIsRefused) {
   std::ofstream(path("wrong"), std::ios::binary) << std::string(8, '\x7f') << "{}";
   EXPECT_NE(Safetensors::open({path("wrong")}).error().message.find("has 10 bytes"),
             std::string::npos);
+}
+
+TEST_F(SafetensorsTest, AProductOfSizesThatNoIntegerHasIsRefused) {
+  const std::int64_t half = std::int64_t{1} << 32;
+  const std::string file =
+      write("wrong", R"({"a": {"dtype": "BF16", "shape": [4294967296, 4294967296],
+                               "data_offsets": [0, 0]}})",
+            "");
+  const kw::Result<Safetensors> opened = Safetensors::open({file});
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_EQ(opened->read("a", {half, half}).error().message,
+            file +
+                ": tensor a: BF16 [4294967296, 4294967296] has 2^64 or more bytes, its "
+                "data_offsets 0");
+}
+
+TEST_F(SafetensorsTest, AnIndexNamesFilesBesideItAlone) {
+  write("one.safetensors", R"({"a": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}})",
+        bytes_of(Tensor{5}));
+  for (const char* name : {R"("/etc/passwd")", R"("../one.safetensors")", R"("./one.safetensors")",
+                           R"("..")", R"("")", R"("one.safetensors\u0000")", "3", "null"}) {
+    std::ofstream(path("model.safetensors.index.json"))
+        << R"({"weight_map": {"a": )" << name << "}}";
+    EXPECT_EQ(Safetensors::open({dir_.path().string()}).error().message,
+              path("model.safetensors.index.json") + ": weight_map: a: " + name +
+                  " is no name of a file beside it");
+  }
+}
+
+TEST_F(SafetensorsTest, WhatIsNoRegularFileIsNotRead) {
+  ASSERT_EQ(::mkfifo(path("pipe.safetensors").c_str(), 0600), 0);
+  const std::string not_regular = ": cannot be read: not a regular file";
+  EXPECT_EQ(Safetensors::open({dir_.path().string()}).error().message,
+            path("pipe.safetensors") + not_regular);
+  EXPECT_EQ(Safetensors::open({"/dev/zero"}).error().message, "/dev/zero" + not_regular);
+  ASSERT_EQ(::mkfifo(path("model.safetensors.index.json").c_str(), 0600), 0);
+  EXPECT_EQ(Safetensors::open({dir_.path().string()}).error().message,
+            path("model.safetensors.index.json") + not_regular);
+}
+
+TEST_F(SafetensorsTest, NestedJsonIsRefused) {
+  const std::string deep(200'000, '[');
+  for (const std::string& header :
+       {deep, R"({"a": )" + deep + std::string(200'000, ']') + "}",
+        R"({"a": {"dtype": "BF16", "shape": )" + deep + std::string(200'000, ']') + "}}"}) {
+    EXPECT_EQ(refusal(header), std::string(": its header ") + kNoObject);
+  }
+  std::ofstream(path("model.safetensors.index.json")) << R"({"weight_map": )" << deep;
+  EXPECT_FALSE(Safetensors::open({dir_.path().string()}));
+  EXPECT_FALSE(parse_json(std::string(64, '[') + std::string(64, ']')).is_discarded());
+  EXPECT_TRUE(parse_json(std::string(65, '[') + std::string(65, ']')).is_discarded());
 }
 
 }  // namespace
