@@ -252,8 +252,8 @@ class Defects {
   void print_all() {
     for (const Seen* seen : order_) {
       const std::string_view text = trim(seen->text);
-      print(seen->count == 1 ? std::string(text)
-                             : concat(text, "\n  and ", seen->count - 1, " more"));
+      print_lines(seen->count == 1 ? std::string(text)
+                                   : concat(text, "\n  and ", seen->count - 1, " more"));
     }
     order_.clear();
     seen_.clear();

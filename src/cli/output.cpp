@@ -1,7 +1,10 @@
 #include "cli/output.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <fcntl.h>
 #include <map>
@@ -9,11 +12,16 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "cli/page.h"
 #include "cli/record_text.h"
 #include "service/report/sweep_report.h"
+#include "support/file_descriptor.h"
+#include "support/processes/channel.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/finals/decision.h"
 #include "tuner/session/predict_record.h"
+#include <kernwright/visible.h>
 
 namespace kernwright::cli {
 namespace {
@@ -29,6 +37,35 @@ int write_error = 0;
 
 void note_write(bool written) {
   if (!written && write_error == 0) write_error = errno == 0 ? EIO : errno;
+}
+
+/// Writes text that is visible already, and a line's end, on standard output.
+void print_text(const std::string& text) {
+  const std::lock_guard lock(stream_mutex());
+  errno = 0;
+  const int printed = std::printf("%s\n", text.c_str());
+  note_write(printed >= 0 && std::fflush(stdout) == 0);
+}
+
+/// Writes a message on standard error. Lines after its first are indented, so that no text in it
+/// looks like a message of its own.
+void report_text(const char* begin, std::string_view message) {
+  std::string text;
+  for (const char c : visible_lines(message)) text += c == '\n' ? "\n  " : std::string(1, c);
+  const std::lock_guard lock(stream_mutex());
+  std::fprintf(stderr, "%s%s\n", begin, text.c_str());
+}
+
+// The text that the signal handler writes. It is set before the handler is installed, and never
+// changes. It is a plain pointer, because a handler may only use what is safe in a signal.
+const char* interrupt_text = nullptr;
+std::size_t interrupt_size = 0;
+constexpr int kInterruptedStatus = 128 + SIGINT;  // as shells report it
+
+extern "C" void on_interrupt(int) {
+  // If it cannot be written, there is nobody to tell.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, interrupt_text, interrupt_size);
+  ::_exit(kInterruptedStatus);
 }
 
 Json ranked_json(const RankedConfiguration& ranked, const FinalRounds& rounds) {
@@ -58,12 +95,9 @@ std::map<std::string, int> outcomes(const TuningResult& result) {
 
 }  // namespace
 
-void print(std::string_view line) {
-  const std::lock_guard lock(stream_mutex());
-  errno = 0;
-  const int printed = std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
-  note_write(printed >= 0 && std::fflush(stdout) == 0);
-}
+void print(std::string_view line) { print_text(visible(line)); }
+
+void print_lines(std::string_view text) { print_text(visible_lines(text)); }
 
 void keep_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -83,18 +117,50 @@ Status close_output(Status status) {
   return Status::failed;
 }
 
-void print_json(const Json& json) { print(json.dump(2)); }
+void print_json(const Json& json) {
+  print_text(visible_json(json.dump(2, ' ', false, Json::error_handler_t::replace)));
+}
 
 Status report(const Error& error) {
-  const std::lock_guard lock(stream_mutex());
-  std::fprintf(stderr, "kernwright: %s\n", error.message.c_str());
+  report_text("kernwright: ", error.message);
   return error.code == ErrorCode::invalid_argument ? Status::usage : Status::failed;
 }
 
-void report_warning(std::string_view message) {
+void report_warning(std::string_view message) { report_text("kernwright: warning: ", message); }
+
+void show_status(std::string_view text) {
   const std::lock_guard lock(stream_mutex());
-  std::fprintf(stderr, "kernwright: warning: %.*s\n", static_cast<int>(message.size()),
-               message.data());
+  // The line is cut, because a line that wraps cannot be replaced.
+  const std::string shown = visible(text).substr(0, terminal_width(STDERR_FILENO) - 1);
+  std::fprintf(stderr, "\r\033[K%s", visible(shown).c_str());
+  std::fflush(stderr);
+}
+
+void end_on_interrupt(std::string_view message) {
+  static std::string text;
+  text = concat(isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "",
+                "kernwright: interrupted: ", visible(message), "\n");
+  interrupt_text = text.data();
+  interrupt_size = text.size();
+  struct sigaction action{};
+  action.sa_handler = on_interrupt;
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
+Result<std::string> captured_errors(const std::function<void()>& run) {
+  KW_ASSIGN(const FileDescriptor file, memory_file("stderr", {}));
+  const FileDescriptor kept(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (!kept.valid() || ::dup2(file.get(), STDERR_FILENO) < 0) {
+    return Error{ErrorCode::io,
+                 concat("cannot keep standard error: ", std::generic_category().message(errno))};
+  }
+  run();
+  ::dup2(kept.get(), STDERR_FILENO);
+  constexpr std::size_t kMost = 1 << 16;
+  std::string text(kMost, '\0');
+  const ssize_t bytes = ::pread(file.get(), text.data(), text.size(), 0);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
+  return text;
 }
 
 std::string format_us(double us) {

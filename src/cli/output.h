@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -13,8 +14,13 @@ namespace kernwright::cli {
 
 using Json = nlohmann::ordered_json;
 
+// All that the tool writes goes through here, where it is made visible (`support/text.h`): a
+// record, a worklist or a file's name may hold what a terminal obeys.
+
 /// Prints one line on standard output. If that fails, `close_output` reports it.
 void print(std::string_view line);
+/// Prints text of several lines.
+void print_lines(std::string_view text);
 /// Opens the standard descriptors that the program was started without, so that no file of ours
 /// takes their place. To be called first.
 void keep_standard_descriptors();
@@ -26,8 +32,17 @@ Status close_output(Status status);
 Status report(const Error& error);
 /// Prints `kernwright: warning: <message>` on standard error.
 void report_warning(std::string_view message);
-/// Prints an indented JSON object on standard output.
+/// Prints an indented JSON object on standard output. Bytes of names that are no UTF-8 are
+/// replaced.
 void print_json(const Json& json);
+/// Shows a line on the terminal of standard error in place of the one that was shown last.
+void show_status(std::string_view text);
+/// From now on Ctrl-C ends the program with exit status 130 and `message` on standard error. Only
+/// unfinished work is lost, because files are always published whole. To be called once.
+void end_on_interrupt(std::string_view message);
+/// What `run`, while no other thread runs, makes others write on standard error, which does not go
+/// there. Errors: `io`, `unavailable`; then nothing was run.
+Result<std::string> captured_errors(const std::function<void()>& run);
 
 /// A time in a fitting unit, with one digit after the point, or two below 10: "255.1 us", "1.25
 /// ms", "116.2 ns".

@@ -4,9 +4,11 @@
 #include <iterator>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <utility>
 
 #include "cli/output.h"
 #include "support/text.h"
+#include <kernwright/visible.h>
 
 namespace kernwright::cli {
 namespace {
@@ -39,6 +41,11 @@ std::string spaces(std::size_t count) { return std::string(count, ' '); }
 
 }  // namespace
 
+void Table::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = visible(cell);
+  rows_.push_back(std::move(cells));
+}
+
 std::size_t terminal_width(int descriptor) {
   winsize size{};
   if (::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsualWidth;
@@ -48,7 +55,8 @@ std::size_t terminal_width(int descriptor) {
 Page::Page(bool verbose)
     : verbose_(verbose), width_(verbose ? ~std::size_t{0} : terminal_width(STDOUT_FILENO)) {}
 
-std::string Page::wrapped(std::string_view text, std::size_t indent) const {
+std::string Page::wrapped(std::string_view given, std::size_t indent) const {
+  const std::string text = visible(given);
   std::string lines;
   std::size_t column = 0;
   std::size_t gap = 0;  // spaces before the word, left out at the start of a line
@@ -77,7 +85,7 @@ std::string Page::wrapped(std::string_view text, std::size_t indent) const {
 }
 
 void Page::print(std::string_view text, std::size_t indent) const {
-  cli::print(wrapped(text, indent));
+  print_lines(wrapped(text, indent));
 }
 
 void Page::print(std::string_view label, std::string_view text) const {
@@ -110,7 +118,7 @@ void Page::print(const Table& table, bool with_header) const {
       line += table.columns_[i].right ? room + cell : cell + room;
     }
     line.erase(line.find_last_not_of(' ') + 1);
-    cli::print(wrapped(line, indent));
+    print_lines(wrapped(line, indent));
   };
   if (with_header) {
     print_row([&](std::size_t i) -> const std::string& { return table.columns_[i].header; });

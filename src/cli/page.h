@@ -22,7 +22,7 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
   /// One cell for each column.
-  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  void add(std::vector<std::string> cells);
 
  private:
   friend class Page;
@@ -52,7 +52,7 @@ class Page {
   std::string abridged(std::string_view text) const;
 
  private:
-  std::string wrapped(std::string_view text, std::size_t indent) const;
+  std::string wrapped(std::string_view given, std::size_t indent) const;
   void print(const Table& table, bool with_header) const;
 
   bool verbose_;

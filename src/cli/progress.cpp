@@ -1,13 +1,9 @@
 #include "cli/progress.h"
 
-#include <csignal>
-#include <cstddef>
-#include <cstdio>
 #include <unistd.h>
 #include <utility>
 
 #include "cli/output.h"
-#include "cli/page.h"
 #include "support/seconds_since.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -20,18 +16,6 @@ constexpr double kLeastSeconds = 0.1;
 /// The time to the next look at what a ticker shows: where there is nothing yet, and else.
 constexpr std::chrono::milliseconds kSoon(20);
 constexpr std::chrono::milliseconds kUsual(1000);
-constexpr int kInterruptedStatus = 128 + SIGINT;  // as shells report it
-
-// The text that the signal handler writes. It is set before the handler is installed, and never
-// changes. It is a plain pointer, because a handler may only use what is safe in a signal.
-const char* interrupt_text = nullptr;
-std::size_t interrupt_size = 0;
-
-extern "C" void on_interrupt(int) {
-  // If it cannot be written, there is nobody to tell.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, interrupt_text, interrupt_size);
-  ::_exit(kInterruptedStatus);
-}
 
 }  // namespace
 
@@ -39,7 +23,7 @@ ProgressLine::ProgressLine()
     : shown_(isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1), printed_(-kLeastSeconds) {}
 
 void ProgressLine::clear() {
-  if (dirty_) std::fprintf(stderr, "\r\033[K");
+  if (dirty_) show_status({});
   dirty_ = false;
 }
 
@@ -47,10 +31,7 @@ void ProgressLine::update(std::string_view text, double seconds) {
   if (!shown_ || seconds - printed_ < kLeastSeconds) return;
   printed_ = seconds;
   dirty_ = true;
-  // The line is cut, because a line that wraps cannot be replaced.
-  text = text.substr(0, terminal_width(STDERR_FILENO) - 1);
-  std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(text.size()), text.data());
-  std::fflush(stderr);
+  show_status(text);
 }
 
 Ticker::Ticker(std::function<std::string()> line) : text_(std::move(line)) {
@@ -120,17 +101,6 @@ std::string SearchWatch::line() const {
   }
   const double left = budget_seconds_ - seconds;
   return concat(text, left >= 1 ? concat(", ", format_duration(left), " left") : ", finishing");
-}
-
-void end_on_interrupt(std::string_view message) {
-  static std::string text;
-  text = concat(isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", "kernwright: interrupted: ", message,
-                "\n");
-  interrupt_text = text.data();
-  interrupt_size = text.size();
-  struct sigaction action{};
-  action.sa_handler = on_interrupt;
-  ::sigaction(SIGINT, &action, nullptr);
 }
 
 Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& problem,

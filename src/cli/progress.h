@@ -77,10 +77,6 @@ class SearchWatch {
   std::optional<TuningProgress> seen_;
 };
 
-/// From now on Ctrl-C ends the program with exit status 130 and `message` on standard error. Only
-/// unfinished work is lost, because files are always published whole. To be called once.
-void end_on_interrupt(std::string_view message);
-
 /// Tunes, or predicts where the service has no GPU. `watch` is told.
 Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& problem,
                                      TuningOptions options, SearchWatch& watch);

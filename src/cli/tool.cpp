@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "support/text.h"
 #include "support/version.h"
+#include <kernwright/visible.h>
 
 namespace kernwright::cli {
 namespace {
@@ -63,10 +64,22 @@ Status run(const CommandLine& line, const std::vector<std::unique_ptr<Command>>&
   }
   std::vector<const char*> words = {"kernwright"};
   for (const std::string& word : line.words) words.push_back(word.c_str());
-  if (!llvm::cl::ParseCommandLineOptions(static_cast<int>(words.size()), words.data(),
-                                         "kernwright: tuned kernels for NVIDIA GPUs\n",
-                                         &llvm::errs())) {
-    return Status::usage;
+  bool parsed = false;
+  const auto parse = [&] {
+    parsed = llvm::cl::ParseCommandLineOptions(static_cast<int>(words.size()), words.data(),
+                                               "kernwright: tuned kernels for NVIDIA GPUs\n",
+                                               &llvm::errs());
+  };
+  // The parser quotes words on standard error.
+  const bool shows_all = std::ranges::all_of(
+      line.words, [](const std::string& word) { return visible(word) == word; });
+  if (shows_all) {
+    parse();
+    if (!parsed) return Status::usage;
+  } else {
+    const Result<std::string> said = captured_errors(parse);
+    if (!said) return report(said.error());
+    if (!parsed) return report({ErrorCode::invalid_argument, concat("refused: ", trim(*said))});
   }
   if (line.help) return print_help();
   for (const std::unique_ptr<Command>& command : commands) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -150,6 +151,14 @@ std::vector<const char*> c_strings(const std::vector<std::string>& strings) {
   return pointers;
 }
 
+/// A log as the further lines of a message, where tabs, which quoted source has, are spaces.
+std::string further_lines(std::string_view log) {
+  std::string lines(log.empty() ? "" : "\n");
+  lines += log;
+  std::replace(lines.begin(), lines.end(), '\t', ' ');
+  return lines;
+}
+
 /// Fills in the resources and warnings from the log of a compile to a cubin.
 void read_log(CompiledKernel& kernel, std::string log) {
   PtxasReport report = parse_ptxas_log(log);
@@ -250,7 +259,7 @@ Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
   const auto failure = [&](std::string_view step, nvrtcResult status, std::string_view log) {
     return Error{ErrorCode::compile, concat(request.name, ": ", step, " for ", request.target,
                                             " failed: ", nvrtc.error_string(status),
-                                            log.empty() ? "" : "\n", without_infos(log))};
+                                            further_lines(without_infos(log)))};
   };
 
   KW_ASSIGN(const ToolkitHeaders::Reached reached, reached_by(request));
@@ -345,7 +354,7 @@ Result<CompiledKernel> ToolkitCompiler::link(const std::vector<std::string>& lto
     const std::string log = handle.error_log();
     return Error{ErrorCode::compile,
                  concat("link for ", target, ": ", step, " failed with nvJitLink error ",
-                        static_cast<int>(status), log.empty() ? "" : "\n", without_infos(log))};
+                        static_cast<int>(status), further_lines(without_infos(log)))};
   };
 
   if (const nvJitLinkResult status =

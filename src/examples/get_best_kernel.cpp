@@ -130,7 +130,7 @@ double time_launches(Gpu& gpu, const kw::Kernel& best, Gpu::Address a, Gpu::Addr
 }
 
 int fail(const kw::Error& error) {
-  std::fprintf(stderr, "get_best_kernel: %s\n", error.message.c_str());
+  std::fprintf(stderr, "get_best_kernel: %s\n", kw::visible(error.message).c_str());
   return 1;
 }
 
@@ -147,7 +147,8 @@ int main(int argc, char** argv) {
       std::int64_t dim = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), dim);
       if (error != std::errc() || end != text.data() + text.size()) {
-        std::fprintf(stderr, "get_best_kernel: '%s' is not a whole number\n", argv[i]);
+        std::fprintf(stderr, "get_best_kernel: '%s' is not a whole number\n",
+                     kw::visible(argv[i]).c_str());
         return 2;
       }
       dims.push_back(dim);

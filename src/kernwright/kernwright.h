@@ -9,3 +9,4 @@
 #include <kernwright/result.h>
 #include <kernwright/service.h>
 #include <kernwright/version.h>
+#include <kernwright/visible.h>

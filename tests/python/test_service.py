@@ -175,6 +175,15 @@ def test_errors_have_a_problem_and_a_reason(service):
     assert str(error) == f"{error.problem}: {error.reason}"
 
 
+@pytest.mark.parametrize("text", ["\x1b[31m", "\x9b2J", "\u202e", "\r", "\u2028", "\u200b",
+                                  "\ufeff"])
+def test_messages_show_what_a_terminal_obeys(service, text):
+    for problem in (f"nonsense n=1 {text}=1", f"vector_add n=1 dtype={text}", text):
+        error = pytest.raises(kw.Error, service.kernel, problem).value
+        assert str(error).isprintable(), ascii(str(error))
+    assert "é日本" in str(pytest.raises(kw.Error, service.kernel, "é日本 n=1").value)
+
+
 def test_threads_share_a_service(compiler):
     """Lookups of several threads, each of which releases the GIL."""
     problems = [f"vector_add n={1024 * (1 + i % 3)} dtype=fp32" for i in range(12)]

@@ -146,9 +146,9 @@ Status merge_caches(const CacheFlags& flags) {
                         {"theirs", winner_json(one.theirs)},
                         {"ratio", one.ratio}});
       if (!flags.json) {
-        print(concat(one.key, ": the winners differ by ", 100 * (one.ratio - 1), " %\n  ours   ",
-                     format_us(one.ours.measured_us), " ", one.ours.choice.id(), "\n  theirs ",
-                     format_us(one.theirs.measured_us), " ", one.theirs.choice.id()));
+        print(concat(one.key, ": the winners differ by ", 100 * (one.ratio - 1), " %"));
+        print(concat("  ours   ", format_us(one.ours.measured_us), " ", one.ours.choice.id()));
+        print(concat("  theirs ", format_us(one.theirs.measured_us), " ", one.theirs.choice.id()));
       }
     }
     if (!flags.json) {

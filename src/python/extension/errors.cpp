@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <string>
 
+#include <kernwright/visible.h>
+
 namespace kernwright::python {
 namespace {
 
@@ -36,11 +38,11 @@ PyObject* error_class() {
 PyObject* raise(const char* problem, const char* format, ...) {
   std::va_list arguments;
   va_start(arguments, format);
-  const std::string reason = formatted(format, arguments);
+  const std::string reason = visible_lines(formatted(format, arguments));
   va_end(arguments);
   PyObject* type = error_class();
   if (type == nullptr) return nullptr;
-  const std::string text = problem;
+  const std::string text = visible_lines(problem);
   // Some reasons of the library begin with the problem themselves.
   const std::string message =
       text.empty() || reason.starts_with(text) ? reason : text + ": " + reason;

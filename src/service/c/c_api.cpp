@@ -90,7 +90,7 @@ std::string tune(kw_service& service, const char* problem, double seconds,
 }  // namespace
 
 int kernwright::c_api::fail(std::string message) {
-  last_error = std::move(message);
+  last_error = visible_lines(message);
   return -1;
 }
 

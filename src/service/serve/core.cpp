@@ -13,6 +13,7 @@
 #include "support/text.h"
 #include "support/try.h"
 #include "support/utc.h"
+#include <kernwright/visible.h>
 
 namespace kernwright {
 namespace {
@@ -94,6 +95,11 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
 Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
                                                        Surroundings surroundings) {
   KW_TRY(check_not_forked());
+  if (options.log) {
+    options.log = [log = std::move(options.log)](LogLevel level, std::string_view message) {
+      log(level, visible_lines(message));
+    };
+  }
   KW_ASSIGN(std::shared_ptr<const Catalog> catalog,
             Catalog::load({options.template_dirs.begin(), options.template_dirs.end()},
                           {options.epilogues.begin(), options.epilogues.end()}));
