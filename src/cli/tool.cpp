@@ -38,6 +38,9 @@ ENVIRONMENT:
                         $XDG_CACHE_HOME/kernwright, or ~/.cache/kernwright
   KERNWRIGHT_CUDA_PATH  the CUDA toolkit with NVRTC and nvJitLink; without it
                         what the loader finds, $CUDA_HOME, or /usr/local/cuda
+  KERNWRIGHT_COMPILE_SECONDS
+                        how long one compile may take (60); more for machines
+                        that others keep busy
   KERNWRIGHT_SIGNED_CACHES
                         bundles that packages bring, with colons between them,
                         which are only read; the Python package sets it

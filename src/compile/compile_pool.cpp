@@ -180,7 +180,8 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
           ++overrun;
           answer(*job, Error{ErrorCode::timed_out,
                              concat(job->request.name, ": compile for ", job->request.target,
-                                    " abandoned after ", deadline.count(), " ms")});
+                                    " abandoned after ", deadline.count(), " ms; ",
+                                    more_compile_time())});
           changed.notify_all();
         } else if (!next || job->deadline < *next) {
           next = job->deadline;

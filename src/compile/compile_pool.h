@@ -46,7 +46,7 @@ struct CompilePoolOptions {
   int threads = 0;  ///< 0: max(1, cores - 2), at least 2 where there are 2 cores
   /// Per compile, from its start. It is longer than a compile process gets, so that only what this
   /// process compiles is abandoned.
-  std::chrono::milliseconds deadline = kCompileDeadline + std::chrono::seconds(10);
+  std::chrono::milliseconds deadline = compile_deadline() + std::chrono::seconds(10);
 };
 
 /// Gives the kernels of requests: those that its cache keeps, and others by having its compiler

@@ -118,7 +118,7 @@ class ProcessCompiler final : public Compiler {
       if (answer.error().code == ErrorCode::timed_out) {
         return Error{ErrorCode::timed_out,
                      concat(request.name, ": compile for ", request.target, " ended after ",
-                            options_.deadline.count(), " ms")};
+                            options_.deadline.count(), " ms; ", more_compile_time())};
       }
       ended = process->end();
       process.reset();

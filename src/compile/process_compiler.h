@@ -17,7 +17,7 @@ namespace kernwright {
 struct CompileProcesses {
   std::filesystem::path program;  ///< see `find_tool`
   std::vector<std::string> arguments = {"compiler"};
-  std::chrono::milliseconds deadline = kCompileDeadline;  ///< per compile
+  std::chrono::milliseconds deadline = compile_deadline();  ///< per compile
   /// Gets a line where compiles run on threads of this process from now on. May be empty.
   std::function<void(std::string_view)> log = {};
 };

@@ -79,16 +79,19 @@ class OptionsTest(unittest.TestCase):
             bench.peer_names("vllm")
 
 
+LONG = 600  # seconds that no test waits, however busy the machine is
+
+
 class TimeTest(unittest.TestCase):
     def test_what_takes_too_long_is_ended_though_it_catches_that(self):
         begun = time.monotonic()
         with self.assertRaisesRegex(bench.OutOfTime, "more than 0 s"):
             with bench.time_limit(0.01):
                 try:
-                    time.sleep(30)
+                    time.sleep(LONG)
                 except bench.OutOfTime:
-                    time.sleep(30)
-        self.assertLess(time.monotonic() - begun, 20)
+                    time.sleep(LONG)
+        self.assertLess(time.monotonic() - begun, LONG)
 
     def test_what_is_in_time_is_left_alone(self):
         with bench.time_limit(0.02):

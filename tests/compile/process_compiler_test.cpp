@@ -196,15 +196,25 @@ TEST_F(ProcessCompilerTest, AProcessThatEndedIdleIsReplaced) {
 }
 
 TEST_F(ProcessCompilerTest, WhatHangsIsKilled) {
-  make({}, 2000ms);
-  keep_this_process_busy();
   const fs::path file = directory_ / "pid";
-  const Result<CompiledKernel> hung = compile(concat("hang ", file.native()));
-  ASSERT_FALSE(hung);
-  EXPECT_EQ(hung.error().code, ErrorCode::timed_out);
-  EXPECT_EQ(hung.error().message, "a.cu: compile for sm_90a ended after 2000 ms");
-  EXPECT_TRUE(is_gone(pid_in(file)));
-  EXPECT_EQ(bits("a"), "a");
+  // On a machine that others keep busy a process may take long to start.
+  for (const std::chrono::milliseconds deadline : {2s, 8s, 32s, 128s}) {
+    make({}, deadline);
+    keep_this_process_busy();
+    const Result<CompiledKernel> hung = compile(concat("hang ", file.native()));
+    ASSERT_FALSE(hung);
+    EXPECT_EQ(hung.error().code, ErrorCode::timed_out);
+    EXPECT_EQ(hung.error().message,
+              concat("a.cu: compile for sm_90a ended after ", deadline.count(),
+                     " ms; a larger KERNWRIGHT_COMPILE_SECONDS allows more"));
+    const Result<CompiledKernel> next = compile("a");
+    release();
+    if (!fs::exists(file) || !next) continue;
+    EXPECT_TRUE(is_gone(pid_in(file)));
+    EXPECT_EQ(next->bits, "a");
+    return;
+  }
+  FAIL() << "no process started within 128 s";
 }
 
 TEST_F(ProcessCompilerTest, WithoutTheToolThisProcessCompilesAndSaysSoOnce) {

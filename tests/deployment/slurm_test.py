@@ -23,7 +23,7 @@ import time
 SHARDS = 3
 PROBLEMS = [f"matmul m={m} n={n} k=4096 dtype=bf16" for m in (16, 256, 4096) for n in (4096, 6144, 8192)]
 DEPLOYMENT = pathlib.Path(__file__).resolve().parents[2] / "src/examples/deployment"
-PATIENCE = 120  # seconds for any one thing to happen; only a failure waits that long
+PATIENCE = 900  # seconds for any one thing to happen; only a failure waits that long
 
 tool = pathlib.Path(sys.argv[1]).resolve()
 folder = pathlib.Path(tempfile.mkdtemp(prefix="kernwright-slurm-"))

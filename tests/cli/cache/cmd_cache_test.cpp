@@ -331,7 +331,7 @@ TEST_F(CacheToolkitTest, OnlyRegularFilesAreReadOrWritten) {
   const std::string list =
       write("list.json", R"({"problems": ["vector_add n=4096 dtype=bf16"]})").string();
   ASSERT_EQ(kernwright({"cache", "export", (dir_ / "bundle").string()}).exit_code, 0);
-  const std::string in = "cd " + dir_.path().string() + "; exec timeout 60 kernwright ";
+  const std::string in = "cd " + dir_.path().string() + "; exec kernwright ";
   for (const std::string line : {
            "prewarm --sku h200 pipe",
            "prewarm --sku h200 /dev/zero",
@@ -362,10 +362,9 @@ TEST_F(CacheToolkitTest, ALogOfMissesThatIsAPipeCostsTheLogAlone) {
   std::filesystem::remove(cache() / "v1/misses.jsonl");
   ASSERT_EQ(::mkfifo((cache() / "v1/misses.jsonl").c_str(), 0600), 0);
   write("list.json", R"({"problems": ["vector_add n=4096 dtype=bf16"]})");
-  const Ran ran =
-      shell("timeout 120 kernwright prewarm --sku h200 " + (dir_ / "list.json").string());
+  const Ran ran = shell("kernwright prewarm --sku h200 " + (dir_ / "list.json").string());
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  const Ran misses = shell("timeout 60 kernwright cache misses");
+  const Ran misses = shell("kernwright cache misses");
   EXPECT_EQ(misses.exit_code, 1);
   EXPECT_THAT(misses.err, HasSubstr("not a regular file"));
 }

@@ -33,7 +33,7 @@ class CudaDeviceTest : public ::testing::Test {
     arguments_.workspace = 0x20000;
   }
 
-  std::unique_ptr<Device> open(std::chrono::milliseconds deadline = std::chrono::seconds(10)) {
+  std::unique_ptr<Device> open(std::chrono::milliseconds deadline = std::chrono::minutes(10)) {
     Result<std::unique_ptr<Device>> device = open_device(driver_.api(), 0, {.deadline = deadline});
     EXPECT_TRUE(device) << device.error().message;
     return std::move(*device);

@@ -302,7 +302,7 @@ TEST(TuningSessionTest, CompilingAndMeasuringOverlap) {
                              CompiledKernel kernel) -> Result<CompiledKernel> {
     // Not of toy/other, whose default is the first to be measured.
     if (request.source == "plain" && !meets.exchange(true)) {
-      EXPECT_EQ(until_measuring.wait_for(std::chrono::minutes(2)), std::future_status::ready);
+      EXPECT_EQ(until_measuring.wait_for(std::chrono::minutes(15)), std::future_status::ready);
       compiled.set_value();
     }
     return kernel;
@@ -311,7 +311,7 @@ TEST(TuningSessionTest, CompilingAndMeasuringOverlap) {
   toy.runner.time_us = [&](const Candidate& candidate) {
     if (std::exchange(first, false)) {
       measuring.set_value();
-      EXPECT_EQ(until_compiled.wait_for(std::chrono::minutes(2)), std::future_status::ready);
+      EXPECT_EQ(until_compiled.wait_for(std::chrono::minutes(15)), std::future_status::ready);
     }
     return bowl_us(candidate);
   };
