@@ -8,6 +8,7 @@
 
 #include "cli/counter_text.h"
 #include "cli/output.h"
+#include "service/report/record_words.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/candidates/candidate_list.h"
@@ -187,11 +188,12 @@ void print_evidence(const Page& page, const TuningRecord& record) {
                     record.check.guarded ? "red zones intact, " : "",
                     record.check.unmapped ? "no stray access, " : "", record.check.repeats,
                     " runs with equal bits"));
-  if (!record.launch_paths.best) {
+  const std::string best = launch_words(record.launch_paths);
+  if (best.empty()) {
     page.print("launches", "paths not measured");
     return;
   }
-  page.print("launches", concat("best by ", to_string(*record.launch_paths.best)));
+  page.print("launches", concat("best by ", best));
   Table paths({{"path"}, {"host", true}, {"back to back", true}});
   for (const PathTime& time : record.launch_paths.times) {
     paths.add(

@@ -12,6 +12,7 @@
 #include "launch/chain_choice.h"
 #include "launch/chain_plan.h"
 #include "model/candidate/candidate.h"
+#include "model/result/evidence.h"
 #include "support/text.h"
 #include "support/try.h"
 #include <kernwright/chain.h>
@@ -277,7 +278,7 @@ Result<std::vector<ChainTime>> Chain::tune(void* stream) {
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     times.push_back({candidates[i], timed[i].median_host_us(), timed[i].median_period_us()});
   }
-  KW_TRY(set_path(candidates[best_path(timed)]));
+  KW_TRY(set_path(best_path(times)->path));
   return times;
 }
 

@@ -34,7 +34,7 @@ TEST_F(ShowTest, TellsEveryLaunchPathAndTheBest) {
                    KernelPath::graph});
   const Ran text = show({"--verbose"});
   ASSERT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("  launches  best by graph\n"
+  EXPECT_NE(text.out.find("  launches  best by graph: the shortest back to back\n"
                           "  path       host  back to back\n"
                           "  stream  3.25 us       12.5 us\n"
                           "  graph   1.50 us       11.5 us\n"),

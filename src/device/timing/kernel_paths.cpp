@@ -28,7 +28,7 @@ Result<LaunchTimes> time_kernel_paths(const DriverApi& api, CUstream stream,
   for (std::size_t i = 0; i < timed.size(); ++i) {
     paths.times.push_back({kPaths[i], timed[i].median_host_us(), timed[i].median_period_us()});
   }
-  paths.best = kPaths[best_path(timed)];
+  paths.best = paths.by_medians();
   return paths;
 }
 

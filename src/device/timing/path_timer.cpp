@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <utility>
 
 #include "support/text.h"
 #include "support/try.h"
@@ -16,12 +16,6 @@ constexpr int kUntimed = 4;
 constexpr int kMaxBurst = 32;
 constexpr double kBurstUs = 2'000;
 constexpr int kMaxBackToBack = 512;
-
-/// Times that differ by less count as equal, however sure the difference is. Between processes on
-/// one host the difference of graph and rebind changes by as much.
-constexpr double kTie = 0.05;
-constexpr double kErrors = 4;
-constexpr double kSigmaPerMad = 1.4826;
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -77,24 +71,6 @@ Result<void> time_once(const DriverApi& api, CUstream stream, TimedCall& path, d
   return {};
 }
 
-std::vector<double> differences(std::span<const double> ours, std::span<const double> peers) {
-  std::vector<double> differences;
-  for (std::size_t i = 0; i < std::min(ours.size(), peers.size()); ++i) {
-    differences.push_back(ours[i] - peers[i]);
-  }
-  return differences;
-}
-
-/// Whether the rounds do not show that `ours` takes longer than `least`.
-bool ties(const std::vector<double>& ours, const std::vector<double>& least) {
-  std::vector<double> longer_us = differences(ours, least);
-  const double estimate_us = median(longer_us);
-  const auto rounds = static_cast<double>(longer_us.size());
-  for (double& us : longer_us) us = std::abs(us - estimate_us);
-  const double error_us = kSigmaPerMad * median(std::move(longer_us)) / std::sqrt(rounds);
-  return estimate_us <= std::max(kTie * median(least), kErrors * error_us);
-}
-
 }  // namespace
 
 double TimedCall::median_host_us() const { return median(host_us); }
@@ -118,23 +94,12 @@ Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<TimedCa
   return {};
 }
 
-std::size_t best_path(std::span<const TimedCall> paths) {
-  const auto fastest = std::ranges::min_element(paths, {}, &TimedCall::median_period_us);
-  const auto is_fast = [&](const TimedCall& path) {
-    return ties(path.period_us, fastest->period_us);
-  };
-  auto cheapest = fastest;
-  for (auto path = paths.begin(); path != paths.end(); ++path) {
-    if (is_fast(*path) && path->median_host_us() < cheapest->median_host_us()) cheapest = path;
-  }
-  const auto best = std::ranges::find_if(paths, [&](const TimedCall& path) {
-    return is_fast(path) && ties(path.host_us, cheapest->host_us);
-  });
-  return static_cast<std::size_t>(best - paths.begin());
-}
-
 double median_difference_us(const TimedCall& ours, const TimedCall& peer) {
-  return median(differences(ours.host_us, peer.host_us));
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < std::min(ours.host_us.size(), peer.host_us.size()); ++i) {
+    differences.push_back(ours.host_us[i] - peer.host_us[i]);
+  }
+  return median(std::move(differences));
 }
 
 }  // namespace kernwright

@@ -38,12 +38,6 @@ struct PathTiming {
 Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<TimedCall> paths,
                         const PathTiming& timing);
 
-/// The index of the best path: among those that tie with the shortest period, the one with the
-/// least host time; among those that tie there too, the first. A path ties if it takes longer by at
-/// most 5 %, or by no more than four standard errors of the paired differences, which are estimated
-/// by their median deviation.
-std::size_t best_path(std::span<const TimedCall> paths);
-
 /// The median of the paired differences of host times, `ours` minus `peer`.
 double median_difference_us(const TimedCall& ours, const TimedCall& peer);
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +62,10 @@ struct Slowdown {
 
 std::optional<KernelPath> parse_kernel_path(std::string_view text);
 
+/// Times of launch paths that differ by less count as equal. Between processes on one host the
+/// difference of graph and rebind changes by as much.
+inline constexpr double kPathTie = 0.05;
+
 /// The times of a kernel on one launch path, as medians.
 struct PathTime {
   KernelPath path = KernelPath::stream;
@@ -69,10 +75,34 @@ struct PathTime {
   friend bool operator==(const PathTime&, const PathTime&) = default;
 };
 
+/// Returns where the best of the paths stands, each with a `host_us` and a `period_us`, or the end
+/// where there is none: among those whose period is within `kPathTie` of the shortest, the one with
+/// the least host time, and the first of those that are within `kPathTie` of it. Only the medians
+/// decide, so that whoever sees them sees why.
+template <std::ranges::forward_range Paths>
+auto best_path(const Paths& paths) {
+  if (std::ranges::empty(paths)) return std::ranges::end(paths);
+  const auto period = [](const auto& path) { return path.period_us; };
+  const auto host = [](const auto& path) { return path.host_us; };
+  const double longest = (1 + kPathTie) * period(*std::ranges::min_element(paths, {}, period));
+  auto fast = paths | std::views::filter([=](const auto& path) { return period(path) <= longest; });
+  const double dearest = (1 + kPathTie) * host(*std::ranges::min_element(fast, {}, host));
+  return std::ranges::find_if(
+      paths, [=](const auto& path) { return period(path) <= longest && host(path) <= dearest; });
+}
+
 /// The times of a kernel on every launch path. Empty, without a best path, if it was not measured.
 struct LaunchTimes {
   std::vector<PathTime> times;
+  /// What the record names, and programs get. Records from before the medians alone decided may
+  /// name another than `by_medians`.
   std::optional<KernelPath> best;
+
+  /// Returns the best path as the times have it.
+  std::optional<KernelPath> by_medians() const {
+    const auto found = best_path(times);
+    return found == times.end() ? std::nullopt : std::optional(found->path);
+  }
 
   friend bool operator==(const LaunchTimes&, const LaunchTimes&) = default;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/result/evidence.h"
 #include "service/report/tie_rule.h"
 #include "support/text.h"
 #include "tuner/finals/decision.h"
@@ -101,6 +102,25 @@ std::string bytes_text(double bytes) {
     if (bytes >= unit.bytes) return concat(digits(bytes / unit.bytes, 3), kSpace, unit.name);
   }
   return concat(fixed(bytes, 0), kSpace, "B");
+}
+
+std::string launch_words(const LaunchTimes& paths) {
+  const auto best = best_path(paths.times);
+  if (best == paths.times.end()) return {};
+  const auto shortest = std::ranges::min_element(paths.times, {}, &PathTime::period_us);
+  std::string words = concat(to_string(best->path), ": ");
+  if (best->period_us <= shortest->period_us) {
+    words += "the shortest back to back";
+  } else {
+    words += concat("back to back within ", fixed(100 * kPathTie, 0), " % of ",
+                    to_string(shortest->path), ", and ",
+                    best->host_us < shortest->host_us ? "cheaper" : "as cheap", " for the host");
+  }
+  if (paths.best && *paths.best != best->path) {
+    words += concat("; programs get ", to_string(*paths.best),
+                    ", which the record names, as its rounds did not tell them apart");
+  }
+  return words;
 }
 
 std::string_view support_words(Support support) {

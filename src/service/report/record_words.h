@@ -29,4 +29,9 @@ std::string_view support_words(Support support);
 /// than the default, what bounds it, and what to do next.
 std::vector<std::string> record_words(const TuningRecord& record, const ReportRow& row);
 
+/// Says which launch path is the best and why, as the times beside it have it: "graph: the shortest
+/// back to back". Names the record's own choice where it is another one. Empty
+/// where no path was measured.
+std::string launch_words(const LaunchTimes& paths);
+
 }  // namespace kernwright

@@ -10,55 +10,6 @@
 namespace kernwright {
 namespace {
 
-TimedCall path(std::string name, std::vector<double> host_us, std::vector<double> period_us) {
-  return {std::move(name), {}, std::move(host_us), std::move(period_us)};
-}
-
-TEST(BestPathTest, IsThatOfTheShortestPeriod) {
-  const std::array paths{path("stream", {1, 1, 1}, {5, 5, 5}), path("graph", {2, 2, 2}, {4, 4, 4}),
-                         path("rebind", {3, 3, 3}, {4.2, 4.2, 4.2})};
-  EXPECT_EQ(best_path(paths), 1U);
-}
-
-TEST(BestPathTest, WithinFivePercentTheHostDecides) {
-  const std::array paths{path("stream", {3, 3, 3}, {100, 100, 100}),
-                         path("graph", {1, 1, 1}, {104.9, 104.9, 104.9}),
-                         path("rebind", {0.5, 0.5, 0.5}, {105.1, 105.1, 105.1})};
-  EXPECT_EQ(best_path(paths), 1U);
-}
-
-TEST(BestPathTest, WhereTheHostTellsNothingEitherItIsTheFirst) {
-  const std::array paths{path("stream", {3, 3, 3}, {2.4, 2.4, 2.4}),
-                         path("graph", {1.2, 1.1, 1.3}, {2.41, 2.40, 2.39}),
-                         path("rebind", {1.1, 1.2, 1.2}, {2.39, 2.41, 2.40})};
-  EXPECT_EQ(best_path(paths), 1U);
-  const std::array dearer{path("graph", {1.2, 1.2, 1.2}, {2.4, 2.4, 2.4}),
-                          path("rebind", {1.1, 1.1, 1.1}, {2.4, 2.4, 2.4})};
-  EXPECT_EQ(best_path(dearer), 1U);
-}
-
-TEST(BestPathTest, WhatTheRoundsCannotTellApartTies) {
-  const std::vector<double> host(8, 3), less(8, 1);
-  const std::vector<double> noise{-6, 6, 0, -3, 3, 0, -2, 2}, other{1, -3, 4, -6, 3, -4, 0, -3};
-  const auto about = [](double us, double share, std::vector<double> samples) {
-    for (double& sample : samples) sample = us + share * sample;
-    return samples;
-  };
-  const std::array noisy{path("stream", host, about(100, 1, noise)),
-                         path("graph", less, about(107, 1, other))};
-  EXPECT_EQ(best_path(noisy), 1U);
-  const std::array steady{path("stream", host, about(100, 0.1, noise)),
-                          path("graph", less, about(107, 0.1, other))};
-  EXPECT_EQ(best_path(steady), 0U);
-}
-
-TEST(BestPathTest, WhatAllPathsShareIsNoNoise) {
-  // Every round is slower than the one before, by more than the paths differ.
-  const std::array paths{path("stream", {3, 3, 3, 3}, {100, 110, 120, 130}),
-                         path("graph", {1, 1, 1, 1}, {107, 117, 127, 137})};
-  EXPECT_EQ(best_path(paths), 0U);
-}
-
 /// Paths whose launches are counted and take the host a while.
 class TimePathsTest : public ::testing::Test {
  protected:

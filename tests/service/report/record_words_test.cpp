@@ -102,5 +102,21 @@ TEST(RecordWordsTest, ADefaultThatIsAsFastIsNotBeaten) {
   EXPECT_THAT(words(record, row), HasSubstr("What it costs is the launch"));
 }
 
+TEST(RecordWordsTest, TheBestLaunchPathIsTheOneThatItsTimesShow) {
+  using enum KernelPath;
+  LaunchTimes paths{.times = {{stream, 5, 12}, {graph, 2, 10}, {rebind, 3, 11}}, .best = graph};
+  EXPECT_EQ(launch_words(paths), "graph: the shortest back to back");
+  paths = {.times = {{stream, 5, 12.12}, {graph, 16.4, 15.84}, {rebind, 2.4, 12.69}},
+           .best = rebind};
+  EXPECT_EQ(launch_words(paths),
+            "rebind: back to back within 5 % of stream, and cheaper for the host");
+  paths.best = graph;
+  EXPECT_EQ(
+      launch_words(paths),
+      "rebind: back to back within 5 % of stream, and cheaper for the host; programs get graph, "
+      "which the record names, as its rounds did not tell them apart");
+  EXPECT_EQ(launch_words({}), "");
+}
+
 }  // namespace
 }  // namespace kernwright
