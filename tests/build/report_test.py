@@ -201,6 +201,170 @@ class ReportTest(unittest.TestCase):
         self.browser.press("Escape")
         self.assertTrue(self.browser.run("document.getElementById('tip').hidden"))
 
+    def filter(self, text):
+        self.browser.run(f"""{{const search = document.querySelector('input[type=search]');
+            search.value = {json.dumps(text)}; search.dispatchEvent(new Event('input', {{bubbles: true}}))}}""")
+        self.browser.frame()
+
+    def data(self):
+        text = self.page.read_text()
+        begin = text.index(BEGIN) + len(BEGIN)
+        return json.loads(text[begin:text.index(END, begin)])
+
+    def test_all_of_a_row_opens_it(self):
+        self.browser.open(self.page)
+        opened = "[...document.querySelectorAll('tr.opened')].map(row => Number(row.dataset.index))"
+        third = self.shown()[2]
+        for cell in ("k-time", "k-support"):
+            self.browser.run(f"document.querySelector('tr[data-index=\"{third}\"] .{cell}').click()")
+            self.assertEqual(self.browser.run(opened), [third] if cell == "k-time" else [])
+        self.browser.run(f"document.querySelector('tr[data-index=\"{third}\"] button').click()")
+        self.assertEqual(self.browser.run(opened), [third], "a click counts once")
+
+    def test_a_filter_changes_the_roofline_and_moves_no_column(self):
+        self.browser.open(self.page)
+        points = "document.querySelectorAll('#roofline circle.point').length"
+        heads = "[...document.querySelectorAll('.matrix th')].map(head => head.getBoundingClientRect().left)"
+        drawn, places = self.browser.run(points), self.browser.run(heads)
+        self.assertGreater(drawn, 20)
+        self.filter("m=16 n=28672")
+        self.assertEqual(self.browser.run(points), len(self.shown()))
+        self.assertLess(len(self.shown()), drawn)
+        self.assertEqual(self.browser.run(heads), places)
+        self.filter("no such problem")
+        self.assertEqual(self.browser.run(heads), places)
+        self.assertIn("No problem matches", self.browser.run("document.querySelector('.matrix').innerText"))
+        self.assertIn("can be drawn", self.browser.run("document.getElementById('roofline').innerText"))
+        self.browser.run("document.querySelector('tr.none button').click()")
+        self.browser.frame()
+        self.assertEqual(self.browser.run(points), drawn)
+        self.browser.run("document.querySelector('th.k-time button').click()")
+        self.assertEqual(self.browser.run(points), drawn)
+
+    def test_a_margin_never_reads_as_certain(self):
+        data = self.data()
+        margins = ([-0.003, -0.02, 0.01], [0.0001, -0.0002, 0.0003], [0, 0, 0], None)
+        for problem, margin in zip(data["problems"], margins):
+            problem["grade"] = "measured"
+            problem["margin"] = margin
+        self.browser.open(self.with_data("margins", data))
+        texts = [self.browser.run(f"document.querySelector('tr[data-index=\"{i}\"] .k-margin').textContent")
+                 for i in range(len(margins))]
+        self.assertEqual(texts, ["−0.3\u00a0%−2.0 – 1.0", "0.01\u00a0%−0.02 – 0.03",
+                                 "0.0\u00a0%alike in all rounds", "not compared"])
+
+    def test_every_finalist_is_told_apart(self):
+        data = self.data()
+        first = data["problems"][0]
+        long = " ".join(f"PARAMETER_{i}={i}" for i in range(12))
+        for i, finalist in enumerate(first["finalists"][1:]):
+            finalist["differs"] = f"stream {long} LAST={i}"
+        page = self.with_data("long", data)
+        for width in (390, 1280):
+            self.browser.view(width)
+            self.browser.open(page)
+            self.browser.run("document.querySelector('tr[data-index=\"0\"] button').click()")
+            self.browser.frame()
+            text = self.browser.run("""[...document.querySelectorAll('tr.detail figure')[0].querySelectorAll('text.config')]
+                .map(text => text.textContent).join(' ')""")
+            for i in range(len(first["finalists"]) - 1):
+                self.assertIn(f"LAST={i}", text.split())
+            over = self.browser.run("""[...document.querySelectorAll('tr.detail figure')[0].querySelectorAll('text')]
+                .filter(text => text.getBoundingClientRect().right > innerWidth).length""")
+            self.assertEqual(over, 0)
+
+    def test_the_best_launch_path_is_said_with_its_reason(self):
+        data = self.data()
+        data["problems"][0].update(best_path="graph", best_path_words="graph: as the times have it",
+                                   launch_paths=[["stream", 5, 12], ["graph", 1, 10]])
+        self.browser.open(self.with_data("paths", data))
+        self.browser.run("document.querySelector('tr[data-index=\"0\"] button').click()")
+        self.assertIn("Best by graph: as the times have it.", self.browser.run("document.querySelector('tr.detail').textContent"))
+
+    def test_names_of_the_roofline_lie_on_nothing(self):
+        apart = """(() => {
+            const along = text => {
+                const matrix = text.getCTM(), count = text.getNumberOfChars(), points = [];
+                for (let i = 0; i < count; ++i) points.push(text.getStartPositionOfChar(i).matrixTransform(matrix));
+                return points;
+            };
+            const all = [...document.querySelectorAll('#roofline svg text')].map(along);
+            let least = Infinity;
+            all.forEach((one, i) => all.slice(i + 1).forEach(other => one.forEach(a => other.forEach(b => {
+                least = Math.min(least, Math.hypot(a.x - b.x, a.y - b.y)) }))));
+            return least })()"""
+        data = self.data()
+        for i, problem in enumerate(data["problems"]):
+            problem["operation"] = f"operation_{i}"
+        data["problems"] = data["problems"][:17]
+        data["signs"] = []
+        few = self.with_data("few", data)
+        for page in (self.page, few):
+            for width in (390, 1440):
+                with self.subTest(page=page.name, width=width):
+                    self.browser.view(width)
+                    self.browser.open(page)
+                    self.assertGreater(self.browser.run(apart), 8)
+        names = self.browser.run("[...document.querySelectorAll('#roofline svg text')].map(text => text.textContent)")
+        self.assertGreater(len([name for name in names if name.startswith("operation_")]), 5)
+
+    def test_colours_go_to_what_takes_longest(self):
+        data = self.data()
+        for i, problem in enumerate(data["problems"]):
+            problem["operation"], problem["us"] = f"operation_{i:02d}", 1 + i
+        self.browser.open(self.with_data("colours", data))
+        names = self.browser.run("[...document.querySelectorAll('#roofline .legend li')].map(one => one.textContent)")
+        self.assertEqual(names, [f"operation_{i}" for i in (29, 28, 27, 26, 25)] + ["others"])
+
+    def test_the_audit_has_the_width_of_a_phone(self):
+        self.browser.view(390)
+        self.browser.open(self.single)
+        self.browser.run("document.querySelectorAll('.evidence details').forEach(fold => { fold.open = true; })")
+        self.browser.frame()
+        wide = self.browser.run("""(() => {
+            const table = document.querySelector('.audit').getBoundingClientRect();
+            return [...document.querySelectorAll('.audit td:last-child')].map(cell => cell.getBoundingClientRect().width / table.width) })()""")
+        self.assertGreater(len(wide), 5)
+        self.assertGreater(min(wide), 0.95)
+
+    def test_on_paper_pictures_have_the_size_of_the_text(self):
+        self.browser.view(718)
+        self.browser.page.emulate_media(media="print")
+        self.addCleanup(self.browser.page.emulate_media, media="screen")
+        self.browser.open(self.page)
+        self.browser.run("document.querySelector('button.open').click()")
+        self.browser.frame()
+        self.browser.run("dispatchEvent(new Event('beforeprint'))")
+        sizes = self.browser.run("""[...document.querySelectorAll('.picture > svg')].map(
+            svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)""")
+        self.assertGreater(len(sizes), 3)
+        for size in sizes:
+            self.assertTrue(0.95 < size < 1.05, sizes)
+        self.assertEqual(self.browser.run("getComputedStyle(document.querySelector('.matrix > thead')).display"),
+                         "table-row-group", "it is not repeated above parts of a problem")
+        self.browser.run("dispatchEvent(new Event('afterprint'))")
+
+    def test_what_was_not_drawn_is_no_card(self):
+        data = self.data()
+        data["problems"][0]["trials"] = {"missing": "the bundle has none"}
+        self.browser.open(self.with_data("bundle", data))
+        self.browser.run("document.querySelector('tr[data-index=\"0\"] button').click()")
+        names = self.browser.run("[...document.querySelectorAll('tr.detail h3')].map(head => head.textContent)")
+        self.assertEqual(names, ["Race", "Samples and clock", "Launch paths", "Evidence"])
+        self.assertIn("the bundle has none", self.browser.run("document.querySelector('.evidence').textContent"))
+
+    def test_equal_changes_stand_in_natural_order(self):
+        data = self.data()
+        sizes = (4096, 5120, 512)
+        for problem, n in zip(data["problems"], sizes):
+            problem["problem"] = f"matmul m=1 n={n} k=1 dtype=bf16"
+        rows = [{"index": i, "change": "equal", "slowdown": [0, 0, 0], "before_us": 1, "after_us": 1, "before": "a",
+                 "same_choice": True} for i in range(len(sizes))]
+        data["compare"] = {"name": "before", "rows": rows, "only_before": 0, "only_after": 0}
+        self.browser.open(self.with_data("natural", data))
+        texts = self.browser.run("[...document.querySelectorAll('#compare tbody th')].map(head => head.textContent)")
+        self.assertEqual(texts, [f"matmul m=1 n={n} k=1 dtype=bf16" for n in sorted(sizes)])
+
     def test_every_picture_has_its_table(self):
         self.browser.open(self.single)
         rows = self.browser.run("""[...document.querySelectorAll('figure')].map(figure => {
@@ -338,6 +502,8 @@ class ReportTest(unittest.TestCase):
             self.browser.run("document.querySelector('details').open = true")
             self.browser.frame()
             self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), width)
+            letters = self.browser.run("[...document.querySelectorAll('svg text')].map(text => text.getBoundingClientRect().height)")
+            self.assertGreater(min(letters), 10)
 
     def test_pictures_that_differ_are_told_apart(self):
         files = sorted(DATA.glob("*.png"))

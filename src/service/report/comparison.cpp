@@ -36,6 +36,8 @@ std::string_view to_string(Change change) {
       return "slower";
     case Change::same:
       return "same";
+    case Change::equal:
+      return "equal";
     case Change::unclear:
       break;
   }
@@ -50,6 +52,11 @@ Comparison compare_winners(const TuningRecord& old_record, const TuningRecord& n
     if (before > 0 && after > 0) {
       const double log = std::log(after / before);
       comparison.slowdown = {log, log, log};
+    }
+    const bool both_predicted = !is_measured(old_record) && !is_measured(new_record);
+    if (both_predicted && std::abs(comparison.slowdown.estimate) < 1e-6 &&
+        old_record.winner.choice == new_record.winner.choice) {
+      comparison.change = Change::equal;
     }
     return comparison;
   }

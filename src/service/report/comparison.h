@@ -14,7 +14,7 @@ inline constexpr double kBetweenSessions = 0.006;
 inline constexpr double kSameTime = 0.02;
 
 /// How the winner of one record compares with that of another, of the same key.
-enum class Change { faster, slower, same, unclear };
+enum class Change { faster, slower, same, equal, unclear };
 
 std::string_view to_string(Change change);
 
@@ -26,8 +26,8 @@ struct Comparison {
 };
 
 /// `faster` and `slower`: the interval leaves no doubt, and the difference is at least
-/// `kEquivalence`. `same`: the interval lies within `kSameTime`. `unclear`: otherwise, and where
-/// one of the two was only predicted.
+/// `kEquivalence`. `same`: the interval lies within `kSameTime`. `equal`: both were only predicted,
+/// with the same winner and the same time. `unclear`: otherwise.
 Comparison compare_winners(const TuningRecord& old_record, const TuningRecord& new_record);
 
 }  // namespace kernwright

@@ -3,6 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "service/report/record_words.h"
 #include "support/text.h"
@@ -11,17 +17,18 @@
 namespace kernwright {
 namespace {
 
-// The columns of the picture, in its units: what a finalist is, in what it differs, the axis, its
-// time.
-constexpr double kWidth = 760;
-constexpr double kNames = 0;
-constexpr double kDifferences = 96;
-constexpr double kAxisLeft = 330;
-constexpr double kAxisRight = 676;
+// Each finalist has a line of text, and its mark on the axis below. Places across the picture are
+// shares of its width, in percent, so that on a page it is as wide as there is room, and its
+// letters keep their size.
+constexpr double kFileWidth = 760;
+constexpr double kAxisLeft = 3;
+constexpr double kAxisRight = 96;
+constexpr double kDifferences = 104;  // from the left, in pixels
 constexpr double kTop = 24;
-constexpr double kRow = 24;
+constexpr double kLine = 14;
+constexpr double kMarkRow = 22;
 constexpr double kBelow = 42;
-constexpr std::size_t kMostLetters = 34;  // of a difference
+constexpr std::size_t kMostLetters = 28;  // of a line: a phone has room for them beside the time
 constexpr double kFar = 12;               // percent; what is beyond is told in words
 
 /// That of a winner and of what ties with it, of a hue that is read on white and on black.
@@ -37,14 +44,66 @@ std::string ordinal(std::size_t n) {
   return concat(n, teen || n % 10 > 3 ? "th" : ends[n % 10]);
 }
 
-/// The first bytes of a text, no letter of which is cut in two.
+/// The first bytes of a text, no letter of which is cut in two; all of a short one.
 std::string_view begin_of(std::string_view text, std::size_t bytes) {
+  if (bytes >= text.size()) return text;
   while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) --bytes;
   return text.substr(0, bytes);
 }
 
+/// A text in lines of `kMostLetters` at most, broken between words where it can be.
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (text.size() > kMostLetters) {
+    std::size_t end = text.rfind(' ', kMostLetters);
+    if (end == std::string_view::npos || end == 0) end = begin_of(text, kMostLetters).size();
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(end);
+    if (text.starts_with(' ')) text.remove_prefix(1);
+  }
+  lines.push_back(text);
+  return lines;
+}
+
 std::string_view short_template(std::string_view name) {
   return name.substr(name.find('/') + 1);  // npos + 1 is 0
+}
+
+/// The parameters of a configuration, those first that have most values among the finalists of its
+/// template. One that has the same value in all of them is left out.
+std::vector<std::string> telling_parameters(const Choice& own,
+                                            const std::vector<Finalist>& finalists) {
+  std::vector<std::pair<std::size_t, std::string>> ranked;
+  for (const auto& [name, value] : own.configuration.values()) {
+    std::set<std::optional<std::int64_t>> values;
+    for (const Finalist& finalist : finalists) {
+      const Choice& other = finalist.ranked->choice;
+      if (other.kernel_template != own.kernel_template) continue;
+      const bool has = other.configuration.contains(name);
+      values.insert(has ? std::optional(other.configuration.at(name)) : std::nullopt);
+    }
+    if (values.size() > 1) ranked.emplace_back(values.size(), name);
+  }
+  std::ranges::stable_sort(ranked, std::greater(), &decltype(ranked)::value_type::first);
+  std::vector<std::string> names;
+  for (auto& [count, name] : ranked) names.push_back(std::move(name));
+  return names;
+}
+
+std::string difference(const Finalist& finalist, const std::vector<Finalist>& finalists) {
+  const Choice& own = finalist.ranked->choice;
+  const Choice& winner = finalists.front().ranked->choice;
+  const bool is_winner = finalist.ranked == finalists.front().ranked;
+  const bool same_template = own.kernel_template == winner.kernel_template && !is_winner;
+  std::string text(same_template ? "" : short_template(own.kernel_template));
+  if (is_winner) return text;
+  for (const std::string& name : telling_parameters(own, finalists)) {
+    const std::int64_t value = own.configuration.at(name);
+    const bool as_winner = same_template && winner.configuration.contains(name) &&
+                           winner.configuration.at(name) == value;
+    if (!as_winner) text += concat(text.empty() ? "" : " ", name, "=", value);
+  }
+  return text.empty() ? "the same values" : text;
 }
 
 /// A slowdown in percent.
@@ -65,7 +124,7 @@ Interval interval_of(const RankedConfiguration& ranked, const TuningRecord& reco
   return {percent(slowdown.estimate), percent(slowdown.low), percent(slowdown.high)};
 }
 
-/// From percent to the picture's units.
+/// From a slowdown in percent to a share of the picture's width.
 struct Axis {
   double low;
   double high;
@@ -85,67 +144,86 @@ struct Axis {
 
 std::string number(double value) { return significant(std::round(value * 10) / 10, 6); }
 
-std::string line(double x1, double y1, double x2, double y2, std::string_view style) {
-  return concat("<line x1=\"", number(x1), "\" y1=\"", number(y1), "\" x2=\"", number(x2),
-                "\" y2=\"", number(y2), "\" ", style, "/>");
-}
+/// Draws with places across in percent of the width: as they are, or in pixels of a fixed width.
+class Pen {
+ public:
+  explicit Pen(PicturePlace place) : fluid_(place == PicturePlace::page) {}
 
-std::string label(double x, double y, std::string_view text, std::string_view style = {}) {
-  return concat("<text x=\"", number(x), "\" y=\"", number(y), "\" fill=\"currentColor\" ", style,
-                ">", escaped_html(text), "</text>");
-}
+  std::string across(double share) const {
+    return fluid_ ? concat(number(share), "%") : number(share / 100 * kFileWidth);
+  }
+  std::string line(double x1, double y1, double x2, double y2, std::string_view style) const {
+    return concat("<line x1=\"", across(x1), "\" y1=\"", number(y1), "\" x2=\"", across(x2),
+                  "\" y2=\"", number(y2), "\" ", style, "/>");
+  }
+  std::string label(std::string_view x, double y, std::string_view text,
+                    std::string_view style = {}) const {
+    return concat("<text x=\"", x, "\" y=\"", number(y), "\" fill=\"currentColor\" ", style, ">",
+                  escaped_html(text), "</text>");
+  }
+  /// A path whose begin stands at a place.
+  std::string path(double x, double y, std::string_view steps, std::string_view style) const {
+    return concat("<svg x=\"", across(x), "\" y=\"", number(y),
+                  "\" overflow=\"visible\"><path d=\"M0 0", steps, "\" ", style, "/></svg>");
+  }
 
-std::string scale(const Axis& axis, double bottom, bool predicted) {
-  constexpr std::string_view kTick = "font-size=\"11\" opacity=\"0.7\" text-anchor=\"middle\"";
+ private:
+  bool fluid_;
+};
+
+constexpr std::string_view kTick = "font-size=\"11\" opacity=\"0.7\"";
+
+std::string scale(const Pen& pen, const Axis& axis, double bottom, bool predicted) {
   std::string drawn;
   const double step = axis.step();
   const int last = static_cast<int>(std::floor(axis.high / step));
   for (int i = static_cast<int>(std::ceil(axis.low / step)); i <= last; ++i) {
     const double x = axis.at(i * step);
-    drawn += line(x, kTop, x, bottom, "stroke=\"currentColor\" opacity=\"0.14\"");
-    drawn += label(x, bottom + 15, concat(significant(i * step, 6), "\u00a0%"), kTick);
+    drawn += pen.line(x, kTop, x, bottom, "stroke=\"currentColor\" opacity=\"0.14\"");
+    drawn += pen.label(pen.across(x), bottom + 15, concat(significant(i * step, 6), "\u00a0%"),
+                       concat(kTick, " text-anchor=\"middle\""));
   }
-  drawn += line(axis.at(0), kTop, axis.at(0), bottom,
-                "stroke=\"currentColor\" opacity=\"0.7\" stroke-dasharray=\"2 3\"");
-  return drawn +
-         label(kAxisRight, bottom + 32,
-               predicted ? "slower than the winner, predicted" : "slower than the fastest finalist",
-               "font-size=\"11\" opacity=\"0.7\" text-anchor=\"end\"");
+  drawn += pen.line(axis.at(0), kTop, axis.at(0), bottom,
+                    "stroke=\"currentColor\" opacity=\"0.7\" stroke-dasharray=\"2 3\"");
+  return drawn + pen.label(pen.across(kAxisRight), bottom + 32,
+                           predicted ? "slower than the winner, predicted"
+                                     : "slower than the fastest finalist",
+                           concat(kTick, " text-anchor=\"end\""));
 }
 
-std::string mark(const Finalist& finalist, const Interval& interval, const Axis& axis, double y,
-                 std::string_view colour) {
+std::string mark(const Pen& pen, const Finalist& finalist, const Interval& interval,
+                 const Axis& axis, double y, std::string_view colour) {
   if (interval.estimate > axis.high) {
-    return concat(
-        label(kAxisRight - 14, y + 4, concat(fixed(interval.estimate, 0), "\u00a0% slower"),
-              "font-size=\"11\" opacity=\"0.7\" text-anchor=\"end\""),
-        "<path d=\"M", number(kAxisRight - 9), " ", number(y - 4),
-        "l6 4l-6 4\" fill=\"none\" stroke=\"currentColor\" opacity=\"0.7\"/>");
+    return concat(pen.label(pen.across(kAxisRight - 2), y + 4,
+                            concat(fixed(interval.estimate, 0), "\u00a0% slower"),
+                            concat(kTick, " text-anchor=\"end\"")),
+                  pen.path(kAxisRight - 1, y - 4, "l6 4l-6 4",
+                           "fill=\"none\" stroke=\"currentColor\" opacity=\"0.7\""));
   }
   const std::string stroke = concat("stroke=\"", colour, "\" stroke-width=\"1.6\"");
   std::string drawn =
-      line(axis.at(interval.low), y, std::min(kAxisRight, axis.at(interval.high)), y, stroke);
+      pen.line(axis.at(interval.low), y, std::min(kAxisRight, axis.at(interval.high)), y, stroke);
   for (const double end : {interval.low, interval.high}) {
-    if (end <= axis.high) drawn += line(axis.at(end), y - 4, axis.at(end), y + 4, stroke);
+    if (end <= axis.high) drawn += pen.line(axis.at(end), y - 4, axis.at(end), y + 4, stroke);
   }
   const double x = axis.at(interval.estimate);
+  const std::string fill = concat("fill=\"", colour, "\"");
   if (finalist.is_default) {
-    return concat(drawn, "<path d=\"M", number(x), " ", number(y - 5.5),
-                  "l5.5 5.5l-5.5 5.5l-5.5 -5.5z\" fill=\"", colour, "\"/>");
+    return drawn + pen.path(x, y - 5.5, "l5.5 5.5l-5.5 5.5l-5.5 -5.5z", fill);
   }
-  return concat(drawn, "<circle cx=\"", number(x), "\" cy=\"", number(y), "\" r=\"4.5\" fill=\"",
-                colour, "\"/>");
+  return concat(drawn, "<circle cx=\"", pen.across(x), "\" cy=\"", number(y), "\" r=\"4.5\" ", fill,
+                "/>");
 }
 
 }  // namespace
 
 std::vector<Finalist> finalists_of(const TuningRecord& record) {
-  std::vector<Finalist> finalists = {{&record.winner, "", record.winner.traits.is_default}};
+  std::vector<Finalist> finalists = {{&record.winner, "", record.winner.traits.is_default, ""}};
   bool has_default = record.winner.traits.is_default;
   for (const RankedConfiguration& ranked : record.runners_up) {
     const bool is_default =
         ranked.traits.is_default || (record.baseline && record.baseline->choice == ranked.choice);
-    finalists.push_back({&ranked, ordinal(finalists.size() + 1), is_default});
+    finalists.push_back({&ranked, ordinal(finalists.size() + 1), is_default, ""});
     has_default = has_default || is_default;
   }
   for (Finalist& finalist : finalists) {
@@ -153,23 +231,10 @@ std::vector<Finalist> finalists_of(const TuningRecord& record) {
     if (finalist.is_default) finalist.role += ", default";
   }
   if (record.baseline && !has_default && record.baseline->choice != record.winner.choice) {
-    finalists.push_back({&*record.baseline, "default", true});
+    finalists.push_back({&*record.baseline, "default", true, ""});
   }
+  for (Finalist& finalist : finalists) finalist.differs = difference(finalist, finalists);
   return finalists;
-}
-
-std::string difference(const RankedConfiguration& finalist, const RankedConfiguration& winner) {
-  const Choice& own = finalist.choice;
-  if (own.kernel_template != winner.choice.kernel_template) {
-    return std::string(short_template(own.kernel_template));
-  }
-  std::string differs;
-  for (const auto& [name, value] : own.configuration.values()) {
-    const Configuration& other = winner.choice.configuration;
-    if (other.contains(name) && other.at(name) == value) continue;
-    differs += concat(differs.empty() ? "" : " ", name, "=", value);
-  }
-  return differs.empty() ? "the same values" : differs;
 }
 
 std::string race_picture(const TuningRecord& record, PicturePlace place) {
@@ -185,40 +250,51 @@ std::string race_picture(const TuningRecord& record, PicturePlace place) {
   }
   axis.low = std::max(axis.low, -kFar) - 0.03 * (axis.high - axis.low);  // room for a mark
   axis.high *= 1.06;
-  const double bottom = kTop + kRow * static_cast<double>(finalists.size());
-  const double height = bottom + kBelow;
+  double bottom = kTop;
+  for (const Finalist& finalist : finalists) {
+    bottom += kLine * static_cast<double>(lines_of(finalist.differs).size()) + kMarkRow;
+  }
+  const std::string height = number(bottom + kBelow);
+  const Pen pen(place);
 
   std::string svg = concat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", number(kWidth), " ",
-      number(height), "\" width=\"", number(kWidth), "\" height=\"", number(height),
-      "\" role=\"img\" font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\" "
-      "style=\"max-width:100%;height:auto\"><title>",
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" ",
+      place == PicturePlace::page
+          ? concat("width=\"100%\" height=\"", height, "\" style=\"overflow:visible\"")
+          : concat("viewBox=\"0 0 ", number(kFileWidth), " ", height, "\" width=\"",
+                   number(kFileWidth), "\" height=\"", height,
+                   "\" style=\"max-width:100%;height:auto\""),
+      " role=\"img\" font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\"><title>",
       escaped_html(concat(predicted ? "Predicted times of " : "Finals of ", record.key.problem)),
       "</title>", place == PicturePlace::file ? kColourScheme : "");
   if (!predicted) {
+    const double left = axis.at(0);
     const double right = axis.at(100 * kEquivalence);
-    svg += concat("<rect x=\"", number(axis.at(0)), "\" y=\"", number(kTop), "\" width=\"",
-                  number(right - axis.at(0)), "\" height=\"", number(bottom - kTop), "\" fill=\"",
+    svg += concat("<rect x=\"", pen.across(left), "\" y=\"", number(kTop), "\" width=\"",
+                  pen.across(right - left), "\" height=\"", number(bottom - kTop), "\" fill=\"",
                   kAccent, "\" opacity=\"0.14\"/>");
-    svg += label(axis.at(0), kTop - 8, "tie band", "font-size=\"11\" opacity=\"0.7\"");
+    svg += pen.label(pen.across(left), kTop - 8, "tie band", kTick);
   }
-  svg += scale(axis, bottom, predicted);
+  svg += scale(pen, axis, bottom, predicted);
+  double y = kTop;
   for (std::size_t i = 0; i < finalists.size(); ++i) {
     const RankedConfiguration& ranked = *finalists[i].ranked;
-    const double y = kTop + kRow * (static_cast<double>(i) + 0.5);
     const std::string_view strong = i == 0 ? "font-weight=\"600\"" : "";
-    svg += label(kNames, y + 4, finalists[i].role, strong);
-    std::string differs = i == 0 ? std::string(short_template(ranked.choice.kernel_template))
-                                 : difference(ranked, record.winner);
-    if (differs.size() > kMostLetters) differs = concat(begin_of(differs, kMostLetters - 1), "…");
-    svg += label(kDifferences, y + 4, differs,
-                 "font-family=\"ui-monospace, monospace\" font-size=\"11\" opacity=\"0.8\"");
-    const bool accented = i == 0 || (ranked.tied && !predicted);
-    svg += mark(finalists[i], intervals[i], axis, y, accented ? kAccent : "currentColor");
+    svg += pen.label("0", y + kLine, finalists[i].role, strong);
     const Measurement in_turn = final_times(ranked, record.rounds).in_turn;
-    svg += label(kWidth, y + 4,
-                 us_text(in_turn.samples_us.empty() ? ranked.predicted_us : in_turn.median_us()),
-                 concat(strong, " text-anchor=\"end\""));
+    svg +=
+        pen.label(pen.across(100), y + kLine,
+                  us_text(in_turn.samples_us.empty() ? ranked.predicted_us : in_turn.median_us()),
+                  concat(strong, " text-anchor=\"end\""));
+    for (const std::string_view line : lines_of(finalists[i].differs)) {
+      y += kLine;
+      svg += pen.label(number(kDifferences), y, line,
+                       "font-family=\"ui-monospace, monospace\" font-size=\"11\" opacity=\"0.8\"");
+    }
+    const bool accented = i == 0 || (ranked.tied && !predicted);
+    svg += mark(pen, finalists[i], intervals[i], axis, y + kMarkRow / 2,
+                accented ? kAccent : "currentColor");
+    y += kMarkRow;
   }
   return svg + "</svg>";
 }

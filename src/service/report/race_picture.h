@@ -12,14 +12,15 @@ struct Finalist {
   const RankedConfiguration* ranked = nullptr;
   std::string role;  ///< "winner", "2nd", "3rd, default"
   bool is_default = false;
+  /// What tells it apart from all others: the values that are not the winner's, or its template
+  /// with the values in which the finalists of that template differ. The values that differ most
+  /// stand first.
+  std::string differs;
 };
 
 /// The winner, the runners-up, and the default where it is none of them. They point into the
 /// record.
 std::vector<Finalist> finalists_of(const TuningRecord& record);
-
-/// In what a finalist differs from the winner: its template, or the values of its parameters.
-std::string difference(const RankedConfiguration& finalist, const RankedConfiguration& winner);
 
 /// Where a picture stands: in a page, whose text it has its colour from, or in a file of its own,
 /// where it has that of the reader's colour scheme.

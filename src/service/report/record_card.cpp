@@ -97,8 +97,8 @@ std::string launch_parameters(const TuningRecord& record) {
   add_bytes("shared memory", static_cast<double>(traits.smem_bytes));
   add_bytes("spills", static_cast<double>(traits.resources.spill_bytes()));
   add_bytes("workspace", static_cast<double>(traits.workspace_bytes));
-  if (record.launch_paths.best) {
-    resources.emplace_back("best launched by", to_string(*record.launch_paths.best));
+  if (const std::string best = launch_words(record.launch_paths); !best.empty()) {
+    resources.emplace_back("best launched by", best);
   }
   return concat(element("div", concat(kMono, ";margin-top:8px"),
                         element("b", "", escaped_html(winner.choice.kernel_template))),

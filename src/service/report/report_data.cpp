@@ -63,6 +63,7 @@ Json finalist_json(const Finalist& finalist, const FinalRounds& rounds) {
   const RankedConfiguration& ranked = *finalist.ranked;
   const FinalTimes times = final_times(ranked, rounds);
   Json json = {{"role", finalist.role},
+               {"differs", finalist.differs},
                {"template", ranked.choice.kernel_template},
                {"configuration", configuration_json(ranked.choice.configuration)},
                {"predicted_us", rounded(ranked.predicted_us, kFewDigits)},
@@ -161,7 +162,10 @@ Json evidence_json(const TuningRecord& record) {
     paths.push_back({to_string(time.path), rounded(time.host_us), rounded(time.period_us)});
   }
   json["launch_paths"] = std::move(paths);
-  if (record.launch_paths.best) json["best_path"] = to_string(*record.launch_paths.best);
+  if (const std::optional<KernelPath> best = record.launch_paths.by_medians()) {
+    json["best_path"] = to_string(*best);
+    json["best_path_words"] = launch_words(record.launch_paths);
+  }
   const SearchSummary& search = record.search;
   json["search"] = {{"strategy", search.strategy},
                     {"candidates", record.candidates},
@@ -232,9 +236,7 @@ Json problem_json(const ReportedRecord& reported, const Catalog& catalog, bool w
   json["support"] = to_string(row.support);
   json["words"] = record_words(record, row);
   if (record.grade == RecordGrade::measured) {
-    if (!record.runners_up.empty()) {
-      json["margin"] = slowdown_json(record.runners_up.front().slowdown);
-    }
+    if (row.paired_margin) json["margin"] = slowdown_json(*row.paired_margin);
     if (const Speedup* speedup = over_default(row)) {
       json["default"] = slowdown_json(
           {std::log(speedup->times), std::log(speedup->low), std::log(speedup->high)});

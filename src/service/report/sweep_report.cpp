@@ -35,17 +35,6 @@ Bound bound_of(const TuningRecord& record, const BoundProblem& problem,
   return record.roofline_us > memory_us * (1 + 1e-9) ? Bound::compute : Bound::memory;
 }
 
-double margin_of(const TuningRecord& record) {
-  if (record.runners_up.empty()) return 0;
-  const RankedConfiguration& second = record.runners_up.front();
-  // A runner-up that seems faster is not told apart from the winner.
-  if (record.grade == RecordGrade::measured) {
-    return std::max(0.0, std::expm1(second.slowdown.estimate));
-  }
-  if (record.winner.predicted_us <= 0) return 0;
-  return std::max(0.0, second.predicted_us / record.winner.predicted_us - 1);
-}
-
 Support support_of(const TuningRecord& record) {
   if (record.grade == RecordGrade::predicted || record.trust == Trust::c) return Support::caveated;
   if (record.winner.traits.is_default) return Support::default_kept;
@@ -69,6 +58,28 @@ std::optional<Slowdown> slowdown_of(const RankedConfiguration& other, const Tuni
   // Blocks decide where both have them.
   if (auto alone = between(times.alone, own.alone, {}, Pairing::blocks)) return alone;
   return between(times.in_turn, own.in_turn, record.rounds.dropped, Pairing::rounds);
+}
+
+/// Of the runner-up. Its own slowdown is against the fastest finalist, which a winner by rule is
+/// not.
+std::optional<Slowdown> paired_margin_of(const TuningRecord& record) {
+  if (record.grade == RecordGrade::predicted || record.runners_up.empty()) return std::nullopt;
+  const RankedConfiguration& second = record.runners_up.front();
+  if (const std::optional<Slowdown> paired = slowdown_of(second, record)) return paired;
+  const bool winner_is_fastest = record.winner.slowdown == Slowdown{};
+  return winner_is_fastest && second.slowdown != Slowdown{} ? std::optional(second.slowdown)
+                                                            : std::nullopt;
+}
+
+double margin_of(const TuningRecord& record, const std::optional<Slowdown>& paired) {
+  if (record.runners_up.empty()) return 0;
+  const RankedConfiguration& second = record.runners_up.front();
+  // A runner-up that seems faster is not told apart from the winner.
+  if (record.grade == RecordGrade::measured) {
+    return std::max(0.0, std::expm1(paired ? paired->estimate : second.slowdown.estimate));
+  }
+  if (record.winner.predicted_us <= 0) return 0;
+  return std::max(0.0, second.predicted_us / record.winner.predicted_us - 1);
 }
 
 std::vector<Speedup> speedups_of(const TuningRecord& record) {
@@ -178,7 +189,8 @@ ReportRow report_row(const TuningRecord& record, const BoundProblem* problem,
   row.us = winner_us(record);
   row.roofline_share = row.us > 0 ? record.roofline_us / row.us : 0;
   if (problem != nullptr) row.bound = bound_of(record, *problem, profile);
-  row.margin = margin_of(record);
+  row.paired_margin = paired_margin_of(record);
+  row.margin = margin_of(record, row.paired_margin);
   row.support = support_of(record);
   row.speedups = speedups_of(record);
   row.next = next_step(record);

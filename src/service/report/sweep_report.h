@@ -55,6 +55,9 @@ struct ReportRow {
   std::optional<Bound> bound;  ///< nothing where the problem's operation is not known
   /// How much slower the runner-up is: 0.02 is 2 %; 0 where there is none, or it is not slower.
   double margin = 0;
+  /// The same with its interval, of the rounds that both were in. It may be negative, where a rule
+  /// chose among those that cannot be told apart. Nothing where there are no such rounds.
+  std::optional<Slowdown> paired_margin;
   Support support = Support::caveated;
   /// Over each of these answers that the finals had, unless it is the winner itself.
   std::vector<Speedup> speedups;

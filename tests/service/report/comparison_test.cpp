@@ -43,6 +43,20 @@ TEST(ComparisonTest, RoundsThatDoNotCountAreLeftOut) {
   EXPECT_EQ(compare_winners(measured(100), disturbed).change, Change::same);
 }
 
+TEST(ComparisonTest, EqualPredictionsAreEqual) {
+  TuningRecord before;
+  before.grade = RecordGrade::predicted;
+  before.winner.predicted_us = 50;
+  TuningRecord after = before;
+  EXPECT_EQ(compare_winners(before, after).change, Change::equal);
+  EXPECT_EQ(to_string(Change::equal), "equal");
+  after.winner.choice.kernel_template = "matmul/other";
+  EXPECT_EQ(compare_winners(before, after).change, Change::unclear);
+  after = before;
+  after.winner.predicted_us = 51;
+  EXPECT_EQ(compare_winners(before, after).change, Change::unclear);
+}
+
 TEST(ComparisonTest, APredictionIsUnclearWhateverItSays) {
   TuningRecord predicted;
   predicted.grade = RecordGrade::predicted;

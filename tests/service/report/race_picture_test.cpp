@@ -1,9 +1,13 @@
 #include "service/report/race_picture.h"
 
 #include <cmath>
+#include <cstdint>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <regex>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/service/report/known_record.h"
 
@@ -32,7 +36,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 /// The x of the marks of intervals, in their order.
 std::vector<double> marks(const std::string& svg) {
   std::vector<double> places;
-  const std::regex mark("cx=\"([0-9.]+)\"");
+  const std::regex mark("cx=\"([0-9.]+)%?\"");
   for (std::sregex_iterator i(svg.begin(), svg.end(), mark), end; i != end; ++i) {
     places.push_back(std::stod((*i)[1]));
   }
@@ -53,11 +57,42 @@ TEST(RacePictureTest, TheDefaultIsNamedOnceWhereverItStands) {
   EXPECT_EQ(roles(record)[12], "13th");
 }
 
+std::vector<std::string> differences(const TuningRecord& record) {
+  std::vector<std::string> texts;
+  for (const Finalist& finalist : finalists_of(record)) texts.push_back(finalist.differs);
+  return texts;
+}
+
 TEST(RacePictureTest, ADifferenceIsTheTemplateOrTheValuesThatDiffer) {
-  const TuningRecord record = known_win();
-  EXPECT_EQ(difference(record.runners_up[0], record.winner), "BM=8");
-  EXPECT_EQ(difference(*record.baseline, record.winner), "tiled");
-  EXPECT_EQ(difference(record.winner, record.winner), "the same values");
+  EXPECT_THAT(differences(known_win()), ElementsAre("skinny", "BM=8", "tiled"));
+}
+
+TEST(RacePictureTest, CandidatesOfAnotherTemplateAreToldApart) {
+  TuningRecord record = known_win();
+  const auto add = [&](Configuration configuration) {
+    record.runners_up.push_back(record.runners_up[0]);
+    record.runners_up.back().choice = {"matmul/stream", std::move(configuration)};
+  };
+  // What has most values stands first, and what is the same in all does not stand there.
+  add(Configuration({{"A", 1}, {"B", 64}, {"SAME", 7}, {"Z", 1}}));
+  add(Configuration({{"A", 2}, {"B", 64}, {"SAME", 7}, {"Z", 2}}));
+  add(Configuration({{"A", 1}, {"B", 64}, {"SAME", 7}, {"Z", 3}}));
+  EXPECT_THAT(differences(record), ElementsAre("skinny", "BM=8", "stream Z=1 A=1", "stream Z=2 A=2",
+                                               "stream Z=3 A=1", "tiled"));
+}
+
+TEST(RacePictureTest, NoLongDifferenceIsCut) {
+  TuningRecord record = known_win();
+  std::vector<std::pair<std::string, std::int64_t>> values;
+  for (int i = 0; i < 20; ++i) values.emplace_back(concat("PARAMETER_", i), 100 + i);
+  record.runners_up[0].choice.configuration = Configuration(values);
+  values.back().second = 7;
+  record.runners_up.push_back(record.runners_up[0]);
+  record.runners_up[1].choice.configuration = Configuration(values);
+  const std::string svg = race_picture(record, PicturePlace::file);
+  EXPECT_THAT(svg, HasSubstr("PARAMETER_19=119"));
+  EXPECT_THAT(svg, HasSubstr("PARAMETER_19=7"));
+  EXPECT_THAT(svg, Not(HasSubstr("…")));
 }
 
 TEST(RacePictureTest, EachFinalistStandsWhereItsSlowdownIs) {
@@ -124,8 +159,8 @@ TEST(RacePictureTest, NamesOfStrangersAreText) {
   const std::string svg = race_picture(record, PicturePlace::page);
   EXPECT_THAT(svg, Not(HasSubstr("<script")));
   EXPECT_THAT(svg, HasSubstr("&lt;script&gt;&amp;&quot;ü"));
-  EXPECT_THAT(svg, HasSubstr("ä…")) << "no letter is cut in two";
-  EXPECT_EQ(count(svg, "<svg "), 1U);
+  EXPECT_EQ(count(svg, "ä"), 36U);
+  EXPECT_EQ(count(svg, "\xA4<"), 3U) << "three lines, and no letter is cut in two";
 }
 
 }  // namespace

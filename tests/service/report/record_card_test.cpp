@@ -23,12 +23,14 @@ std::string card(const TuningRecord& record) {
 
 TEST(RecordCardTest, ItSaysWhatWonByHowMuchAndHowSure) {
   TuningRecord record = known_win();
-  record.launch_paths.best = KernelPath::graph;
+  record.launch_paths = {.times = {{KernelPath::stream, 3, 12}, {KernelPath::graph, 1, 10}},
+                         .best = KernelPath::graph};
   const std::string html = card(record);
   for (const char* const part :
        {"matmul m=16 n=4096 k=4096 dtype=bf16", "10.01\u00a0µs", "> win<", "> trust A<",
-        "> supported<", "The default takes 1.50× its time", "matmul/skinny", "STAGES", "graph",
-        "<svg ", "<summary", "NVIDIA H200 (h200, sm_90), driver 580.1, 2026-11-20T10:00:00Z"}) {
+        "> supported<", "The default takes 1.50× its time", "matmul/skinny", "STAGES",
+        "graph: the shortest", "<svg ", "<summary",
+        "NVIDIA H200 (h200, sm_90), driver 580.1, 2026-11-20T10:00:00Z"}) {
     EXPECT_THAT(html, HasSubstr(part));
   }
 }

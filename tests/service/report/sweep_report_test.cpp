@@ -111,6 +111,24 @@ TEST_F(SweepReportTest, ARunnerUpIsNeverFasterThanItsWinner) {
   EXPECT_EQ(row().margin, 0);
 }
 
+// A winner by rule may not be the fastest finalist. Its runner-up then is, and is not slower than
+// itself, which says nothing of the two.
+TEST_F(SweepReportTest, TheMarginIsThatOfTheRoundsThatBothWereIn) {
+  record_.runners_up[0].slowdown = {};
+  record_.winner.slowdown = {0.003, -0.01, 0.02};
+  EXPECT_EQ(row().paired_margin, std::nullopt) << "no round had both";
+  std::vector<double> samples;
+  for (int i = 0; i < 64; ++i) samples.push_back(100 + i % 5);
+  record_.winner.measurement.samples_us = samples;
+  for (int i = 0; i < 64; ++i) samples[static_cast<std::size_t>(i)] *= 0.997 + 0.0001 * (i % 3);
+  record_.runners_up[0].measurement.samples_us = samples;
+  const std::optional<Slowdown> margin = row().paired_margin;
+  ASSERT_TRUE(margin);
+  EXPECT_NEAR(margin->estimate, std::log(0.9971), 1e-9);
+  EXPECT_LT(margin->low, margin->high);
+  EXPECT_EQ(row().margin, 0) << "a runner-up is never faster";
+}
+
 TEST_F(SweepReportTest, APredictionBelowTheCostOfANodeIsBoundByTheLaunch) {
   record_.grade = RecordGrade::predicted;
   record_.winner.measurement = {};

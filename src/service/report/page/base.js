@@ -67,6 +67,9 @@ function problemText(text) {
   return html("span", {class: "problem"}, html("b", {}, text.slice(0, space)), text.slice(space));
 }
 
+// Numbers within texts are compared as numbers, so that k=2048 comes before k=14336.
+const naturally = new Intl.Collator("en", {numeric: true}).compare;
+
 /// What a record's decision is called.
 const verdictOf = (problem) => (problem.grade === "predicted" ? "predicted" : problem.verdict);
 const supportWords = {supported: "supported", measured: "measured", caveated: "caveated",
@@ -84,10 +87,11 @@ const words = {
   measured: "measured, but not supported",
   caveated: "trust C, or only predicted",
   "default kept": "no candidate beat the default",
+  equal: "both are predictions, of the same winner and the same time",
 };
 const trustOf = (problem) => (problem.grade === "predicted" ? "no trust" : problem.trust);
 const tone = {win: "good", tie: "calm", unresolved: "warn", predicted: "mute",
               A: "good", B: "warn", C: "bad", "no trust": "mute",
               supported: "good", measured: "calm", caveated: "warn", "default kept": "mute",
-              faster: "good", slower: "bad", same: "calm", unclear: "mute"};
+              faster: "good", slower: "bad", same: "calm", equal: "mute", unclear: "mute"};
 const chip = (word) => html("span", {class: "chip " + (tone[word] || "mute"), title: words[word]}, word);

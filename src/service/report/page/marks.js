@@ -51,6 +51,53 @@ const line = (x1, y1, x2, y2, kind) => svg("line", {x1, y1, x2, y2, class: kind}
 const label = (x, y, text, kind = "", anchor = "start") =>
   svg("text", {x, y, class: kind, "text-anchor": anchor}, text);
 
+/// Finds places for texts in a picture, so that none lies on another one, on a line or on a point.
+class Places {
+  constructor(frame) {
+    this.frame = frame;
+    this.taken = [];     // texts, each as points along its middle
+    this.segments = [];
+    this.points = [];
+  }
+  line(x1, y1, x2, y2) {
+    this.segments.push([x1, y1, x2, y2]);
+  }
+  point(x, y) {
+    this.points.push([x, y]);
+  }
+  /// Points along the middle of a text, as far apart as half of its height.
+  static along(text, {x, y, anchor, angle = 0}) {
+    const width = 6.1 * text.length;
+    const from = {start: 0, middle: -width / 2, end: -width}[anchor];
+    const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
+    const count = Math.max(2, Math.ceil(width / 6));
+    return Array.from({length: count + 1}, (_, i) => {
+      const along = from + width * i / count;
+      return [x + along * cos + 4 * sin, y + along * sin - 4 * cos];
+    });
+  }
+  static distance([x, y], [x1, y1, x2, y2]) {
+    const length = (x2 - x1) ** 2 + (y2 - y1) ** 2;
+    const share = length === 0 ? 0 : Math.max(0, Math.min(1, ((x - x1) * (x2 - x1) + (y - y1) * (y2 - y1)) / length));
+    return Math.hypot(x - x1 - share * (x2 - x1), y - y1 - share * (y2 - y1));
+  }
+  /// Draws the text at the first of the places where it is free. Where none is, it stands where only
+  /// lines and points are below it, or, unless it `must` be there, nowhere.
+  put(text, kind, places, must) {
+    const of = places.map((place) => ({place, along: Places.along(text, place)})).filter(({along}) =>
+      along.every(([x, y]) => x >= this.frame.left && x <= this.frame.width && y >= 6 && y <= this.frame.bottom));
+    const clear = ({along}) => along.every((at) => this.taken.every((other) => Math.hypot(at[0] - other[0], at[1] - other[1]) > 12));
+    const free = ({along}) => along.every((at) => this.segments.every((segment) => Places.distance(at, segment) > 7) &&
+      this.points.every((point) => Math.hypot(at[0] - point[0], at[1] - point[1]) > 8));
+    const found = of.find((one) => clear(one) && free(one)) || (must ? of.find(clear) : undefined);
+    if (!found) return;
+    this.taken.push(...found.along);
+    const {x, y, anchor, angle = 0} = found.place;
+    this.frame.add(svg("text", {x, y, class: kind, "text-anchor": anchor,
+      transform: angle ? `rotate(${(angle * 180 / Math.PI).toFixed(2)} ${x} ${y})` : null}, text));
+  }
+}
+
 /// The frame of a plot: where its inside lies, and axes.
 class Frame {
   constructor(width, height, margin) {
@@ -105,6 +152,10 @@ function figure({name, caption, draw, table, controls, after}) {
   new ResizeObserver(() => {
     if (Math.abs(place.clientWidth - drawn) > 1) redraw();
   }).observe(place);
+  place.redraw = (width) => {
+    place.replaceChildren(draw(width));
+    drawn = 0;
+  };
   const element = html("figure", {class: "panel"},
     html("figcaption", {}, html("h3", {}, name), caption ? html("p", {}, caption) : null),
     controls || null, place, table ? behind(name, table) : null);
@@ -112,6 +163,15 @@ function figure({name, caption, draw, table, controls, after}) {
   element.picture = place;
   return element;
 }
+
+// A sheet of paper has room for so much of a picture at the size of the text (A4 and Letter, upright).
+const paperWidth = 690;
+addEventListener("beforeprint", () => {
+  for (const place of document.querySelectorAll(".picture")) place.redraw(paperWidth);
+});
+addEventListener("afterprint", () => {
+  for (const place of document.querySelectorAll(".picture")) place.redraw(Math.max(280, Math.round(place.clientWidth)));
+});
 
 /// A table that is folded, made when it is opened first.
 function behind(name, {head, rows}) {

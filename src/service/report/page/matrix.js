@@ -7,16 +7,22 @@ const columns = [
   {key: "roofline", name: "Of roof", of: (p) => p.roofline, hint: "the time that memory and arithmetic need at least, over the time taken"},
   {key: "bound", name: "Bound", of: (p) => p.bound || "", text: true, hint: "what limits the winner"},
   {key: "winner", name: "Winner", of: (p) => p.finalists[0].template, text: true},
-  {key: "margin", name: "Margin", of: (p) => (p.margin ? p.margin[0] : -1), hint: "how much slower the runner-up is, with its interval"},
+  {key: "margin", name: "Margin", of: (p) => (p.margin ? p.margin[0] : -Infinity), hint: "how much slower the runner-up is in the rounds that both were in, with the interval that holds the truth with 99.8 %; below 0 where a rule chose among those that cannot be told apart"},
   {key: "default", name: "To default", of: (p) => (p.default ? p.default[0] : 0), hint: "how many times the winner's time the default takes, with its interval"},
   {key: "verdict", name: "Verdict", of: (p) => ["win", "tie", "unresolved", "predicted"].indexOf(verdictOf(p))},
   {key: "trust", name: "Trust", of: (p) => ["A", "B", "C", "no trust"].indexOf(trustOf(p))},
   {key: "support", name: "Support", of: (p) => ["supported", "measured", "default_kept", "caveated"].indexOf(p.support)},
 ].filter((column) => !column.only || column.only());
 
-// Numbers within texts are compared as numbers, so that k=2048 comes before k=14336.
-const naturally = new Intl.Collator("en", {numeric: true}).compare;
 const range = ([, low, high], format) => `${format(low)} – ${format(high)}`.replaceAll("-", "−");
+/// The runner-up's slowdown in percent, with as many digits as its interval needs to have a width.
+function marginText(margin) {
+  const [estimate, low, high] = margin.map(percentOf);
+  const count = low < high && high - low < 0.1 ? 2 : 1;
+  const text = (value) => Number(value.toFixed(count)).toFixed(count).replace(/^-(?=[0.]+$)/, "");
+  if (low === high) return [`${text(estimate)}\u00a0%`, html("small", {}, "alike in all rounds")];
+  return [text(estimate).replace("-", "−") + "\u00a0%", html("small", {}, range([0, low, high], text))];
+}
 const times = (log) => digits(Math.exp(log), 3) + "×";
 
 function cells(problem, open) {
@@ -30,9 +36,8 @@ function cells(problem, open) {
       : [html("span", {class: "track"}, share), formatShare(problem.roofline)],
     bound: problem.bound || "–",
     winner: html("span", {title: configurationText(problem.finalists[0].configuration)}, shortTemplate(problem.finalists[0].template)),
-    margin: problem.margin
-      ? [formatPercent(Math.max(0, percentOf(problem.margin[0]))), html("small", {}, range(problem.margin, (v) => percentOf(v).toFixed(1)))]
-      : "–",
+    margin: problem.margin ? marginText(problem.margin)
+      : problem.grade === "predicted" ? "–" : html("span", {class: "soft", title: "no round had both, so nothing was compared"}, "not compared"),
     default: problem.default ? [times(problem.default[0]), html("small", {}, range(problem.default, (v) => digits(Math.exp(v), 3)))]
       : problem.finalists[0].default ? html("span", {class: "soft"}, "it won") : "–",
     verdict: chip(verdictOf(problem)),
@@ -76,8 +81,17 @@ class Matrix {
       row: null, detail: null}));
     this.body = html("tbody", {});
     this.count = html("span", {class: "count", role: "status"});
+    this.none = html("tr", {class: "none"}, html("td", {colspan: columns.length}, "No problem matches. ",
+      html("button", {type: "button", class: "link", onclick: () => this.clear()}, "Show all")));
+    this.followers = [];
     this.element = this.build();
     this.apply();
+  }
+
+  /// Calls it with the problems that are shown, now and whenever others are.
+  follow(follower) {
+    this.followers.push(follower);
+    follower(this.shown.map((one) => one.problem));
   }
 
   build() {
@@ -120,8 +134,17 @@ class Matrix {
     event.preventDefault();
   }
 
+  /// All of a row opens it, unless text of it was marked.
+  click(one, event) {
+    if (event.target.closest("button, a") || String(getSelection())) return;
+    this.toggle(one);
+  }
+
   rowOf(one) {
-    if (!one.row) one.row = html("tr", {"data-index": one.index}, cells(one.problem, () => this.toggle(one)));
+    if (!one.row) {
+      one.row = html("tr", {"data-index": one.index, onclick: (event) => this.click(one, event)},
+        cells(one.problem, () => this.toggle(one)));
+    }
     return one.row;
   }
 
@@ -139,8 +162,10 @@ class Matrix {
       columns.forEach((one, i) => this.heads[i].setAttribute("aria-sort", one !== column ? "none" : this.sorted.down ? "descending" : "ascending"));
     }
     this.body.replaceChildren(...this.shown.flatMap((one) => (one.detail ? [this.rowOf(one), one.detail] : [this.rowOf(one)])));
+    if (this.shown.length === 0) this.body.append(this.none);
     this.count.textContent = this.shown.length === problems.length ? plural(problems.length, "problem", "problems")
       : `${this.shown.length} of ${problems.length} problems`;
+    for (const follower of this.followers) follower(this.shown.map((one) => one.problem));
   }
 
   sort(key) {

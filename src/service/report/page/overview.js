@@ -81,8 +81,9 @@ const tally = (value, words) => html("div", {class: "tally"}, html("b", {}, valu
 /// What became faster and slower.
 function comparison(filters) {
   if (!data.compare) return null;
-  const rows = [...data.compare.rows].sort((a, b) => a.slowdown[0] - b.slowdown[0]);
-  const order = ["faster", "slower", "same", "unclear"];
+  const nameOf = (row) => problems[row.index].problem;
+  const rows = [...data.compare.rows].sort((a, b) => a.slowdown[0] - b.slowdown[0] || naturally(nameOf(a), nameOf(b)));
+  const order = ["faster", "slower", "same", "equal", "unclear"];
   const size = (change) => rows.filter((row) => row.change === change).length;
   const limit = Math.max(2, ...rows.map((row) => Math.min(40, Math.abs(percentOf(row.slowdown[0])) * 1.15)));
   const glyph = (row) => {
@@ -110,7 +111,7 @@ function comparison(filters) {
           html("th", {scope: "row"}, html("button", {type: "button", class: "link", onclick: () => filters.open(row.index)}, problemText(problem.problem))),
           html("td", {}, chip(row.change)),
           html("td", {class: "number"}, formatPercent(percentOf(row.slowdown[0]), true)),
-          html("td", {class: "number soft"}, row.slowdown[1] === row.slowdown[2] ? "–" : `${formatPercent(percentOf(row.slowdown[1]), true)} to ${formatPercent(percentOf(row.slowdown[2]), true)}`),
+          html("td", {class: "number soft"}, row.slowdown[1] === row.slowdown[2] ? "none" : `${formatPercent(percentOf(row.slowdown[1]), true)} to ${formatPercent(percentOf(row.slowdown[2]), true)}`),
           html("td", {}, glyph(row)),
           html("td", {class: "number"}, formatUs(row.before_us)),
           html("td", {class: "number"}, formatUs(row.after_us)),
@@ -121,11 +122,15 @@ function comparison(filters) {
 }
 
 const palette = 6;
-/// A class for each of the most frequent names; the others share the last.
-function colours(names) {
-  const count = new Map();
-  for (const name of names) count.set(name, (count.get(name) || 0) + 1);
-  const order = [...count].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).map(([name]) => name);
+/// A class for each of the most frequent names, and among equally frequent ones for those of the
+/// largest sum; the others share the last. `all` has names and numbers.
+function colours(all) {
+  const sums = new Map();
+  for (const [name, value] of all) {
+    const [count, sum] = sums.get(name) || [0, 0];
+    sums.set(name, [count + 1, sum + value]);
+  }
+  const order = [...sums].sort(([one, a], [other, b]) => b[0] - a[0] || b[1] - a[1] || naturally(one, other)).map(([name]) => name);
   const map = new Map(order.map((name, i) => [name, "c" + Math.min(i, palette - 1)]));
   map.legend = () => html("ul", {class: "legend"}, order.slice(0, palette).map((name, i) => html("li", {},
     html("i", {class: "dot c" + i}), i === palette - 1 && order.length > palette ? "others" : name)));
@@ -153,15 +158,23 @@ function measuredBytes(problem) {
   return read === null || written === null || read + written <= 0 ? null : read + written;
 }
 
-function roofline(filters) {
-  const device = data.devices.find((one) => problems.some((problem) => problem.sku === one.sku && problem.work));
-  if (!device) return null;
-  let shown = device;
-  const holder = html("section", {id: "roofline"}, html("h2", {}, "Roofline"));
+const fewPoints = 24;  // so many may each have a name
+
+/// The problems that the matrix shows, between what they have to move and to compute.
+function roofline(matrix) {
+  const drawable = (device) => (problem) => problem.sku === device.sku && problem.work && problem.us > 0;
+  const devices = data.devices.filter((device) => problems.some(drawable(device)));
+  if (devices.length === 0) return null;
+  let [shown] = devices;
+  let asked = problems;
+  const holder = html("section", {id: "roofline"}, html("h2", {}, "Roofline"), html("div", {}));
   const build = () => {
-    const all = problems.filter((problem) => problem.sku === shown.sku && problem.work && problem.us > 0);
+    const all = asked.filter(drawable(shown));
     const drawn = all.filter((problem) => problem.work.flops > 0 && problem.work.bytes > 0);
-    const colour = colours(drawn.map((problem) => problem.operation));
+    const colour = colours(drawn.map((problem) => [problem.operation, problem.us]));
+    // Where each operation has about one problem, colours tell nothing: names do.
+    const named = drawn.length <= fewPoints && colour.size > palette - 1;
+    const predicted = drawn.some((problem) => problem.grade === "predicted") && drawn.some((problem) => problem.grade !== "predicted");
     const points = drawn.map((problem) => ({
       problem, index: problems.indexOf(problem),
       intensity: problem.work.flops / problem.work.bytes,
@@ -176,66 +189,95 @@ function roofline(filters) {
     };
     const draw = (width) => {
       const frame = new Frame(width, Math.min(420, Math.max(300, width * 0.42)), {left: 62, right: 16, top: 26, bottom: 40});
-      if (points.length === 0) return frame.root;
       const reached = points.flatMap((point) => [point.intensity, ...(point.measured ? [point.problem.work.flops / point.measured] : [])]);
-      const ridge = Math.max(...rates) * 1e3 / shown.dram_gbps;
-      const x = logarithmic([Math.min(...reached, ridge / 10) / 2, Math.max(...reached, ridge) * 2.5], [frame.left, frame.right]);
-      const top = Math.max(...rates) * 1.6;
-      const low = Math.min(...points.map((point) => point.tflops)) / 1.6;
-      const y = logarithmic([low, top], [frame.bottom, frame.top]);
-      frame.xAxis(x, tickText, "flop per byte of memory").yAxis(y, tickText, "TFLOP/s");
       const highest = Math.max(...rates);
+      const ridge = highest * 1e3 / shown.dram_gbps;
+      const x = logarithmic([Math.min(...reached, ridge / 10) / 2, Math.max(...reached, ridge) * 2.5], [frame.left, frame.right]);
+      const low = Math.min(...points.map((point) => point.tflops)) / 1.6;
+      const y = logarithmic([low, highest * 1.6], [frame.bottom, frame.top]);
+      frame.xAxis(x, tickText, "flop per byte of memory").yAxis(y, tickText, "TFLOP/s");
+      const places = new Places(frame);
+      const texts = [];  // drawn when all lines and points are known
       // A slope, from where it enters the plot to the highest roof, with its name along it.
       const roof = (gbps, kind, name) => {
         const start = Math.max(x.invert(frame.left), low * 1e3 / gbps);
         const [x1, y1] = [x(start), y(start * gbps / 1e3)];
         const [x2, y2] = [x(highest * 1e3 / gbps), y(highest)];
-        const [tx, ty] = [x1 + 0.45 * (x2 - x1), y1 + 0.45 * (y2 - y1)];
-        const slope = (Math.atan2(y2 - y1, x2 - x1) * 180 / Math.PI).toFixed(2);
-        frame.add(line(x1, y1, x2, y2, "roof " + kind),
-          svg("text", {x: tx, y: ty, dy: -6, class: "tick", "text-anchor": "middle", transform: `rotate(${slope} ${tx} ${ty})`}, name));
+        const angle = Math.atan2(y2 - y1, x2 - x1);
+        frame.add(line(x1, y1, x2, y2, "roof " + kind));
+        places.line(x1, y1, x2, y2);
+        const beside = (share, away) => ({x: x1 + share * (x2 - x1) + away * Math.sin(angle), y: y1 + share * (y2 - y1) - away * Math.cos(angle),
+          anchor: "middle", angle});
+        const shares = [0.45, 0.35, 0.55, 0.25, 0.65, 0.75, 0.15, 0.85];
+        texts.push([name, [...shares.map((share) => beside(share, 7)), ...shares.map((share) => beside(share, -16))]]);
       };
-      roof(shown.dram_gbps, "dram", `DRAM, ${digits(shown.dram_gbps / 1000)} TB/s`);
       if (shown.l2_gbps > shown.dram_gbps) roof(shown.l2_gbps, "l2", `L2, ${digits(shown.l2_gbps / 1000)} TB/s`);
+      roof(shown.dram_gbps, "dram", `DRAM, ${digits(shown.dram_gbps / 1000)} TB/s`);
       for (const rate of rates) {
         const begin = Math.max(frame.left, x(rate * 1e3 / Math.max(shown.l2_gbps, shown.dram_gbps)));
-        frame.add(line(begin, y(rate), frame.right, y(rate), "roof"),
-          label(frame.right - 4, y(rate) - 5, `${names(rate)}, ${digits(rate)} TFLOP/s`, "tick", "end"));
+        frame.add(line(begin, y(rate), frame.right, y(rate), "roof"));
+        places.line(begin, y(rate), frame.right, y(rate));
+        const ends = [4, 40, 80, 120, 160, 200].map((away) => frame.right - away);
+        const at = (dy) => ends.map((end) => ({x: end, y: y(rate) + dy, anchor: "end"}));
+        texts.unshift([`${names(rate)}, ${digits(rate)}${width < 500 ? "" : " TFLOP/s"}`, [...at(-6), ...at(15)]]);
       }
       for (const point of points) {
         point.x = x(point.intensity);
         point.y = y(point.tflops);
-        const kind = colour.get(point.problem.operation);
+        places.point(point.x, point.y);
+      }
+      for (const point of points) {
+        const kind = named ? "c0" : colour.get(point.problem.operation);
         if (point.measured) {
           const second = x(point.problem.work.flops / point.measured);
           frame.add(line(point.x, point.y, second, point.y, "link " + kind),
             svg("circle", {cx: second, cy: point.y, r: 4, class: "hollow " + kind}));
         }
-        frame.add(svg("circle", {cx: point.x, cy: point.y, r: 4, class: "point " + kind + (point.problem.grade === "predicted" ? " faint" : "")}));
+        frame.add(svg("circle", {cx: point.x, cy: point.y, r: 4, class: "point " + kind + (predicted && point.problem.grade === "predicted" ? " faint" : "")}));
+      }
+      for (const [text, where] of texts) places.put(text, "tick", where, true);
+      if (named) {
+        for (const point of [...points].sort((a, b) => b.problem.us - a.problem.us)) {
+          const beside = [0, 14, -14].flatMap((dy) => [{x: point.x + 13, y: point.y + dy + 4, anchor: "start"}, {x: point.x - 13, y: point.y + dy + 4, anchor: "end"}]);
+          places.put(point.problem.operation, "tick", beside, false);
+        }
       }
       return frame.root;
     };
     const without = all.length - drawn.length;
     const caption = `Each point is a problem: what it computes per byte that it has to move, and how fast. ${
+      asked.length < problems.length ? `Drawn are those that the decisions show, ${drawn.length} of ${problems.length}. ` : ""}${
+      predicted ? "Pale marks are predicted. " : ""}${
       points.some((point) => point.measured) ? "Hollow marks: by the bytes that the counters saw. " : ""}${
       without > 0 ? `${plural(without, "problem computes", "problems compute")} nothing that counts as flops and ${without === 1 ? "is" : "are"} not drawn.` : ""}`;
-    return figure({name: shown.name, caption, draw, table: {
+    const controls = html("div", {class: "controls"},
+      devices.length > 1 ? select("Device", devices.map((one) => [one.sku, one.name]), shown.sku, (sku) => {
+        shown = devices.find((one) => one.sku === sku);
+        renew();
+      }) : null, named ? null : colour.legend());
+    if (points.length === 0) {
+      return html("section", {class: "panel"}, html("h3", {}, shown.name), html("p", {class: "caption"}, "No problem that the decisions show can be drawn."), controls);
+    }
+    return figure({name: shown.name, caption, draw, controls, table: {
       head: ["Problem", "flop/byte", "TFLOP/s", "of its roof", "bound by", "flop/byte by counters"],
       rows: () => points.map((point) => [point.problem.problem, digits(point.intensity), digits(point.tflops),
         formatShare(point.problem.roofline), point.problem.bound || "–",
         point.measured ? digits(point.problem.work.flops / point.measured) : "–"]),
-    }, controls: html("div", {class: "controls"},
-      data.devices.length > 1 ? select("Device", data.devices.map((one) => [one.sku, one.name]), shown.sku, (sku) => {
-        shown = data.devices.find((one) => one.sku === sku);
-        holder.lastChild.replaceWith(build());
-      }) : null, colour.legend()),
+    },
     after: (element) => explorable(element, points, {
       lines: (point) => [point.problem.problem, `${digits(point.tflops)} TFLOP/s at ${digits(point.intensity)} flop/byte`,
         `${formatShare(point.problem.roofline)} of its roof${point.problem.bound ? `, bound by ${point.problem.bound}` : ""}`,
         ...(point.measured ? [`the counters saw ${formatSi(point.measured, "B")}, ${digits(point.measured / point.problem.work.bytes)} times what it has to move`] : [])],
-      choose: (point) => filters.open(point.index),
+      choose: (point) => matrix.open(point.index),
     })});
   };
-  holder.append(build());
+  const renew = () => holder.lastChild.replaceWith(build());
+  matrix.follow((now) => {
+    const before = new Set(asked);
+    const sorted = now.length === before.size && now.every((problem) => before.has(problem));
+    if (sorted && holder.lastChild.hasChildNodes()) return;
+    asked = now;
+    renew();
+  });
   return holder;
 }

@@ -1,11 +1,15 @@
 // What one problem's record says: the race, the clocks, the launches and the rest of the evidence.
 
-/// The values in which a finalist differs from the winner.
-function difference(finalist, winner) {
-  if (finalist.template !== winner.template) return shortTemplate(finalist.template);
-  return Object.entries(finalist.configuration)
-    .filter(([name, value]) => winner.configuration[name] !== value)
-    .map(([name, value]) => `${name}=${value}`).join(" ") || "the same values";
+/// A text in lines of so many letters at most, broken between words where it can be.
+function linesOf(text, most) {
+  const lines = [];
+  while (text.length > most) {
+    const space = text.lastIndexOf(" ", most);
+    const end = space > 0 ? space : most;
+    lines.push(text.slice(0, end));
+    text = text.slice(end).trimStart();
+  }
+  return [...lines, text];
 }
 
 function summary(problem) {
@@ -39,10 +43,15 @@ function race(problem) {
   const lows = all.map((finalist) => percentOf(slowdown(finalist)[1]));
   const domain = [Math.min(-0.3, ...lows), Math.max(3, ...highs) * 1.06];
   const draw = (width) => {
+    // In what a finalist differs stands beside its mark, or above it where there is no room.
     const wide = width > 640;
-    const row = 24;
-    const left = wide ? Math.min(430, width * 0.44) : 108;
-    const frame = new Frame(width, 30 + row * all.length + 38, {left, right: 84, top: 26, bottom: 40});
+    const left = wide ? Math.min(430, width * 0.44) : 8;
+    const [letter, high] = [6.8, 14];
+    const texts = all.map((finalist) => linesOf(finalist.differs, Math.floor(((wide ? left - 14 : width - 70) - 116) / letter)));
+    const heights = texts.map((lines) => wide ? Math.max(24, high * lines.length + 8) : high * lines.length + 28);
+    const tops = heights.map((_, i) => 28 + heights.slice(0, i).reduce((sum, one) => sum + one, 0));
+    const rows = heights.reduce((sum, one) => sum + one, 0);
+    const frame = new Frame(width, 30 + rows + 38, {left, right: wide ? 84 : 24, top: 26, bottom: 40});
     const x = linear(domain, [frame.left, frame.right]);
     if (!predicted) {
       frame.add(svg("rect", {x: x(0), y: frame.top, width: x(percentOf(data.bands.tie)) - x(0), height: frame.bottom - frame.top, class: "band"}),
@@ -51,25 +60,22 @@ function race(problem) {
     frame.xAxis(x, (value) => `${value} %`, predicted ? "slower than the winner, predicted" : "slower than the fastest finalist");
     frame.add(line(x(0), frame.top, x(0), frame.bottom, "zero"));
     all.forEach((finalist, i) => {
-      const y = frame.top + row * (i + 0.5) + 2;
+      const first = tops[i] + (wide ? heights[i] / 2 - high * (texts[i].length - 1) / 2 : 6);
+      const y = wide ? tops[i] + heights[i] / 2 : tops[i] + heights[i] - 17;
       const kind = i === 0 ? "winner" : finalist.tied ? "tied" : "slower";
-      const [estimate, low, high] = slowdown(finalist).map(percentOf);
-      frame.add(label(0, y + 4, names[i], i === 0 ? "name strong" : "name"));
-      if (wide) {
-        const text = i === 0 ? shortTemplate(winner.template) : difference(finalist, winner);
-        const room = Math.floor((left - 128) / 6.6);
-        frame.add(svg("text", {x: 116, y: y + 4, class: "config"}, text.length > room ? text.slice(0, room - 1) + "…" : text, svg("title", {}, text)));
-      }
+      const [estimate, least, most] = slowdown(finalist).map(percentOf);
+      frame.add(label(0, first + 4, names[i], i === 0 ? "name strong" : "name"),
+        texts[i].map((text, j) => label(116, first + high * j + 4, text, "config")));
       if (estimate > domain[1]) {
         frame.add(svg("path", {d: `M${frame.right - 9} ${y - 4}l6 4l-6 4`, class: "arrow"}),
           label(frame.right - 14, y + 4, `${formatPercent(estimate)} slower`, "tick", "end"));
       } else {
-        frame.add(line(x(low), y, Math.min(frame.right, x(high)), y, "whisker " + kind), line(x(low), y - 4, x(low), y + 4, "whisker thin " + kind),
-          high <= domain[1] ? line(x(high), y - 4, x(high), y + 4, "whisker thin " + kind) : null,
+        frame.add(line(x(least), y, Math.min(frame.right, x(most)), y, "whisker " + kind), line(x(least), y - 4, x(least), y + 4, "whisker thin " + kind),
+          most <= domain[1] ? line(x(most), y - 4, x(most), y + 4, "whisker thin " + kind) : null,
           finalist.default ? svg("rect", {x: x(estimate) - 4, y: y - 4, width: 8, height: 8, transform: `rotate(45 ${x(estimate)} ${y})`, class: "point " + kind})
             : svg("circle", {cx: x(estimate), cy: y, r: 4.5, class: "point " + kind}));
       }
-      frame.add(label(frame.width, y + 4, formatUs(i === 0 ? problem.us : finalist.us || finalist.predicted_us), i === 0 ? "value strong" : "value", "end"));
+      frame.add(label(frame.width, first + 4, formatUs(i === 0 ? problem.us : finalist.us || finalist.predicted_us), i === 0 ? "value strong" : "value", "end"));
     });
     return frame.root;
   };
@@ -159,7 +165,7 @@ function launches(problem) {
   };
   return figure({
     name: "Launch paths",
-    caption: `What the winner costs on each launch path: the calling thread, and the period of launches back to back.${problem.best_path ? ` Best by ${problem.best_path}.` : ""}`,
+    caption: `What the winner costs on each launch path: the calling thread, and the period of launches back to back.${problem.best_path_words ? ` Best by ${problem.best_path_words}.` : ""}`,
     draw, table: {head: ["path", "host", "back to back"], rows: () => paths.map(([path, host, period]) => [path, formatUs(host), formatUs(period)])},
   });
 }
@@ -208,7 +214,8 @@ function evidence(problem) {
         ["compiler", problem.compiler], ["kernwright", problem.kernwright],
         ["search", `${problem.search.strategy || "–"}, stopped by ${problem.search.stop_reason || "–"}`],
         ["candidates", `${problem.search.candidates} valid, ${problem.search.rejected} break a rule, ${problem.search.compiled} compiled, ${problem.search.measured} measured, ${problem.search.failed} failed, ${problem.search.raced} raced`],
-        ["took", formatSeconds(problem.search.wall_seconds)]].flatMap(([name, value]) => [html("dt", {}, name), html("dd", {class: "mono"}, value)]))));
+        ["trials", problem.trials.missing ? `not drawn: ${problem.trials.missing}` : null],
+        ["took", formatSeconds(problem.search.wall_seconds)]].filter(([, value]) => value).flatMap(([name, value]) => [html("dt", {}, name), html("dd", {class: "mono"}, value)]))));
 }
 
 function detail(problem) {

@@ -46,18 +46,10 @@ function trialLines(trial) {
     (trial.predicted_us > 0 ? `predicted ${formatUs(trial.predicted_us)}, ` : "") + `trial ${trial.order} at ${formatSeconds(trial.at)}`];
 }
 
-function absent(name, why) {
-  return html("section", {class: "panel absent"}, html("h3", {}, name), html("p", {class: "caption"}, `Not drawn: ${why}.`));
-}
-
 /// All trials: time against anything.
 function landscape(problem) {
   const trials = trialsOf(problem);
-  if (!trials) {
-    const element = absent("Landscape and history of the search", problem.trials.missing);
-    element.classList.add("wide");
-    return element;
-  }
+  if (!trials) return null;
   const ok = trials.filter(passed);
   if (ok.length === 0) return null;
   const failed = trials.filter((trial) => trial.outcome !== "ok");
@@ -66,7 +58,7 @@ function landscape(problem) {
     .filter((name) => new Set(trials.map((trial) => trial.configuration[name])).size > 1);
   const choices = [["order", "order of trials"], ["predicted", "predicted time"], ["registers", "registers"], ...parameters.map((name) => ["p:" + name, name])];
   let axis = "order";
-  const colour = colours(ok.map((trial) => trial.template));
+  const colour = colours(ok.map((trial) => [trial.template, 1]));
   const counts = new Map();
   for (const trial of failed) counts.set(trial.outcome, (counts.get(trial.outcome) || 0) + 1);
   const reasons = [...counts].sort((a, b) => b[1] - a[1]).map(([outcome, count]) => `${count} ${outcomeWords(outcome)}`).join(", ");
@@ -193,7 +185,7 @@ function history(problem) {
 function explained(problem) {
   if (!problem.trials || problem.trials.missing) return null;
   const all = problem.trials.explained;
-  if (all.length === 0) return absent("What matters", "too few trials were measured to say");
+  if (all.length === 0) return null;
   const draw = (width) => {
     const row = 22;
     const frame = new Frame(width, 8 + row * all.length + 40, {left: Math.min(170, width * 0.4), right: 50, top: 6, bottom: 40});
