@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <thread>
@@ -11,6 +10,8 @@
 #include <utility>
 
 #include "support/file_calls.h"
+#include "support/file_lock.h"
+#include "support/processes/process_exit.h"
 
 namespace kernwright {
 namespace {
@@ -46,12 +47,13 @@ KeyLock KeyLock::acquire(const std::filesystem::path& root, std::string_view nam
       file = open_lock(path, root);
     }
     if (!file.valid()) return {path, FileDescriptor()};
-    while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-      const bool wait = errno == EINTR || errno == EWOULDBLOCK;
-      if (!wait || Clock::now() >= end) return {path, FileDescriptor()};
+    LockAttempt attempt = try_lock(file.get());
+    for (; attempt == LockAttempt::busy; attempt = try_lock(file.get())) {
+      if (exiting() || Clock::now() >= end) break;
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, std::chrono::milliseconds(50));
     }
+    if (attempt != LockAttempt::taken) return {path, FileDescriptor()};
     if (is_named(file, path)) return {path, std::move(file)};
   }
 }

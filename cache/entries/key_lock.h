@@ -13,8 +13,8 @@ namespace kernwright {
 /// nothing else, so a process that cannot get it continues without it. Move-only.
 class KeyLock {
  public:
-  /// Waits while another process has the turn, at most for `patience`. It does not wait where no
-  /// lock file can be made. `name` is a file name.
+  /// Waits while another process has the turn, at most for `patience`, or until this one exits. It
+  /// does not wait where no lock file can be made. `name` is a file name.
   static KeyLock acquire(const std::filesystem::path& root, std::string_view name,
                          std::chrono::milliseconds patience);
 

@@ -4,12 +4,12 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <cstdlib>
 #include <deque>
 #include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +21,8 @@ namespace kernwright {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view kClosed = "not started, the compile pool was closed";
 
 std::shared_future<CompileResult> ended_with(CompileResult result) {
   std::promise<CompileResult> promise;
@@ -160,11 +162,16 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
     changed.notify_all();
   }
 
-  /// Answers what has not begun with an error and waits for what has. What is abandoned meanwhile
-  /// is waited for no longer.
+  /// Answers what has not begun, and what is asked for later, with an error.
+  void close() {
+    const std::lock_guard lock(mutex);
+    stopped = true;
+    drop_queue(ErrorCode::unavailable, kClosed);
+  }
+
+  /// Waits for what has begun. What is abandoned meanwhile is waited for no longer.
   void drain() {
     std::unique_lock lock(mutex);
-    drop_queue(ErrorCode::unavailable, "not started, the compile pool was closed");
     // The watchdog still runs, so a compile that does not end in time becomes overrun.
     changed.wait(lock, [this] { return runners == overrun; });
   }
@@ -210,6 +217,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
   std::map<std::string, JobPtr> by_digest;
   int runners = 0;
   int overrun = 0;
+  bool stopped = false;
   bool finished = false;
   bool watched = false;
   Thread watchdog;
@@ -219,61 +227,17 @@ bool Build::ended() const {
   return kernel.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
-/// The pools that compile while the process exits. A program may exit without closing its service,
-/// as every Python program does. The exit handlers of NVRTC and nvJitLink free what a running
-/// compile uses, so one of ours has to run before them and wait.
-///
-/// Handlers run in the reverse of the order in which they were registered, and a library registers
-/// its own when it is loaded. So ours is registered once the compiler is loaded, and again once the
-/// linker is.
-class CompilePool::AtExit {
- public:
-  static void add(const std::shared_ptr<State>& pool) {
-    const std::lock_guard lock(of_process().mutex_);
-    std::vector<std::weak_ptr<State>>& pools = of_process().pools_;
-    std::erase_if(pools, [](const std::weak_ptr<State>& one) { return one.expired(); });
-    pools.push_back(pool);
-  }
-
-  static void wait_for_compiler() {
-    static const int registered = std::atexit(drain);
-    (void)registered;
-  }
-  static void wait_for_linker() {
-    static const int registered = std::atexit(drain);
-    (void)registered;
-  }
-
- private:
-  /// Is never destroyed, since it is used until the end.
-  static AtExit& of_process() {
-    static AtExit* const it = new AtExit;
-    return *it;
-  }
-
-  static void drain() {
-    if (!check_not_forked()) return;  // the threads are the parent's
-    std::vector<std::weak_ptr<State>> pools;
-    {
-      const std::lock_guard lock(of_process().mutex_);
-      pools = of_process().pools_;
-    }
-    for (const std::weak_ptr<State>& one : pools) {
-      if (const std::shared_ptr<State> pool = one.lock()) pool->drain();
-    }
-  }
-
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<State>> pools_;
-};
-
 CompilePool::CompilePool(std::shared_ptr<Compiler> compiler, CompilePoolOptions options,
                          std::shared_ptr<CompileCache> cache)
-    : state_(std::make_shared<State>(std::move(compiler), options, std::move(cache))) {
-  AtExit::add(state_);
+    : state_(std::make_shared<State>(std::move(compiler), options, std::move(cache))) {}
+
+void CompilePool::stop() {
+  state_->close();
+  state_->compiler->stop();
 }
 
 CompilePool::~CompilePool() {
+  state_->close();
   state_->drain();
   {
     const std::lock_guard lock(state_->mutex);
@@ -285,10 +249,7 @@ CompilePool::~CompilePool() {
 
 Result<std::string> CompilePool::digest(const CompileRequest& request) {
   KW_ASSIGN(const std::string identity, state_->compiler->identity());
-  AtExit::wait_for_compiler();
-  const Digest made = artifact_digest(request, identity, *state_->compiler);
-  if (!request.linked.empty()) AtExit::wait_for_linker();
-  return made.hex();
+  return artifact_digest(request, identity, *state_->compiler).hex();
 }
 
 Build CompilePool::submit(CompileRequest request) {
@@ -311,6 +272,12 @@ Build CompilePool::submit(CompileRequest request, std::string digest) {
   const std::lock_guard lock(state_->mutex);
   if (const auto found = state_->by_digest.find(digest); found != state_->by_digest.end()) {
     return State::build_of(*found->second);
+  }
+  if (state_->stopped) {
+    return {
+        .digest = std::move(digest),
+        .kernel = ended_with(Error{ErrorCode::unavailable, concat(request.name, ": ", kClosed)}),
+        .wanted = {}};
   }
   auto job = std::make_shared<State::Job>();
   job->request = std::move(request);

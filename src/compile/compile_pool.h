@@ -60,7 +60,7 @@ struct CompilePoolOptions {
 /// started, requests fail with `unavailable`, which names the limit.
 ///
 /// Destruction drops compiles that have not started, and waits for those that have, except
-/// abandoned ones. So does the exit of a process that has not destroyed its pools.
+/// abandoned ones.
 class CompilePool {
  public:
   /// Without a `cache` nothing is kept.
@@ -77,6 +77,10 @@ class CompilePool {
   /// The same for a request whose digest is known.
   Build submit(CompileRequest request, std::string digest);
 
+  /// Ends what compiles where that can be ended (see `Compiler::stop`), and compiles nothing more.
+  /// Does not wait.
+  void stop();
+
   /// The number of compiles that run at the same time.
   int threads() const;
   /// How many compiles have ended.
@@ -87,7 +91,6 @@ class CompilePool {
   Compiler& compiler();
 
  private:
-  class AtExit;
   struct State;
   std::shared_ptr<State> state_;
 };

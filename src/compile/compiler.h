@@ -57,6 +57,9 @@ class Compiler {
   /// Links LTO-IR inputs to one cubin for `target`. Errors: those of `compile`.
   virtual Result<CompiledKernel> link(const std::vector<std::string>& lto_ir,
                                       const std::string& target) = 0;
+
+  /// Makes compiles end soon with `unavailable`, where they can be ended.
+  virtual void stop() {}
 };
 
 /// The key of the artifact that `compiler`, which has the identity `identity`, makes from

@@ -1,5 +1,6 @@
 #include "compile/process_compiler.h"
 
+#include <atomic>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -7,6 +8,7 @@
 
 #include "compile/compile_messages.h"
 #include "support/processes/find_tool.h"
+#include "support/processes/process_exit.h"
 #include "support/processes/subprocess.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -27,8 +29,10 @@ double seconds_of(std::chrono::milliseconds time) {
 /// One compile process. It is told the first request before it has greeted, which saves a wait.
 class CompileProcess {
  public:
-  static Result<CompileProcess> start(const CompileProcesses& options) {
+  static Result<CompileProcess> start(const CompileProcesses& options,
+                                      std::function<bool()> stopped = exiting) {
     KW_ASSIGN(Subprocess process, Subprocess::spawn({options.program, options.arguments, {}}));
+    process.channel().give_up_when(std::move(stopped));
     return CompileProcess(std::move(process));
   }
 
@@ -92,20 +96,20 @@ class ProcessCompiler final : public Compiler {
     return here_->link(lto_ir, target);
   }
 
+  void stop() override { stop_ = true; }
+
   Result<CompiledKernel> compile(const CompileRequest& request) override {
     std::optional<CompileProcess> process = take_idle();
-    if (!process) {
-      const std::unique_lock here(one_here_, std::try_to_lock);
-      if (here.owns_lock()) return here_->compile(request);
-    }
     const std::string order = encode(CompileOrder{here_->files(request), request});
     std::string ended;
     for (int attempt = 0; attempt < 2; ++attempt) {
       if (!process) process = start();
+      if (stopped()) break;
       if (!process) return here_->compile(request);
       const Deadline deadline = deadline_in(seconds_of(options_.deadline));
       const Result<void> told = process->tell(order, deadline);
       if (const Result<void> greeted = process->greet(deadline); !greeted) {
+        if (stopped()) break;
         stop_starting(greeted.error().message);
         return here_->compile(request);
       }
@@ -123,11 +127,16 @@ class ProcessCompiler final : public Compiler {
       ended = process->end();
       process.reset();
     }
+    if (stopped()) {
+      return Error{ErrorCode::unavailable, concat(request.name, ": the compile was stopped")};
+    }
     return Error{ErrorCode::compile,
                  concat(request.name, ": the compile process ended, ", ended, ", twice")};
   }
 
  private:
+  bool stopped() const { return stop_ || exiting(); }
+
   /// The process that was used last, whose memory is warm.
   std::optional<CompileProcess> take_idle() {
     const std::lock_guard lock(mutex_);
@@ -149,7 +158,7 @@ class ProcessCompiler final : public Compiler {
       const std::lock_guard lock(mutex_);
       if (!may_start_) return std::nullopt;
     }
-    Result<CompileProcess> started = CompileProcess::start(options_);
+    Result<CompileProcess> started = CompileProcess::start(options_, [this] { return stopped(); });
     if (started) return *std::move(started);
     stop_starting(started.error().message);
     return std::nullopt;
@@ -165,10 +174,10 @@ class ProcessCompiler final : public Compiler {
 
   const std::unique_ptr<Compiler> here_;
   const CompileProcesses options_;
-  std::mutex one_here_;  ///< held by the compile of this process
   std::mutex mutex_;
   std::vector<CompileProcess> idle_;
   bool may_start_ = true;
+  std::atomic<bool> stop_{false};
 };
 
 }  // namespace

@@ -22,9 +22,9 @@ struct CompileProcesses {
   std::function<void(std::string_view)> log = {};
 };
 
-/// A compiler like `here`, whose compiles run in processes, because those of one process hold each
-/// other up. A call takes a process that is idle. Where none is, it compiles in this process, if no
-/// other call does; so a single compile pays for no start. Else it starts a process.
+/// A compiler like `here`, whose compiles run in processes: those of one process hold each other
+/// up, and a compile cannot be ended without its process. A call takes a process that is idle, or
+/// starts one.
 ///
 /// A process that ends costs its compile, which another process does once more. One that takes
 /// longer than the deadline is killed, and the compile is `timed_out`. Where no process can be

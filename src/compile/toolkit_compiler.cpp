@@ -15,6 +15,7 @@
 #include "compile/toolkit_headers.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/processes/process_exit.h"
 #include "support/seconds_since.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -39,6 +40,10 @@ class Lazy {
   std::mutex mutex_;
   std::optional<Result<T>> value_;
 };
+
+Error exits(std::string_view what) {
+  return {ErrorCode::unavailable, concat(what, ": nothing is compiled while the process exits")};
+}
 
 /// Owns an NVRTC program.
 class Program {
@@ -251,6 +256,8 @@ class ToolkitCompiler final : public Compiler {
 };
 
 Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
+  const BeforeExit compiles(BeforeExit::Wait::patiently);
+  if (!compiles) return exits(request.name);
   if (!request.linked.empty()) return compile_and_link(request);
   const Result<Nvrtc>& loaded = nvrtc();
   if (!loaded) return loaded.error();
@@ -339,6 +346,8 @@ Result<CompiledKernel> ToolkitCompiler::compile_and_link(const CompileRequest& r
 
 Result<CompiledKernel> ToolkitCompiler::link(const std::vector<std::string>& lto_ir,
                                              const std::string& target) {
+  const BeforeExit links(BeforeExit::Wait::patiently);
+  if (!links) return exits("link");
   const Result<Nvrtc>& loaded = nvrtc();
   if (!loaded) return loaded.error();
   const Result<NvJitLink>& linker = this->linker();

@@ -165,6 +165,7 @@ Result<std::vector<std::int64_t>> LoadedKernel::read_integers(CUstream stream, s
   const auto copy = [&](auto& values) -> Result<std::vector<std::int64_t>> {
     values.resize(static_cast<std::size_t>(shape.elements()));
     const DriverApi& api = launcher_->api();
+    const OutsideOfCaptures waits(api);
     for (const DriverStatus status :
          {DriverStatus{"cuMemcpyDtoHAsync",
                        api.memcpy_dtoh_async(values.data(), address,

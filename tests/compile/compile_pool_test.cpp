@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <functional>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <latch>
 #include <map>
@@ -314,31 +314,22 @@ TEST(CompilePoolTest, ClosingDoesNotWaitForAnAbandonedCompile) {
   EXPECT_TRUE(eventually([&] { return compiler->running == 0 && compiler.use_count() == 1; }));
 }
 
-// What a compile uses is freed by an exit handler of its library, which was registered before.
-std::atomic<bool> in_use = false;
-std::latch exiting{1};
-
-[[noreturn]] void exit_while_compiling() {
-  std::atexit([] { std::_Exit(in_use ? 1 : 0); });
-  const auto compiler =
-      std::make_shared<FakeCompiler>([](const CompileRequest& request) -> Result<CompiledKernel> {
-        in_use = true;
-        exiting.wait();
-        std::this_thread::sleep_for(50ms);
-        in_use = false;
-        return kernel_of(request);
-      });
-  auto* const never_destroyed = new CompilePool(compiler, {.threads = 1});
-  const Build begun = never_destroyed->submit(request_named("begun"));
-  const Build dropped = never_destroyed->submit(request_named("dropped"));
-  while (!in_use) std::this_thread::sleep_for(1ms);
-  std::atexit([] { exiting.count_down(); });
-  std::exit(2);
-}
-
-TEST(CompilePoolDeathTest, AProcessExitsAfterItsCompilesHaveEnded) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(exit_while_compiling(), testing::ExitedWithCode(0), "");
+TEST(CompilePoolTest, StoppedItCompilesNothingMore) {
+  const auto gate = std::make_shared<Gate>();
+  const auto compiler = gated(gate);
+  CompilePool pool(compiler, {.threads = 1});
+  const Build begun = pool.submit(request_named("slow"));
+  ASSERT_TRUE(eventually([&] { return compiler->running == 1; }));
+  const Build waiting = pool.submit(request_named("waiting"));
+  pool.stop();
+  for (const Build& build : {waiting, pool.submit(request_named("late"))}) {
+    const CompileResult result = build.get();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, ErrorCode::unavailable);
+    EXPECT_THAT(result.error().message, testing::HasSubstr("the compile pool was closed"));
+  }
+  gate->open();
+  EXPECT_TRUE(begun.get());
 }
 
 /// Keeps everything in memory.

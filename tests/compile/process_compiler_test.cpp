@@ -5,8 +5,6 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <latch>
-#include <optional>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -30,16 +28,12 @@ fs::path beside_this(const char* name) {
   return fs::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
-/// The compiler of this process: it says where it was, and "busy" holds it until it is released.
+/// The compiler of this process: it says where it was.
 class Here final : public Compiler {
  public:
   Result<std::string> identity() override { return std::string("here 1.0"); }
   ToolkitFiles files(const CompileRequest&) override { return libraries; }
   Result<CompiledKernel> compile(const CompileRequest& request) override {
-    if (request.source == "busy") {
-      begun.count_down();
-      released.wait();
-    }
     CompiledKernel kernel;
     kernel.bits = concat("here: ", request.source);
     return kernel;
@@ -49,8 +43,6 @@ class Here final : public Compiler {
   }
 
   ToolkitFiles libraries = {"/nvrtc", "/nvjitlink"};
-  std::latch begun{1};
-  std::latch released{1};
 };
 
 CompileRequest request_of(std::string source) {
@@ -78,8 +70,6 @@ pid_t pid_in(const fs::path& file) {
 
 class ProcessCompilerTest : public testing::Test {
  protected:
-  ~ProcessCompilerTest() override { release(); }
-
   void make(std::vector<std::string> arguments = {}, std::chrono::milliseconds deadline = 60s,
             fs::path program = beside_this("kernwright_fake_compiler")) {
     auto here = std::make_unique<Here>();
@@ -90,16 +80,6 @@ class ProcessCompilerTest : public testing::Test {
     processes.deadline = deadline;
     processes.log = [this](std::string_view line) { logged_.emplace_back(line); };
     compiler_ = make_process_compiler(std::move(here), std::move(processes));
-  }
-  /// From now on this process compiles, so that others have to.
-  void keep_this_process_busy() {
-    busy_ = std::thread([this] { static_cast<void>(compiler_->compile(request_of("busy"))); });
-    here_->begun.wait();
-  }
-  void release() {
-    if (!busy_.joinable()) return;
-    here_->released.count_down();
-    busy_.join();
   }
   Result<CompiledKernel> compile(std::string source) {
     return compiler_->compile(request_of(std::move(source)));
@@ -113,31 +93,19 @@ class ProcessCompilerTest : public testing::Test {
   std::vector<std::string> logged_;
   Here* here_ = nullptr;
   std::unique_ptr<Compiler> compiler_;
-  std::thread busy_;
 };
 
-TEST_F(ProcessCompilerTest, ASingleCompileStartsNoProcess) {
-  make({}, 60s, "/nowhere/at/all");
-  EXPECT_EQ(bits("a"), "here: a");
-  EXPECT_EQ(bits("b"), "here: b");
-  EXPECT_TRUE(logged_.empty()) << "a start was tried";
-}
-
-TEST_F(ProcessCompilerTest, WhileThisProcessCompilesOthersDo) {
+TEST_F(ProcessCompilerTest, CompilesRunInAProcessThatIsKept) {
   make();
-  keep_this_process_busy();
   EXPECT_EQ(bits("a"), "a");
   const std::string pid = bits("pid");
   EXPECT_NE(pid, std::to_string(::getpid()));
   EXPECT_EQ(bits("pid"), pid) << "an idle process was there";
-  release();
-  EXPECT_EQ(bits("pid"), pid) << "its memory is warm";
   EXPECT_TRUE(logged_.empty());
 }
 
 TEST_F(ProcessCompilerTest, AProcessGetsTheLibrariesOfThisOne) {
   make();
-  keep_this_process_busy();
   EXPECT_EQ(bits("libraries"), "/nvrtc /nvjitlink");
 }
 
@@ -145,7 +113,6 @@ TEST_F(ProcessCompilerTest, AProcessInheritsNoDescriptors) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);  // not closed on exec
   make();
-  keep_this_process_busy();
   const std::string files = bits("files");
   EXPECT_THAT(files, HasSubstr("socket:"));
   EXPECT_THAT(files, Not(HasSubstr("pipe:")));
@@ -155,7 +122,6 @@ TEST_F(ProcessCompilerTest, AProcessInheritsNoDescriptors) {
 
 TEST_F(ProcessCompilerTest, WhatTheCompilerSaysIsTheAnswer) {
   make();
-  keep_this_process_busy();
   const Result<CompiledKernel> refused = compile("refuse");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::compile);
@@ -168,7 +134,6 @@ TEST_F(ProcessCompilerTest, WhatTheCompilerSaysIsTheAnswer) {
 
 TEST_F(ProcessCompilerTest, WhatEndsItsProcessIsCompiledOnceMore) {
   make();
-  keep_this_process_busy();
   const std::string first = bits("pid");
   const std::string source = concat("exit once ", (directory_ / "file").native());
   EXPECT_EQ(bits(source), source);
@@ -178,7 +143,6 @@ TEST_F(ProcessCompilerTest, WhatEndsItsProcessIsCompiledOnceMore) {
 
 TEST_F(ProcessCompilerTest, WhatEndsItsProcessTwiceIsAnError) {
   make();
-  keep_this_process_busy();
   const Result<CompiledKernel> ended = compile("exit");
   ASSERT_FALSE(ended);
   EXPECT_EQ(ended.error().code, ErrorCode::compile);
@@ -189,7 +153,6 @@ TEST_F(ProcessCompilerTest, WhatEndsItsProcessTwiceIsAnError) {
 
 TEST_F(ProcessCompilerTest, AProcessThatEndedIdleIsReplaced) {
   make();
-  keep_this_process_busy();
   const std::string first = bits("pid");
   ASSERT_EQ(::kill(std::stoi(first), SIGKILL), 0);
   EXPECT_NE(bits("pid"), first);
@@ -219,7 +182,6 @@ TEST_F(ProcessCompilerTest, WhatHangsIsKilled) {
 
 TEST_F(ProcessCompilerTest, WithoutTheToolThisProcessCompilesAndSaysSoOnce) {
   make({}, 60s, "/nowhere/at/all");
-  keep_this_process_busy();
   EXPECT_EQ(bits("a"), "here: a");
   EXPECT_EQ(bits("b"), "here: b");
   ASSERT_EQ(logged_.size(), 1U);
@@ -232,21 +194,32 @@ TEST_F(ProcessCompilerTest, AProgramOfAnotherBuildIsNotAsked) {
                                          std::pair("exit", "it did not start: exit status 3")}) {
     logged_.clear();
     make({argument});
-    keep_this_process_busy();
     EXPECT_EQ(bits("a"), "here: a") << argument;
     ASSERT_EQ(logged_.size(), 1U) << argument;
     EXPECT_THAT(logged_[0], HasSubstr(reason));
-    release();
   }
 }
 
 TEST_F(ProcessCompilerTest, AProcessEndsWithItsCompiler) {
   make();
-  keep_this_process_busy();
   const pid_t pid = std::stoi(bits("pid"));
-  release();
   compiler_.reset();
   EXPECT_TRUE(is_gone(pid));
+}
+
+TEST_F(ProcessCompilerTest, ACompileThatIsStoppedEndsWithItsProcess) {
+  make();
+  const fs::path file = directory_ / "pid";
+  Result<CompiledKernel> stopped = CompiledKernel();
+  std::thread waits([&] { stopped = compile(concat("hang ", file.native())); });
+  const pid_t pid = pid_in(file);
+  compiler_->stop();
+  waits.join();
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::unavailable);
+  EXPECT_EQ(stopped.error().message, "a.cu: the compile was stopped");
+  EXPECT_TRUE(is_gone(pid));
+  EXPECT_EQ(bits("a"), "a.cu: the compile was stopped");
 }
 
 TEST_F(ProcessCompilerTest, AProcessEndsWithItsParent) {
@@ -263,8 +236,6 @@ TEST_F(ProcessCompilerTest, AProcessEndsWithItsParent) {
 TEST_F(ProcessCompilerTest, APoolOfManyThreadsCompilesInAsManyProcesses) {
   make();
   CompilePool pool(std::shared_ptr<Compiler>(std::move(compiler_)), {.threads = 4});
-  const Build busy = pool.submit(request_of("busy"));
-  here_->begun.wait();
   std::vector<Build> builds;
   for (int i = 0; i < 100; ++i) builds.push_back(pool.submit(request_of(std::to_string(i))));
   for (int i = 0; i < 100; ++i) {
@@ -272,8 +243,6 @@ TEST_F(ProcessCompilerTest, APoolOfManyThreadsCompilesInAsManyProcesses) {
     ASSERT_TRUE(result) << result.error().message;
     EXPECT_EQ((*result)->bits, std::to_string(i));
   }
-  here_->released.count_down();
-  EXPECT_TRUE(busy.get());
 }
 
 using ProcessCompilerToolkitTest = ProcessCompilerTest;
@@ -282,7 +251,6 @@ TEST_F(ProcessCompilerToolkitTest, AProcessCompilesTheSameBits) {
   const std::unique_ptr<Compiler> toolkit = make_toolkit_compiler();
   make({"compiler"}, 60s, beside_this("kernwright"));
   here_->libraries = toolkit->files(request_of(""));
-  keep_this_process_busy();
   CompileRequest request = request_of(R"(
 #include "own.h"
 extern "C" __global__ void scale(float* x) { x[threadIdx.x] *= kFactor; })");

@@ -58,8 +58,10 @@ std::uint64_t FakeDriver::Launch::value(std::size_t argument) const {
 
 CUresult FakeDriver::enter(const char* function) {
   calls.emplace_back(function);
-  static const std::set<std::string> unsafe{"cuLibraryLoadData", "cuMemAlloc", "cuMemPoolCreate",
-                                            "cuMemHostAlloc", "cuStreamSynchronize"};
+  static const std::set<std::string> unsafe{
+      "cuLibraryLoadData", "cuLibraryUnload", "cuMemAlloc",
+      "cuMemFree",         "cuMemPoolCreate", "cuMemPoolDestroy",
+      "cuMemHostAlloc",    "cuMemFreeHost",   "cuStreamSynchronize"};
   if (capture_status == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
       capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED && unsafe.contains(function)) {
     capture_status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;

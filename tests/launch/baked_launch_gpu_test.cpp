@@ -1,5 +1,6 @@
 #include <atomic>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "context_gpu_test.h"
@@ -132,6 +133,54 @@ TEST_F(BakedLaunchGpuTest, IsAddedToTheCallersCaptureAndRefusesALaunchThere) {
   graph = nullptr;
   end_capture(&graph);
   const GraphHandle spoilt(*api_, graph);
+}
+
+TEST_F(BakedLaunchGpuTest, NothingThatIsLoadedOrFreedEndsACapture) {
+  CUstreamCaptureMode own = CU_STREAM_CAPTURE_MODE_GLOBAL;  // as in a thread of a user
+  ASSERT_EQ(api_->exchange_capture_mode(&own), CUDA_SUCCESS);
+  const auto kernel = add_one();
+  const DevicePointer memory = ints(0);
+  const DevicePointer other = ints(0);
+  ExecutionPlan with_workspace;
+  with_workspace.tensors = {tensor("out", TensorRole::out, DType::int32, {1})};
+  with_workspace.workspaces = {{.name = "counter", .bytes = 4, .zeroed = true}};
+  with_workspace.launches = {
+      launch("count_blocks", {37, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::workspace, 0)}),
+      launch("publish", {1, 1, 1}, {32, 1, 1},
+             {refer(ArgumentKind::workspace, 0), refer(ArgumentKind::tensor, 0)})};
+  int expected = 0;
+  for (const auto mode : {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}) {
+    for (const bool elsewhere : {false, true}) {
+      SCOPED_TRACE(std::string(mode == CU_STREAM_CAPTURE_MODE_GLOBAL ? "global" : "of a thread") +
+                   (elsewhere ? ", another thread" : ", the same thread"));
+      auto earlier = add_one();
+      std::optional<BakedLaunch> baked_earlier = *earlier->handle().bake({other});
+      const auto load_and_free = [&] {
+        baked_earlier.reset();
+        earlier.reset();
+        const auto fresh = kernel_of(with_workspace, kGpuKernels);
+        const Result<BakedLaunch> baked = fresh->handle().bake({other});
+        EXPECT_TRUE(baked) << baked.error().message;
+      };
+      ASSERT_EQ(begin_capture(mode), CUDA_SUCCESS);
+      EXPECT_TRUE(kernel->handle().launch(stream_.get(), {memory}));
+      if (elsewhere) {
+        std::thread([&] {
+          EXPECT_EQ(api_->context_push_current(context_), CUDA_SUCCESS);
+          load_and_free();
+        }).join();
+      } else {
+        load_and_free();
+      }
+      EXPECT_TRUE(kernel->handle().launch(stream_.get(), {memory}));
+      CUgraph graph = nullptr;
+      ASSERT_EQ(end_capture(&graph), CUDA_SUCCESS) << "the capture was lost";
+      const GraphHandle owned(*api_, graph);
+      replay(graph, 3);
+      expected += 2 * 3;
+      EXPECT_EQ(values(memory), all(expected));
+    }
+  }
 }
 
 TEST_F(BakedLaunchGpuTest, SixteenThreadsLaunchOnStreamsOfTheirOwn) {

@@ -2,6 +2,8 @@
 #include <bit>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <memory>
+#include <optional>
 #include <set>
 
 #include "scripted_kernel.h"
@@ -124,6 +126,25 @@ TEST_F(BakedLaunchTest, IsAddedToACaptureAsItsKernels) {
   ASSERT_EQ(driver_.launches.size(), 1U);
   EXPECT_EQ(driver_.launches[0].stream, stream);
   EXPECT_EQ(driver_.launches[0].value(1), kY + 16);
+}
+
+TEST_F(BakedLaunchTest, NothingThatIsLoadedOrFreedEndsACapture) {
+  std::shared_ptr<LoadedKernel> earlier = load(false);
+  std::optional<BakedLaunch> baked_earlier = *earlier->handle().bake({kX, kY});
+  const auto alive = driver_.alive;
+  driver_.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  {
+    const std::shared_ptr<LoadedKernel> fresh = load(false);
+    const Result<BakedLaunch> baked = fresh->handle().bake({kX, kY});
+    ASSERT_TRUE(baked) << baked.error().message;
+    EXPECT_EQ(driver_.alive.count("library"), alive.count("library") + 1);
+  }
+  EXPECT_EQ(driver_.alive, alive) << "it is freed at once";
+  baked_earlier.reset();
+  earlier.reset();
+  EXPECT_LT(driver_.alive.count("library"), alive.count("library"));
+  EXPECT_EQ(driver_.capture_status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  EXPECT_EQ(driver_.capture_mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 TEST_F(BakedLaunchTest, LaunchingIntoACaptureSaysWhatToUseInstead) {

@@ -41,9 +41,9 @@ class ContextGpuTest : public GpuTest {
   }
 
   /// The two functions that only captures need.
-  CUresult begin_capture() const {
-    return reinterpret_cast<CUresult (*)(CUstream, CUstreamCaptureMode)>(library_->symbol(
-        "cuStreamBeginCapture_v2"))(stream_.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  CUresult begin_capture(CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) const {
+    return reinterpret_cast<CUresult (*)(CUstream, CUstreamCaptureMode)>(
+        library_->symbol("cuStreamBeginCapture_v2"))(stream_.get(), mode);
   }
   CUresult end_capture(CUgraph* graph) const {
     return reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(

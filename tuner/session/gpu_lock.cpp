@@ -6,12 +6,12 @@
 #include <cstring>
 #include <fcntl.h>
 #include <string>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
 
+#include "support/file_lock.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -39,7 +39,7 @@ Result<std::filesystem::path> GpuLock::path(std::string_view uuid) {
 }
 
 Result<GpuLock> GpuLock::acquire(std::string_view uuid, const Log& log,
-                                 const std::atomic<bool>* stop) {
+                                 const std::function<bool()>& stopped) {
   KW_ASSIGN(const std::filesystem::path name, path(uuid));
   // The file is never removed, so that whoever waits has the same one. In a shared folder the
   // kernel may forbid to open another user's file with O_CREAT.
@@ -50,17 +50,17 @@ Result<GpuLock> GpuLock::acquire(std::string_view uuid, const Log& log,
     if (!file.valid()) return failure(name);
     static_cast<void>(::fchmod(file.get(), 0666));  // whatever the umask
   }
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return failure(name);
-    if (log) log(concat("waiting for GPU ", uuid, ": ", holder(file.get()), " measures on it"));
-    // A lock that is waited for in the kernel cannot be given up.
-    while (::flock(file.get(), stop != nullptr ? LOCK_EX | LOCK_NB : LOCK_EX) != 0) {
-      if (errno != EINTR && errno != EWOULDBLOCK) return failure(name);
-      if (stop == nullptr) continue;
-      if (*stop) return Error{ErrorCode::unavailable, concat("no longer waiting for GPU ", uuid)};
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  // A lock that is waited for in the kernel cannot be given up.
+  bool waits = false;
+  LockAttempt attempt = try_lock(file.get());
+  for (; attempt == LockAttempt::busy; attempt = try_lock(file.get())) {
+    if (!std::exchange(waits, true) && log) {
+      log(concat("waiting for GPU ", uuid, ": ", holder(file.get()), " measures on it"));
     }
+    if (stopped()) return Error{ErrorCode::unavailable, concat("no longer waiting for GPU ", uuid)};
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+  if (attempt == LockAttempt::failed) return failure(name);
   // For the message above alone.
   const std::string text = concat("process ", ::getpid(), '\n');
   if (::ftruncate(file.get(), 0) == 0) {

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <string_view>
 #include <utility>
 
 #include "support/file_descriptor.h"
+#include "support/processes/process_exit.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -19,9 +19,9 @@ class GpuLock {
   using Log = std::function<void(std::string_view)>;
 
   /// Waits for the lock, and tells `log` once which process has it. Errors: `io` if no lock file
-  /// can be made; `unavailable` if `stop` became true.
+  /// can be made; `unavailable` if `stopped` says so.
   static Result<GpuLock> acquire(std::string_view uuid, const Log& log = {},
-                                 const std::atomic<bool>* stop = nullptr);
+                                 const std::function<bool()>& stopped = exiting);
 
   /// The folder of the lock files: the system's for temporary files, which all users share.
   static Result<std::filesystem::path> path(std::string_view uuid);

@@ -21,6 +21,8 @@ constexpr double kKillSeconds = 10;
 /// problems.
 constexpr std::size_t kMaxCompiled = 64;
 
+Error stopped() { return {ErrorCode::unavailable, "the worker was told to stop"}; }
+
 /// How a process ended, with the end of its stderr.
 std::string text_of(const ExitStatus& status, const Subprocess& process) {
   const std::string words = process.last_words();
@@ -41,6 +43,7 @@ Worker::~Worker() = default;
 Result<void> Worker::spawn() {
   KW_ASSIGN(process_,
             Subprocess::spawn({options_.program, options_.arguments, injection_variables()}));
+  process_->channel().give_up_when(options_.stopped);
   alive_ = true;
   own_pids_.push_back(process_->pid());
   const HelloRequest hello{.device = options_.device,
@@ -55,6 +58,7 @@ Result<void> Worker::spawn() {
 Result<void> Worker::greet() {
   const Answer answer = next(options_.start_seconds);
   if (!answer.reply) {
+    if (options_.stopped()) return stopped();
     const std::optional<ExitStatus> status = process_->wait(deadline_in(kKillSeconds));
     return Error{
         ErrorCode::unavailable,
@@ -73,6 +77,10 @@ Result<void> Worker::greet() {
 }
 
 Result<std::string> Worker::restart() {
+  if (options_.stopped()) {
+    lost_ = true;
+    return stopped();
+  }
   const auto start = std::chrono::steady_clock::now();
   lost_ = true;
   // The new process starts while the driver still destroys the old one's context.

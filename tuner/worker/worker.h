@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compile/compile_pool.h"
+#include "support/processes/process_exit.h"
 #include "support/processes/subprocess.h"
 #include "tuner/runner.h"
 #include "tuner/worker/protocol.h"
@@ -31,6 +32,8 @@ struct WorkerOptions {
   std::function<void(std::string_view)> log = {};
   /// Gets one line per process that runs. May be empty.
   std::function<void(std::string_view)> inform = {};
+  /// Whether the process is to be ended soon, and with it what is asked of it.
+  std::function<bool()> stopped = exiting;
 };
 
 /// Starts, asks and replaces the measuring process of one GPU. The process is kept across problems,

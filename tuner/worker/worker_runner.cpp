@@ -118,6 +118,10 @@ class WorkerRunner final : public Runner {
 std::optional<Runner::Step> WorkerRunner::recover(Live* live, Step failure) {
   const auto start = std::chrono::steady_clock::now();
   const std::string who = live != nullptr ? live->name : "the runner's own work";
+  if (worker_.options().stopped()) {
+    worker_.give_up();
+    return Step{Outcome::device_lost, "the worker was told to stop"};
+  }
   const auto at_fault = [&](std::string_view why) {
     worker_.give_up();
     Step step{Outcome::device_lost,

@@ -80,8 +80,8 @@ class CudaDevice final : public Device {
   CudaDevice& operator=(const CudaDevice&) = delete;
   ~CudaDevice() override {
     if (profiler_ == nullptr) return;
-    if (lost()) profiler_->abandon();
     const ContextScope scope(context_->api(), context_->context());
+    if (lost() || !scope.status()) profiler_->abandon();
     profiler_.reset();
   }
 

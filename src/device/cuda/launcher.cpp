@@ -20,14 +20,15 @@ Result<void> Launcher::launch(void* stream, std::span<const DevicePointer> tenso
 
 Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::string_view cubin,
                                                 const ExecutionPlan& plan, int ordinal) {
+  // Making the workspace pool ends every capture of this thread, and each of mode global.
+  const OutsideOfCaptures loads(api);
+  if (!loads) return Error{ErrorCode::unavailable, "nothing is loaded while the process exits"};
   CUdevice device = 0;
   DriverStatus status{"cuDeviceGet", api.device_get(&device, ordinal)};
   if (!status) {
     return Error{ErrorCode::unavailable,
                  concat("GPU ", ordinal, ": ", driver_error(api, status).message)};
   }
-  // Making the workspace pool ends every capture of this thread, and each of mode global.
-  const OutsideOfCaptures loads(api);
   // Encoding tensor maps and asking for a kernel's parameters needs a context (with driver 580,
   // cuKernelGetParamInfo fails with CUDA_ERROR_INVALID_CONTEXT). If the caller has none yet, the
   // primary one, which its launches will most likely use, is retained and kept: making and dropping
@@ -49,6 +50,8 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
             PreparedProgram::load(api, device, cubin, plan, status));
   std::shared_ptr<const WorkspacePool> workspaces;
   if (plan.workspace_bytes() > 0) workspaces = WorkspacePool::of(api, device);
+  // What the driver registers once it has a context and code.
+  [[maybe_unused]] static const bool heeded = heed_exit();
   return std::make_unique<Launcher>(api, std::move(retained), std::move(program),
                                     std::move(workspaces));
 }

@@ -26,6 +26,8 @@ Result<std::shared_ptr<CudaContext>> CudaContext::open(const DriverApi& api, int
   status = {"cuStreamCreate", api.stream_create(&stream, CU_STREAM_NON_BLOCKING)};
   if (!status) return driver_error(api, status);
   opened->stream_ = StreamHandle(api, stream);
+  // What the driver registers once it has a context.
+  [[maybe_unused]] static const bool heeded = heed_exit();
   return opened;
 }
 
@@ -81,6 +83,11 @@ Result<void> CudaContext::wait() {
     }
     if (status.result != CUDA_ERROR_NOT_READY) return check(status);
     const Clock::duration waited = Clock::now() - start;
+    if (exiting()) {
+      lost_ = true;
+      lost_reason_ = "the process exits";
+      return fail(Outcome::device_lost, {ErrorCode::unavailable, lost_reason_});
+    }
     if (waited > deadline_) {
       lost_ = true;
       lost_reason_ = concat("the GPU did not finish within ", deadline_.count(), " ms");

@@ -71,7 +71,7 @@ Result<CuptiApi> open_cupti() {
 }  // namespace
 
 Result<const CuptiApi*> load_cupti() {
-  static const Result<CuptiApi> cupti = open_cupti();
+  static const auto& cupti = *new Result<CuptiApi>(open_cupti());
   if (!cupti) return cupti.error();
   return &*cupti;
 }

@@ -1,6 +1,10 @@
 #include "device/driver/driver.h"
 
+#include <atomic>
+#include <pthread.h>
+
 #include "support/libraries/dynamic_library.h"
+#include "support/processes/process_exit.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -94,6 +98,8 @@ const char* bind_all(const DynamicLibrary& library, DriverApi& api) {
   return bind.missing;
 }
 
+std::atomic<bool> left_behind{false};
+
 Result<DriverApi> open_driver() {
   Result<DynamicLibrary> library = DynamicLibrary::open({"libcuda.so.1"});
   if (!library) return Error{ErrorCode::unavailable, "no CUDA driver: " + library.error().message};
@@ -105,16 +111,20 @@ Result<DriverApi> open_driver() {
   if (const DriverStatus status{"cuInit", api.init(0)}; !status) {
     return Error{ErrorCode::unavailable, driver_error(api, status).message};
   }
+  ::pthread_atfork(nullptr, nullptr, [] { left_behind = true; });
+  heed_exit();
   return api;
 }
 
 }  // namespace
 
 Result<const DriverApi*> load_driver() {
-  static const Result<DriverApi> driver = open_driver();
+  static const auto& driver = *new Result<DriverApi>(open_driver());
   if (!driver) return driver.error();
   return &*driver;
 }
+
+bool driver_left_behind() { return left_behind; }
 
 Error driver_error(const DriverApi& api, const DriverStatus& status) {
   const char* name = nullptr;

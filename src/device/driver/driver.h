@@ -94,6 +94,9 @@ struct DriverApi {
 /// Errors: `unavailable` where there is no libcuda.so.1, a driver older than CUDA 12.4, or no GPU.
 Result<const DriverApi*> load_driver();
 
+/// True in a process that was forked after the driver was loaded: it cannot be used there.
+bool driver_left_behind();
+
 /// The result of a driver call, with the call's name. True where it succeeded.
 struct DriverStatus {
   const char* function = "";

@@ -3,8 +3,33 @@
 #include <utility>
 
 #include "device/driver/driver.h"
+#include "support/processes/process_exit.h"
 
 namespace kernwright {
+
+/// A scope of driver calls that users did not ask for: those which load, allocate, measure and
+/// free. The calling thread may make them while a stream is in a capture, this thread's or
+/// another's, without making that capture invalid. False where the driver may be gone: while the
+/// process exits, and in one that was forked. It is not called then, and keeps what it has.
+class OutsideOfCaptures {
+ public:
+  explicit OutsideOfCaptures(const DriverApi& api)
+      : api_(before_exit_ && !driver_left_behind() ? &api : nullptr) {
+    if (api_ != nullptr) api_->exchange_capture_mode(&mode_);
+  }
+  OutsideOfCaptures(const OutsideOfCaptures&) = delete;
+  OutsideOfCaptures& operator=(const OutsideOfCaptures&) = delete;
+  ~OutsideOfCaptures() {
+    if (api_ != nullptr) api_->exchange_capture_mode(&mode_);
+  }
+
+  explicit operator bool() const { return api_ != nullptr; }
+
+ private:
+  BeforeExit before_exit_;
+  const DriverApi* api_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  ///< then the thread's own
+};
 
 /// Owns one driver object and destroys it by `Destroy`, a member of `DriverApi`.
 template <typename T, auto Destroy>
@@ -27,7 +52,10 @@ class DriverHandle {
   T get() const { return value_; }
 
   void reset() {
-    if (const DriverApi* api = std::exchange(api_, nullptr)) (api->*Destroy)(value_);
+    const DriverApi* api = std::exchange(api_, nullptr);
+    if (api == nullptr) return;
+    const OutsideOfCaptures frees(*api);
+    if (frees) (api->*Destroy)(value_);
   }
 
   /// Gives the object up without destroying it. After a kernel that never ends, destroying it would
@@ -49,11 +77,15 @@ using GraphHandle = DriverHandle<CUgraph, &DriverApi::graph_destroy>;
 using GraphExecHandle = DriverHandle<CUgraphExec, &DriverApi::graph_exec_destroy>;
 using PrimaryContextHandle = DriverHandle<CUdevice, &DriverApi::primary_context_release>;
 
-/// Makes a context current for a scope and restores the caller's.
+/// Makes a context current for a scope, outside of captures, and restores the caller's. Fails with
+/// CUDA_ERROR_DEINITIALIZED where the driver may be gone.
 class ContextScope {
  public:
   ContextScope(const DriverApi& api, CUcontext context)
-      : api_(api), status_{"cuCtxPushCurrent", api.context_push_current(context)} {}
+      : api_(api),
+        outside_(api),
+        status_{"cuCtxPushCurrent",
+                outside_ ? api.context_push_current(context) : CUDA_ERROR_DEINITIALIZED} {}
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
   ~ContextScope() {
@@ -65,23 +97,8 @@ class ContextScope {
 
  private:
   const DriverApi& api_;
+  OutsideOfCaptures outside_;
   DriverStatus status_;
-};
-
-/// Lets the calling thread load and allocate for a scope while a stream is in a capture, this
-/// thread's or another's, without making that capture invalid.
-class OutsideOfCaptures {
- public:
-  explicit OutsideOfCaptures(const DriverApi& api) : api_(api) {
-    api_.exchange_capture_mode(&mode_);
-  }
-  OutsideOfCaptures(const OutsideOfCaptures&) = delete;
-  OutsideOfCaptures& operator=(const OutsideOfCaptures&) = delete;
-  ~OutsideOfCaptures() { api_.exchange_capture_mode(&mode_); }
-
- private:
-  const DriverApi& api_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  ///< then the thread's own
 };
 
 }  // namespace kernwright

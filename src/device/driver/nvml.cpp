@@ -214,7 +214,7 @@ void read_health(const NvmlApi& api, NvmlApi::Device device, GpuFacts& facts) {
 }  // namespace
 
 Result<const NvmlApi*> load_nvml() {
-  static const Result<NvmlApi> nvml = open_nvml();
+  static const auto& nvml = *new Result<NvmlApi>(open_nvml());
   if (!nvml) return nvml.error();
   return &*nvml;
 }

@@ -19,6 +19,7 @@ Result<ContextMemory> ContextMemory::allocate(const DriverApi& api, std::int64_t
   if (bytes == 0) return ContextMemory();
   KW_ASSIGN(const CUcontext context, current_context(api));
   CUdeviceptr address = 0;
+  const OutsideOfCaptures allocates(api);
   const DriverStatus status{"cuMemAlloc", api.mem_alloc(&address, static_cast<std::size_t>(bytes))};
   if (!status) {
     return Error{ErrorCode::device, concat(bytes, " bytes: ", driver_error(api, status).message)};

@@ -43,6 +43,7 @@ std::uint64_t fingerprint_of(std::span<const ArgumentView> arguments) {
 Result<std::unique_ptr<LaunchGraph>> LaunchGraph::make(const DriverApi& api,
                                                        const std::vector<SequenceStep>& steps) {
   KW_ASSIGN(const CUcontext context, current_context(api));
+  const OutsideOfCaptures makes(api);
   CUgraph graph = nullptr;
   if (const DriverStatus status{"cuGraphCreate", api.graph_create(&graph, 0)}; !status) {
     return driver_error(api, status);

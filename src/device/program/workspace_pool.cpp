@@ -10,8 +10,9 @@
 namespace kernwright {
 
 std::shared_ptr<const WorkspacePool> WorkspacePool::of(const DriverApi& api, CUdevice device) {
+  using Pools = std::map<std::pair<const DriverApi*, CUdevice>, std::weak_ptr<const WorkspacePool>>;
   static std::mutex mutex;
-  static std::map<std::pair<const DriverApi*, CUdevice>, std::weak_ptr<const WorkspacePool>> pools;
+  static auto& pools = *new Pools;
   const std::lock_guard lock(mutex);
   std::weak_ptr<const WorkspacePool>& known = pools[{&api, device}];
   std::shared_ptr<const WorkspacePool> pool = known.lock();

@@ -40,6 +40,7 @@ FencedMemory::~FencedMemory() {
   if (context_->lost()) return;
   const DriverApi& api = context_->api();
   const ContextScope scope(api, context_->context());
+  if (!scope.status()) return;
   if (mapped_) api.mem_unmap(address(), bytes_);
   if (reserved_ != 0) api.mem_address_free(reserved_, bytes_ + 2 * page_);
   if (created_) api.mem_release(pages_);

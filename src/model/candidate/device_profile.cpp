@@ -201,7 +201,7 @@ Result<DeviceProfile> parse_profile(std::string_view text, std::string_view file
 
 const std::vector<DeviceProfile>& built_in_profiles() {
   // A profile that does not parse is left out. The tests, which parse each file, fail for it.
-  static const std::vector<DeviceProfile> profiles = [] {
+  static const auto& profiles = *new std::vector<DeviceProfile>([] {
     std::vector<DeviceProfile> parsed;
     for (const EmbeddedFile& file : embedded_profiles()) {
       if (Result<DeviceProfile> profile = parse_profile(file.content, file.path)) {
@@ -209,7 +209,7 @@ const std::vector<DeviceProfile>& built_in_profiles() {
       }
     }
     return parsed;
-  }();
+  }());
   return profiles;
 }
 

@@ -325,12 +325,12 @@ std::optional<std::int64_t> PlacedExpression::evaluate(std::span<const std::int6
 }
 
 const std::string& Expression::text() const {
-  static const std::string empty;
+  static const auto& empty = *new std::string;
   return program_ ? program_->text : empty;
 }
 
 const std::vector<std::string>& Expression::names() const {
-  static const std::vector<std::string> none;
+  static const auto& none = *new std::vector<std::string>;
   return program_ ? program_->names : none;
 }
 

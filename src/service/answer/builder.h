@@ -68,7 +68,7 @@ class Builder {
   const int sm_arch_;
   const TieredCache& cache_;
   std::shared_ptr<ArtifactCache> artifacts_;
-  OfThisProcess<CompilePool> pool_;
+  std::unique_ptr<CompilePool> pool_;
   Seal seal_;
   mutable std::mutex mutex_;
   std::string compiler_;

@@ -12,6 +12,7 @@
 #include "model/candidate/device_profile.h"
 #include "model/catalog/catalog.h"
 #include "model/operation/bound_problem.h"
+#include "support/processes/process_exit.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 #include <kernwright/service.h>
@@ -29,8 +30,9 @@ struct Site {
   TieredCache cache;
   std::function<void(LogLevel, std::string_view)> log;  ///< may be empty
 
+  /// Not while the process exits, when what the user's function uses may be gone.
   void say(LogLevel level, std::string_view message) const {
-    if (log) log(level, message);
+    if (const BeforeExit says; log && says) log(level, message);
   }
 
   /// Errors: `invalid_argument` where the operation does not exist or does not take the problem, or

@@ -79,7 +79,7 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
   if (!site_.has_device || !may_compile() || options_.on_miss != MissPolicy::tune_in_background) {
     return;
   }
-  background_.reset(new BackgroundTuner(
+  background_ = std::make_unique<BackgroundTuner>(
       options_.background_seconds, [this](const Problem& problem, const std::atomic<bool>& stop) {
         TuningOptions tuning;
         tuning.budget.seconds = options_.tune_seconds;
@@ -89,7 +89,7 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
         if (!stop) site_.say(LogLevel::warning, concat("not tuned: ", tuned.error().message));
         // What failed had the GPU too, for at most the budget.
         return options_.tune_seconds;
-      }));
+      });
 }
 
 Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
@@ -123,7 +123,13 @@ Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
                 further),
             .log = options.log};
   return std::shared_ptr<ServiceCore>(
-      new ServiceCore(std::move(options), std::move(surroundings), std::move(site)));
+      new ServiceCore(std::move(options), std::move(surroundings), std::move(site)),
+      DeleteInThisProcess());
+}
+
+ServiceCore::~ServiceCore() {
+  if (background_) background_->end();
+  builder_.pool().stop();  // what is tuned may wait for a compile
 }
 
 Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optional<void*> stream) {

@@ -121,6 +121,9 @@ class ServiceCore {
   static constexpr Match kWorstUntuned = Match::stale_code;
 
   ServiceCore(ServiceOptions options, Surroundings surroundings, Site site);
+  friend DeleteInThisProcess;
+  /// Stops what is under way, and waits for it.
+  ~ServiceCore();
 
   using Loaded = Result<std::shared_ptr<const LoadedKernel>>;
 
@@ -185,7 +188,7 @@ class ServiceCore {
   mutable std::atomic<std::uint64_t> loaded_kernels_{0};
   mutable std::atomic<std::uint64_t> loaded_bytes_{0};
   AwaitedTunings awaited_;
-  OfThisProcess<BackgroundTuner> background_;  ///< last: its thread uses all others
+  std::unique_ptr<BackgroundTuner> background_;  ///< last: its thread uses all others
 };
 
 }  // namespace kernwright

@@ -73,6 +73,7 @@ Result<std::unique_ptr<Measuring>> measure_in_worker(MeasuringContext context,
   options.cache_root = context.cache_root;
   options.log = context.log;
   options.inform = context.inform;
+  options.stopped = context.stopped;
   KW_ASSIGN(auto started, Worker::start(std::move(options), context.pool));
   return std::unique_ptr<Measuring>(
       std::make_unique<WorkerMeasuring>(std::move(context), std::move(started)));

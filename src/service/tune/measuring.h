@@ -9,6 +9,7 @@
 #include "compile/compile_pool.h"
 #include "device/device.h"
 #include "model/catalog/catalog.h"
+#include "support/processes/process_exit.h"
 #include "tuner/data/data_ops.h"
 #include "tuner/measure/device_runner.h"
 #include "tuner/runner.h"
@@ -37,6 +38,7 @@ struct MeasuringContext {
   std::filesystem::path cache_root;
   std::function<void(std::string_view)> log;     ///< failures and restarts of the worker
   std::function<void(std::string_view)> inform;  ///< that it runs
+  std::function<bool()> stopped = exiting;       ///< whether what runs is to end soon
 };
 
 /// Measures in a process of its own, which is replaced when a candidate poisons it. Errors: the

@@ -9,42 +9,42 @@ Error stopped() { return {ErrorCode::unavailable, "tuning was stopped"}; }
 
 Result<Runner::Prepared> StoppableRunner::prepare(const Candidate& candidate,
                                                   const CompiledKernel& kernel) {
-  if (stop_) return stopped();
+  if (stopped_()) return stopped();
   return runner_.prepare(candidate, kernel);
 }
 
 Result<Runner::Checked> StoppableRunner::check(Id id, CheckDepth depth) {
-  if (stop_) return stopped();
+  if (stopped_()) return stopped();
   return runner_.check(id, depth);
 }
 
 Result<Runner::Checked> StoppableRunner::check_after_timing(Id id) {
-  if (stop_) return stopped();
+  if (stopped_()) return stopped();
   return runner_.check_after_timing(id);
 }
 
 Result<std::vector<Runner::Sampled>> StoppableRunner::sample(std::span<const Id> order) {
-  if (stop_) return stopped();
+  if (stopped_()) return stopped();
   return runner_.sample(order);
 }
 
 Result<double> StoppableRunner::launch_gap_us(Id id) {
-  if (stop_) return stopped();
+  if (stopped_()) return stopped();
   return runner_.launch_gap_us(id);
 }
 
 Result<LaunchTimes> StoppableRunner::launch_paths(Id id) {
-  if (stop_) return stopped();
+  if (stopped_()) return stopped();
   return runner_.launch_paths(id);
 }
 
 Result<Audit> StoppableRunner::audit() {
-  if (stop_) return stopped();
+  if (stopped_()) return stopped();
   return runner_.audit();
 }
 
 void StoppableRunner::fill(double seconds) {
-  if (!stop_) runner_.fill(seconds);
+  if (!stopped_()) runner_.fill(seconds);
 }
 
 }  // namespace kernwright

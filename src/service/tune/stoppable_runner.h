@@ -1,7 +1,8 @@
 #pragma once
 
-#include <atomic>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tuner/runner.h"
@@ -11,10 +12,11 @@ namespace kernwright {
 
 /// A runner that can be told to stop by another thread: everything that would use the device then
 /// fails with `unavailable` instead, so that a search or a race ends with its next step, wherever
-/// it is. Both arguments outlive it.
+/// it is. The runner outlives it.
 class StoppableRunner final : public Runner {
  public:
-  StoppableRunner(Runner& runner, const std::atomic<bool>& stop) : runner_(runner), stop_(stop) {}
+  StoppableRunner(Runner& runner, std::function<bool()> stopped)
+      : runner_(runner), stopped_(std::move(stopped)) {}
 
   Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel& kernel) override;
   Result<Checked> check(Id id, CheckDepth depth) override;
@@ -32,7 +34,7 @@ class StoppableRunner final : public Runner {
 
  private:
   Runner& runner_;
-  const std::atomic<bool>& stop_;
+  const std::function<bool()> stopped_;
 };
 
 }  // namespace kernwright

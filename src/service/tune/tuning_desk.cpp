@@ -8,6 +8,7 @@
 #include "service/tune/stoppable_runner.h"
 #include "service/tune/tuning_history.h"
 #include "support/hash.h"
+#include "support/processes/process_exit.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/measure/device_runner.h"
@@ -17,6 +18,24 @@
 #include "tuner/session/tuning_session.h"
 
 namespace kernwright {
+
+namespace {
+
+/// Sets the flag of the tuning that runs, for as long as it does.
+class StopFlag {
+ public:
+  StopFlag(const std::atomic<bool>*& place, const std::atomic<bool>* flag) : place_(place) {
+    place_ = flag;
+  }
+  StopFlag(const StopFlag&) = delete;
+  StopFlag& operator=(const StopFlag&) = delete;
+  ~StopFlag() { place_ = nullptr; }
+
+ private:
+  const std::atomic<bool>*& place_;
+};
+
+}  // namespace
 
 TuningDesk::TuningDesk(const Site& site, Builder& builder, const AnswerFinder& answers,
                        Options options)
@@ -47,7 +66,8 @@ Result<Measuring*> TuningDesk::measuring() {
       .pool = builder_.pool(),
       .cache_root = site_.cache.root(),
       .log = [this](std::string_view line) { site_.say(LogLevel::warning, line); },
-      .inform = [this](std::string_view line) { site_.say(LogLevel::info, line); }};
+      .inform = [this](std::string_view line) { site_.say(LogLevel::info, line); },
+      .stopped = [this] { return stopped(); }};
   KW_ASSIGN(std::unique_ptr<Measuring> opened,
             options_.in_process ? measure_in_process(std::move(context), options_.open_device,
                                                      options_.make_data_ops)
@@ -67,13 +87,15 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
   KW_ASSIGN(TuningInput subject, input(problem));
   subject.device_uuid = site_.identity.uuid;
 
+  const BeforeExit tunes;
   const std::lock_guard lock(mutex_);
+  const StopFlag of_this(stop_, stop);
   const auto gpu = GpuLock::acquire(
       site_.identity.uuid, [this](std::string_view line) { site_.say(LogLevel::info, line); },
-      stop);
+      [this] { return stopped(); });
   if (!gpu) return gpu.error();
-  Result<TuningResult> result = search(subject, std::move(options), stop);
-  if (stop != nullptr && *stop) {
+  Result<TuningResult> result = search(subject, std::move(options));
+  if (stopped()) {
     if (!options_.in_process) measuring_.reset();
     return Error{ErrorCode::unavailable, "tuning was stopped"};
   }
@@ -103,8 +125,9 @@ void TuningDesk::compile_ahead(std::vector<BoundProblem> next) {
   ahead_.swap(ahead);
 }
 
-Result<TuningResult> TuningDesk::search(const TuningInput& subject, TuningOptions options,
-                                        const std::atomic<bool>* stop) {
+bool TuningDesk::stopped() const { return exiting() || (stop_ != nullptr && *stop_); }
+
+Result<TuningResult> TuningDesk::search(const TuningInput& subject, TuningOptions options) {
   const BoundProblem& problem = subject.problem;
   const auto opening = std::chrono::steady_clock::now();
   const std::vector<Build> of_opening = compile_opening(problem);  // whatever opens asks again
@@ -133,10 +156,8 @@ Result<TuningResult> TuningDesk::search(const TuningInput& subject, TuningOption
     std::error_code error;
     std::filesystem::remove(options.trial_log, error);
   }
-  std::optional<StoppableRunner> stoppable;
-  if (stop != nullptr) stoppable.emplace(*runner, *stop);
-  Runner& runs = stoppable ? *stoppable : *runner;
-  return session.run(runs, std::move(options));
+  StoppableRunner stoppable(*runner, [this] { return stopped(); });
+  return session.run(stoppable, std::move(options));
 }
 
 Result<TuningResult> TuningDesk::predict(const BoundProblem& problem, const TuningBudget& budget) {

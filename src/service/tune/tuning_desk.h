@@ -66,8 +66,9 @@ class TuningDesk {
   /// Has the pool compile what a runner of the problem asks for when it opens.
   std::vector<Build> compile_opening(const BoundProblem& problem);
   /// Runs the session. Called under the mutex, with the lock of the GPU.
-  Result<TuningResult> search(const TuningInput& subject, TuningOptions options,
-                              const std::atomic<bool>* stop);
+  Result<TuningResult> search(const TuningInput& subject, TuningOptions options);
+  /// Whether the tuning that runs is to end.
+  bool stopped() const;
   /// Puts the record into the cache, or says in the result and the log why it is not there.
   void store(TuningResult& result) const;
 
@@ -75,8 +76,9 @@ class TuningDesk {
   Builder& builder_;
   const AnswerFinder& answers_;
   const Options options_;
-  std::mutex mutex_;                    ///< of what measures
-  OfThisProcess<Measuring> measuring_;  ///< opened by the first tuning
+  std::mutex mutex_;                         ///< of what measures
+  const std::atomic<bool>* stop_ = nullptr;  ///< of the tuning that runs; null where it has none
+  std::unique_ptr<Measuring> measuring_;     ///< opened by the first tuning
 
   /// What is compiled for the next tunings.
   struct Ahead {

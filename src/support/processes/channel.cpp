@@ -28,22 +28,15 @@ Error io_error(std::string_view what, int code) {
   return {ErrorCode::io, concat("cannot ", what, ": ", std::generic_category().message(code))};
 }
 
-/// Waits until the socket can be read or written, or the other end is closed.
-Result<void> wait_for(int socket, short events, Deadline deadline) {
-  for (;;) {
-    timespec timeout{};
-    if (deadline != kNoDeadline) {
-      const auto left = std::max(deadline - std::chrono::steady_clock::now(), Deadline::duration{});
-      const auto whole = std::chrono::floor<std::chrono::seconds>(left);
-      timeout.tv_sec = static_cast<std::time_t>(whole.count());
-      timeout.tv_nsec = static_cast<long>(std::chrono::nanoseconds(left - whole).count());
-    }
-    pollfd polled{socket, events, 0};
-    const int ready = ::ppoll(&polled, 1, deadline == kNoDeadline ? nullptr : &timeout, nullptr);
-    if (ready > 0) return {};
-    if (ready == 0) return Error{ErrorCode::timed_out, "no answer by the deadline"};
-    if (errno != EINTR) return io_error("wait for a socket", errno);
-  }
+/// How long a wait that may be given up waits between two looks.
+constexpr std::chrono::milliseconds kLook{20};
+
+timespec timespec_of(Deadline::duration time) {
+  const auto whole = std::chrono::floor<std::chrono::seconds>(time);
+  timespec spec{};
+  spec.tv_sec = static_cast<std::time_t>(whole.count());
+  spec.tv_nsec = static_cast<long>(std::chrono::nanoseconds(time - whole).count());
+  return spec;
 }
 
 }  // namespace
@@ -54,8 +47,27 @@ Deadline deadline_in(double seconds) {
              std::chrono::duration<double>(seconds));
 }
 
+Result<void> Channel::wait_for(short events, Deadline deadline) const {
+  for (;;) {
+    const auto now = std::chrono::steady_clock::now();
+    Deadline until = deadline;
+    if (give_up_) {
+      if (give_up_()) return Error{ErrorCode::unavailable, "no longer waited for"};
+      until = std::min(deadline, now + kLook);
+    }
+    const timespec timeout = timespec_of(std::max(until - now, Deadline::duration{}));
+    pollfd polled{socket_.get(), events, 0};
+    const int ready = ::ppoll(&polled, 1, until == kNoDeadline ? nullptr : &timeout, nullptr);
+    if (ready > 0) return {};
+    if (ready == 0 && until == deadline) {
+      return Error{ErrorCode::timed_out, "no answer by the deadline"};
+    }
+    if (ready < 0 && errno != EINTR) return io_error("wait for a socket", errno);
+  }
+}
+
 Result<bool> Channel::readable(Deadline deadline) const {
-  const auto waited = wait_for(socket_.get(), POLLIN, deadline);
+  const auto waited = wait_for(POLLIN, deadline);
   if (!waited && waited.error().code != ErrorCode::timed_out) return waited.error();
   return waited.has_value();
 }
@@ -102,7 +114,7 @@ Result<void> Channel::send_bytes(std::string_view bytes, int file, Deadline dead
       bytes.remove_prefix(static_cast<std::size_t>(sent));
       file = -1;
     } else if (errno == EAGAIN) {
-      KW_TRY(wait_for(socket_.get(), POLLOUT, deadline));
+      KW_TRY(wait_for(POLLOUT, deadline));
     } else if (errno == EPIPE || errno == ECONNRESET) {
       return Error{ErrorCode::unavailable, "the other end is closed"};
     } else if (errno != EINTR) {
@@ -155,7 +167,7 @@ Result<void> Channel::receive_bytes(std::string& bytes, std::size_t count, bool 
       return Error{ErrorCode::corrupt, concat("a message was cut off: ", filled, " of ", count,
                                               starts ? " bytes of its length" : " bytes")};
     } else if (errno == EAGAIN) {
-      KW_TRY(wait_for(socket_.get(), POLLIN, deadline));
+      KW_TRY(wait_for(POLLIN, deadline));
     } else if (errno != EINTR) {
       return io_error("receive a message", errno);
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,6 +48,10 @@ class Channel {
   /// Errors: `io`.
   Result<bool> readable(Deadline deadline) const;
 
+  /// Makes what waits end with `unavailable` soon after `condition` holds, which is asked again and
+  /// again.
+  void give_up_when(std::function<bool()> condition) { give_up_ = std::move(condition); }
+
   int socket() const { return socket_.get(); }
 
   /// Far above the length of our messages, so a greater length is no length of a message.
@@ -56,8 +61,11 @@ class Channel {
   Result<void> send_bytes(std::string_view bytes, int file, Deadline deadline);
   Result<void> receive_bytes(std::string& bytes, std::size_t count, bool starts, Message& message,
                              Deadline deadline);
+  /// Waits until the socket can be read or written, or the other end is closed.
+  Result<void> wait_for(short events, Deadline deadline) const;
 
   FileDescriptor socket_;
+  std::function<bool()> give_up_;  ///< may be empty
 };
 
 /// An open file in memory that holds `bytes`, for sending. Errors: `io`.

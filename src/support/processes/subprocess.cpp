@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <mutex>
 #include <poll.h>
 #include <spawn.h>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "support/processes/process_exit.h"
 #include "support/processes/threads.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -31,8 +33,8 @@ namespace {
 constexpr int kChannelDescriptor = 3;
 /// Tells the child its parent's process id; the child ends when that process ends.
 constexpr std::string_view kParentVariable = "KERNWRIGHT_PARENT_PROCESS";
-/// How long a killed process may take to end. Only the kernel can delay it, when it frees a GPU.
-constexpr double kReapSeconds = 10;
+/// How long a killed process is waited for. Only the kernel can delay its end, when it frees a GPU.
+constexpr double kReapSeconds = 0.5;
 
 Error spawn_error(std::string_view what, const std::filesystem::path& program, int code) {
   return {ErrorCode::io,
@@ -98,6 +100,15 @@ struct SpawnSettings {
   }
 };
 
+/// Reaps those processes that had not ended when they were killed, and keeps one more for later.
+void reap_later(std::optional<pid_t> killed) {
+  static std::mutex mutex;
+  static auto& left = *new std::vector<pid_t>;
+  const std::lock_guard lock(mutex);
+  std::erase_if(left, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
+  if (killed) left.push_back(*killed);
+}
+
 /// A copy of `file` with a number above the spawn's own descriptors (0 to 3), which would overwrite
 /// it.
 FileDescriptor out_of_the_way(int file) {
@@ -151,10 +162,13 @@ Subprocess& Subprocess::operator=(Subprocess&& other) noexcept {
 Subprocess::~Subprocess() {
   if (::getpid() != owner_) return;  // a copy in a forked process
   kill();
-  wait(deadline_in(kReapSeconds));
+  if (!wait(deadline_in(kReapSeconds))) reap_later(pid_);
 }
 
 Result<Subprocess> Subprocess::spawn(const SpawnOptions& options) {
+  const BeforeExit starts;
+  if (!starts) return Error{ErrorCode::unavailable, "nothing is started while the process exits"};
+  reap_later(std::nullopt);
   KW_ASSIGN(auto ends, Channel::make_pair());
   KW_ASSIGN(FileDescriptor errors, memory_file("stderr", {}));
   const FileDescriptor child_end = out_of_the_way(ends.second.socket());

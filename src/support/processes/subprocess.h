@@ -30,7 +30,8 @@ struct SpawnOptions {
 /// A process that was started by `posix_spawn`, because the caller may hold a CUDA context, which
 /// does not survive a fork. It leads a process group of its own. It gets one end of a channel as
 /// descriptor 3 and nothing else of ours: stdin and stdout are /dev/null, and its stderr is kept.
-/// Invariant: the process is killed and reaped when the object is destroyed.
+/// Invariant: the process is killed when the object is destroyed, and reaped then or, where the
+/// kernel holds it up, by a later start.
 class Subprocess {
  public:
   /// Starts a program. Errors: `io` with the program and the reason.

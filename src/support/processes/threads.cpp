@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/processes/process_exit.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -59,6 +60,7 @@ Result<Thread> Thread::start(std::function<void()> work) {
   if (!first_starter().compare_exchange_strong(starter, ::getpid())) {
     KW_TRY(check_not_forked());
   }
+  [[maybe_unused]] static const bool heeded = heed_exit();
   auto kept = std::make_unique<std::function<void()>>(std::move(work));
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string>
 
+#include "support/processes/process_exit.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -47,16 +48,15 @@ void parallel_for(std::size_t count, const std::function<void(std::size_t)>& cal
 /// locks would stay locked.
 Result<void> check_not_forked();
 
-/// Owns what has threads or a process of its own. A process that was forked leaves it alone: those
-/// are its parent's, and there is nothing that it could wait for.
-struct DeleteUnlessForked {
+/// Deletes what has threads or a process of its own. A process that was forked leaves it alone:
+/// those are its parent's, and there is nothing that it could wait for. So does one that exits: its
+/// threads may be held up, and use the rest of it.
+struct DeleteInThisProcess {
   template <typename Owner>
   void operator()(Owner* owner) const {
-    if (check_not_forked()) delete owner;
+    if (!exiting() && check_not_forked()) delete owner;
   }
 };
-template <typename Owner>
-using OfThisProcess = std::unique_ptr<Owner, DeleteUnlessForked>;
 
 /// " (limits ...)": how many threads a user may have, for messages about a start that failed.
 std::string limit_of_threads();

@@ -1,5 +1,6 @@
 #include "service/tune/stoppable_runner.h"
 
+#include <atomic>
 #include <gtest/gtest.h>
 #include <vector>
 
@@ -13,7 +14,7 @@ TEST(StoppableRunnerTest, UntilItIsStoppedItIsTheRunner) {
   ScriptedRace plain({11, 10, 10.2, 10.6}, 7);
   const auto expected = plain.run();
   ScriptedRace wrapped({11, 10, 10.2, 10.6}, 7);
-  StoppableRunner runner(wrapped.runner, stop);
+  StoppableRunner runner(wrapped.runner, [&] { return stop.load(); });
   const auto result = race(runner, wrapped.survivors, wrapped.options);
   ASSERT_TRUE(expected && result);
   EXPECT_EQ(winner(*result), winner(*expected));
@@ -27,7 +28,7 @@ TEST(StoppableRunnerTest, ARaceEndsWithTheSampleAtWhichItIsStopped) {
     if (sample == 5) stop = true;
     return Outcome::ok;
   };
-  StoppableRunner runner(scripted.runner, stop);
+  StoppableRunner runner(scripted.runner, [&] { return stop.load(); });
   const auto result = race(runner, scripted.survivors, scripted.options);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::unavailable);
@@ -38,9 +39,8 @@ TEST(StoppableRunnerTest, ARaceEndsWithTheSampleAtWhichItIsStopped) {
 }
 
 TEST(StoppableRunnerTest, StoppedItUsesTheDeviceForNothing) {
-  std::atomic<bool> stop{true};
   ScriptedRunner scripted;
-  StoppableRunner runner(scripted, stop);
+  StoppableRunner runner(scripted, [] { return true; });
   EXPECT_FALSE(runner.prepare({}, {}));
   EXPECT_FALSE(runner.check(0, Runner::CheckDepth::screening));
   EXPECT_FALSE(runner.check_after_timing(0));

@@ -92,8 +92,7 @@ TEST_F(GpuLockTest, AnotherProcessIsWaitedForAndNamed) {
 TEST_F(GpuLockTest, WhoIsToldToStopWaitsNoLonger) {
   const Result<GpuLock> held = GpuLock::acquire("GPU-1");
   ASSERT_TRUE(held);
-  const std::atomic<bool> stop{true};
-  const Result<GpuLock> lock = GpuLock::acquire("GPU-1", {}, &stop);
+  const Result<GpuLock> lock = GpuLock::acquire("GPU-1", {}, [] { return true; });
   ASSERT_FALSE(lock);
   EXPECT_EQ(lock.error().code, ErrorCode::unavailable);
   EXPECT_EQ(lock.error().message, "no longer waiting for GPU GPU-1");
