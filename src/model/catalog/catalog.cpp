@@ -5,6 +5,7 @@
 
 #include "model/catalog/manifest.h"
 #include "model/catalog/operation_reader.h"
+#include "model/operation/problem_length.h"
 #include "support/find_named.h"
 #include "support/spelling.h"
 #include "support/text.h"
@@ -263,6 +264,10 @@ Result<const KernelTemplate*> Catalog::kernel_template(std::string_view name) co
 }
 
 Result<BoundProblem> Catalog::bind(const Problem& problem) const {
+  std::size_t bytes = problem.operation().size();
+  for (const auto& [name, size] : problem.dims()) bytes += name.size() + sizeof size;
+  for (const auto& [name, value] : problem.flags()) bytes += name.size() + value.size();
+  KW_TRY(check_problem_length(bytes));
   KW_ASSIGN(const Operation* found, operation(problem.operation()));
   return BoundProblem::bind(*found, problem);
 }

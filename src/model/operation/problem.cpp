@@ -1,10 +1,18 @@
 #include <algorithm>
 #include <charconv>
 
+#include "model/operation/problem_length.h"
 #include "support/text.h"
+#include "support/try.h"
 #include <kernwright/problem.h>
 
 namespace kernwright {
+
+Result<void> check_problem_length(std::size_t bytes) {
+  if (bytes <= kLongestProblem) return {};
+  return Error{ErrorCode::invalid_argument,
+               concat("a problem of ", bytes, " bytes; it may have ", kLongestProblem)};
+}
 
 Problem Problem::make(std::string operation, Dims dims, Flags flags) {
   Problem problem;
@@ -15,6 +23,7 @@ Problem Problem::make(std::string operation, Dims dims, Flags flags) {
 }
 
 Result<Problem> Problem::parse(std::string_view text) {
+  KW_TRY(check_problem_length(text.size()));
   Problem problem;
   for (std::string_view word : split(text, ' ')) {
     word = trim(word);

@@ -17,6 +17,7 @@ struct kw_service {
 
 struct kw_baked {
   kernwright::BakedLaunch launch;
+  kernwright::c_api::Counts counts;
 };
 
 namespace {
@@ -28,15 +29,32 @@ using c_api::message_of;
 
 thread_local std::string last_error;
 
-// A launch's arguments. Valid until the thread's next call: it keeps the memory, so that launching
-// does not allocate.
-const std::vector<Arg>& join(const void* const* tensors, size_t tensor_count, const double* scalars,
-                             size_t scalar_count) {
+// As many as a worklist may have.
+constexpr size_t kMostProblems = 100'000;
+
+// A caller's arrays of arguments.
+struct Given {
+  const void* const* tensors;
+  size_t tensor_count;
+  const double* scalars;
+  size_t scalar_count;
+};
+
+// Calls `call` with the arguments as one array. Arrays of other lengths than the kernel's are not
+// read. The thread keeps the memory, so that launching does not allocate.
+template <typename Call>
+std::string with_arguments(const KernelSummary& kernel, const c_api::Counts& counts,
+                           const Given& given, const Call& call) {
+  if (given.tensor_count != counts.tensors || given.scalar_count > counts.scalars) {
+    return kernel.problem + " takes " + std::to_string(counts.tensors) + " tensors and up to " +
+           std::to_string(counts.scalars) + " scalars; " + std::to_string(given.tensor_count) +
+           " and " + std::to_string(given.scalar_count) + " given";
+  }
   thread_local std::vector<Arg> arguments;
   arguments.clear();
-  for (size_t i = 0; i < tensor_count; ++i) arguments.emplace_back(tensors[i]);
-  for (size_t i = 0; i < scalar_count; ++i) arguments.emplace_back(scalars[i]);
-  return arguments;
+  for (size_t i = 0; i < given.tensor_count; ++i) arguments.emplace_back(given.tensors[i]);
+  for (size_t i = 0; i < given.scalar_count; ++i) arguments.emplace_back(given.scalars[i]);
+  return call(arguments.data(), arguments.size());
 }
 
 std::string describe(const Kernel& kernel) {
@@ -197,6 +215,10 @@ KERNWRIGHT_API void kw_release(kw_kernel* kernel) { delete kernel; }
 KERNWRIGHT_API int kw_prewarm(kw_service* service, const char* const* problems, size_t count) {
   return guarded("kw_prewarm", {{"service", service}, {"problems", problems, count > 0}},
                  [&]() -> std::string {
+                   if (count > kMostProblems) {
+                     return "kw_prewarm: count is " + std::to_string(count) + "; it may be " +
+                            std::to_string(kMostProblems);
+                   }
                    std::vector<Problem> parsed;
                    for (size_t i = 0; i < count; ++i) {
                      if (problems[i] == nullptr) {
@@ -303,9 +325,12 @@ KERNWRIGHT_API int kw_launch(const kw_kernel* kernel, void* stream, const void* 
                   {"tensors", tensors, tensor_count > 0},
                   {"scalars", scalars, scalar_count > 0}},
                  [&]() -> std::string {
-                   const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
-                   return message_of(kernel->kernel.launch(stream, arguments.data(),
-                                                           arguments.size(), workspace));
+                   return with_arguments(kernel->kernel.summary(), kernel->counts,
+                                         {tensors, tensor_count, scalars, scalar_count},
+                                         [&](const Arg* arguments, size_t count) {
+                                           return message_of(kernel->kernel.launch(
+                                               stream, arguments, count, workspace));
+                                         });
                  });
 }
 
@@ -317,9 +342,12 @@ KERNWRIGHT_API int kw_launch_checked(const kw_kernel* kernel, void* stream,
                   {"tensors", tensors, tensor_count > 0},
                   {"scalars", scalars, scalar_count > 0}},
                  [&]() -> std::string {
-                   const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
-                   return message_of(kernel->kernel.launch_checked(stream, arguments.data(),
-                                                                   arguments.size(), workspace));
+                   return with_arguments(kernel->kernel.summary(), kernel->counts,
+                                         {tensors, tensor_count, scalars, scalar_count},
+                                         [&](const Arg* arguments, size_t count) {
+                                           return message_of(kernel->kernel.launch_checked(
+                                               stream, arguments, count, workspace));
+                                         });
                  });
 }
 
@@ -331,12 +359,15 @@ KERNWRIGHT_API int kw_bake(const kw_kernel* kernel, const void* const* tensors, 
                   {"scalars", scalars, scalar_count > 0},
                   {"baked", baked}},
                  [&]() -> std::string {
-                   const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
-                   Result<BakedLaunch> made =
-                       kernel->kernel.bake(arguments.data(), arguments.size());
-                   if (!made) return made.error().message;
-                   *baked = new kw_baked{*std::move(made)};
-                   return {};
+                   return with_arguments(kernel->kernel.summary(), kernel->counts,
+                                         {tensors, tensor_count, scalars, scalar_count},
+                                         [&](const Arg* arguments, size_t count) -> std::string {
+                                           Result<BakedLaunch> made =
+                                               kernel->kernel.bake(arguments, count);
+                                           if (!made) return made.error().message;
+                                           *baked = new kw_baked{*std::move(made), kernel->counts};
+                                           return {};
+                                         });
                  });
 }
 
@@ -352,8 +383,12 @@ KERNWRIGHT_API int kw_rebind(kw_baked* baked, const void* const* tensors, size_t
                   {"tensors", tensors, tensor_count > 0},
                   {"scalars", scalars, scalar_count > 0}},
                  [&] {
-                   const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
-                   return message_of(baked->launch.rebind(arguments.data(), arguments.size()));
+                   return with_arguments(
+                       baked->launch.summary(), baked->counts,
+                       {tensors, tensor_count, scalars, scalar_count},
+                       [&](const Arg* arguments, size_t count) {
+                         return message_of(baked->launch.rebind(arguments, count));
+                       });
                  });
 }
 
@@ -367,7 +402,7 @@ KERNWRIGHT_API void kw_release_baked(kw_baked* baked) { delete baked; }
 KERNWRIGHT_API const char* kw_last_error(void) { return last_error.c_str(); }
 
 KERNWRIGHT_API const char* kw_version(void) {
-  static const std::string version(kernwright_version());
+  static const auto& version = *new std::string(kernwright_version());
   return version.c_str();
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <new>
 #include <string>
 #include <string_view>
@@ -43,8 +44,18 @@ Result<ChainArg> read(const kw_chain_arg& given) {
   }
 }
 
+// Far more than are ever found of one problem.
+constexpr size_t kMostAlternatives = 1024;
+
+// Arrays that are longer than any kernel's arguments are not read.
 std::string add(kw_chain_builder& builder, const std::vector<Kernel>& kernels,
                 const kw_chain_arg* arguments, size_t count) {
+  size_t most = 0;
+  for (const Kernel& kernel : kernels) most = std::max(most, kernel.arguments().size());
+  if (count > most) {
+    return std::to_string(count) + " arguments; a kernel of the step takes up to " +
+           std::to_string(most);
+  }
   std::vector<ChainArg> read_arguments;
   for (size_t i = 0; i < count; ++i) {
     Result<ChainArg> argument = read(arguments[i]);
@@ -123,6 +134,11 @@ KERNWRIGHT_API int kw_chain_add_alternatives(kw_chain_builder* builder, kw_kerne
                   {"kernels", kernels, kernel_count > 0},
                   {"arguments", arguments, count > 0}},
                  [&]() -> std::string {
+                   if (kernel_count > kMostAlternatives) {
+                     return "kw_chain_add_alternatives: kernel_count is " +
+                            std::to_string(kernel_count) + "; it may be " +
+                            std::to_string(kMostAlternatives);
+                   }
                    std::vector<Kernel> alternatives;
                    for (size_t i = 0; i < kernel_count; ++i) {
                      if (kernels[i] == nullptr) return "kernels[" + std::to_string(i) + "] is null";

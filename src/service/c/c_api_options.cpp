@@ -15,6 +15,7 @@ namespace {
 
 // No version of the struct comes near it: more is a length that was never set.
 constexpr std::size_t kLargestStruct = 4096;
+constexpr std::size_t kMostStrings = 1024;
 
 /// Copies as much as both sides know, the rest zero. What only the caller knows has to be zero: a
 /// setting must not be lost without a word.
@@ -41,6 +42,9 @@ std::string append(const char* field, const char* const* strings, std::size_t co
                    std::vector<std::string>& to) {
   if (strings == nullptr && count > 0) {
     return concat("kw_options.", field, " is null; ", count, " are counted");
+  }
+  if (count > kMostStrings) {
+    return concat("kw_options.", field, " has ", count, " strings; it may have ", kMostStrings);
   }
   for (std::size_t i = 0; i < count; ++i) {
     if (strings[i] == nullptr) return concat("kw_options.", field, "[", i, "] is null");

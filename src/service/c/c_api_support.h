@@ -1,16 +1,32 @@
 #pragma once
 
+#include <cstddef>
 #include <exception>
 #include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <kernwright/c.h>
 #include <kernwright/kernwright.h>
 
+namespace kernwright::c_api {
+
+/// How many arguments a kernel has.
+struct Counts {
+  explicit Counts(const std::vector<ArgumentInfo>& arguments) {
+    for (const ArgumentInfo& argument : arguments) ++(argument.is_scalar ? scalars : tensors);
+  }
+  std::size_t tensors = 0;
+  std::size_t scalars = 0;
+};
+
+}  // namespace kernwright::c_api
+
 struct kw_kernel {
   kernwright::Kernel kernel;
   std::string description;
+  kernwright::c_api::Counts counts{kernel.arguments()};
 };
 
 namespace kernwright::c_api {

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <string>
 
 #include <kernwright/problem.h>
 
@@ -22,6 +23,14 @@ TEST(ProblemTest, TextAndParseAreInverse) {
   EXPECT_EQ(*parsed, problem);
   EXPECT_EQ(rmsnorm(2, 3, DType::fp16).text(), "rmsnorm rows=2 columns=3 dtype=fp16");
   EXPECT_EQ(vector_add(5, DType::fp32).text(), "vector_add n=5 dtype=fp32");
+}
+
+TEST(ProblemTest, ALongTextIsRefusedWithBothLengths) {
+  const Result<Problem> longest = Problem::parse(std::string(65'536, 'a'));
+  EXPECT_TRUE(longest) << longest.error().message;
+  const Result<Problem> longer = Problem::parse(std::string(65'537, 'a'));
+  ASSERT_FALSE(longer);
+  EXPECT_EQ(longer.error().message, "a problem of 65537 bytes; it may have 65536");
 }
 
 TEST(ProblemTest, WithReplacesOrAdds) {

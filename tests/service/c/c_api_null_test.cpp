@@ -277,5 +277,37 @@ TEST_F(CApiNullTest, WhatIsOptionalMayBeNull) {
   EXPECT_EQ(slot, 0U);
 }
 
+TEST_F(CApiNullTest, NoArrayIsReadBeforeItsLengthIsThatOfTheKernel) {
+  constexpr std::size_t kHuge = static_cast<std::size_t>(-1);
+  const double scalar = 1;
+  const kw_chain_arg argument{};
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{3}, kHuge}) {
+    EXPECT_EQ(kw_launch(kernel_, nullptr, kTensors, count, nullptr, 0, nullptr), -1) << count;
+    const std::string expected = " takes 2 tensors and up to ";
+    EXPECT_NE(std::string(kw_last_error()).find(expected), std::string::npos) << kw_last_error();
+    EXPECT_EQ(kw_launch_checked(kernel_, nullptr, kTensors, count, nullptr, 0, nullptr), -1);
+    EXPECT_EQ(kw_bake(kernel_, kTensors, count, nullptr, 0, &out_baked_), -1) << count;
+    EXPECT_EQ(kw_rebind(baked_, kTensors, count, nullptr, 0), -1) << count;
+  }
+  EXPECT_EQ(kw_launch(kernel_, nullptr, kTensors, 2, &scalar, kHuge, nullptr), -1);
+  EXPECT_EQ(kw_launch_checked(kernel_, nullptr, kTensors, 2, &scalar, kHuge, nullptr), -1);
+  EXPECT_EQ(kw_bake(kernel_, kTensors, 2, &scalar, kHuge, &out_baked_), -1);
+  EXPECT_EQ(kw_rebind(baked_, kTensors, 2, &scalar, kHuge), -1);
+  EXPECT_EQ(kw_chain_add(builder_, kernel_, &argument, kHuge), -1);
+  EXPECT_EQ(kw_chain_add_alternatives(builder_, &kernel_, kHuge, &argument, 1), -1);
+  const char* const problem = "vector_add n=1000 dtype=fp32";
+  EXPECT_EQ(kw_prewarm(service_, &problem, kHuge), -1);
+  EXPECT_EQ(kw_rebind_chain(chain_, kTensors, kHuge), -1);
+}
+
+TEST_F(CApiNullTest, ALongTextIsRefusedAtOnce) {
+  const std::string name(10 << 20, 'a');
+  for (const std::string& problem : {name, name + " n=1", "vector_add n=1 dtype=" + name}) {
+    EXPECT_EQ(kw_get_best_kernel(service_, problem.c_str(), &out_kernel_), -1);
+    EXPECT_EQ(std::string(kw_last_error()),
+              "a problem of " + std::to_string(problem.size()) + " bytes; it may have 65536");
+  }
+}
+
 }  // namespace
 }  // namespace kernwright
