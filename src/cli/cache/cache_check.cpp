@@ -94,24 +94,35 @@ struct BundleContents {
   }
 };
 
-/// Compiles winners again, with one service for each SKU.
-class Recompiler {
+/// Looks at winners as lookups would, with one service for each SKU.
+class WinnerCheck {
  public:
-  explicit Recompiler(const CacheFlags& flags) : flags_(flags) {}
+  explicit WinnerCheck(const CacheFlags& flags) : flags_(flags) {}
 
+  /// Errors: those of `AnswerFinder::check`.
+  Result<void> check(const RecordHead& head, const CompiledKernel& bits) {
+    if (!find_profile(head.key.sku)) return {};
+    KW_ASSIGN(const ServiceCore* service, of(head));
+    return service->answers().check(head, bits);
+  }
   /// Errors: those of the toolkit, or that there is none.
   Result<Builder::Recompiled> recompile(const RecordHead& head) {
     if (!find_profile(head.key.sku)) return Builder::Recompiled::other_code;
+    KW_ASSIGN(ServiceCore * service, of(head));
+    return service->recompile(head);
+  }
+
+ private:
+  Result<ServiceCore*> of(const RecordHead& head) {
     std::shared_ptr<ServiceCore>& service = services_[head.key.sku];
     if (!service) {
       ServiceOptions options = flags_.service.options();
       options.sku = head.key.sku;
       KW_ASSIGN(service, ServiceCore::open(std::move(options)));
     }
-    return service->recompile(head);
+    return service.get();
   }
 
- private:
   const CacheFlags& flags_;
   std::map<std::string, std::shared_ptr<ServiceCore>> services_;
 };
@@ -182,7 +193,7 @@ Status list_cache(const CacheFlags& flags) {
 Status verify_cache(const CacheFlags& flags) {
   const TieredCache cache(flags.root());
   CacheDefects defects(flags.json);
-  Recompiler recompiler(flags);
+  WinnerCheck winners(flags);
   int records = 0;
   int recompiled = 0;
   int not_comparable = 0;
@@ -198,7 +209,8 @@ Status verify_cache(const CacheFlags& flags) {
       defects.note(trials_file(path), concat(to_string(trials.reason), ": ", trials.detail));
     }
     const RecordHead head = head_of(*listed.record.value);
-    if (Lookup<CompiledKernel> bits = cache.artifact(head.winner.artifact); !bits) {
+    const Lookup<CompiledKernel> bits = cache.artifact(head.winner.artifact);
+    if (!bits) {
       if (is_gone(path)) {  // and its artifact after it
         --records;
         continue;
@@ -207,8 +219,12 @@ Status verify_cache(const CacheFlags& flags) {
                                 to_string(bits.reason), ", ", bits.detail));
       continue;
     }
+    if (const Result<void> served = winners.check(head, *bits.value); !served) {
+      defects.note(path, served.error().message);
+      continue;
+    }
     if (!flags.recompile) continue;
-    const Result<Builder::Recompiled> again = recompiler.recompile(head);
+    const Result<Builder::Recompiled> again = winners.recompile(head);
     if (!again) return report(again.error());
     if (*again == Builder::Recompiled::other_code) {
       ++not_comparable;

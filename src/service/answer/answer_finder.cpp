@@ -218,6 +218,7 @@ Result<Offer> AnswerFinder::offer(const BoundProblem& problem, const GradedRecor
   lacks = record.reason;
   if (has_own_bits(problem, record)) {
     if (Lookup<CompiledKernel> stored = site_.cache.artifact(winner.artifact)) {
+      KW_TRY(check_kernels(found, *stored.value));
       return Offer{std::move(found),
                    {.digest = winner.artifact,
                     .kernel = std::make_shared<const CompiledKernel>(*std::move(stored.value)),
@@ -231,6 +232,27 @@ Result<Offer> AnswerFinder::offer(const BoundProblem& problem, const GradedRecor
   }
   KW_ASSIGN(Artifact artifact, builder_.build(found));
   return Offer{std::move(found), std::move(artifact)};
+}
+
+Result<void> AnswerFinder::check(const RecordHead& head, const CompiledKernel& bits) const {
+  const HeadWinner& winner = head.winner;
+  const Result<Problem> problem = Problem::parse(head.key.problem);
+  if (!problem) return {};
+  const Result<BoundProblem> bound = site_.bind(*problem);
+  const bool is_today =
+      template_digest(winner.choice.kernel_template) == head.environment.template_digest;
+  if (!bound || !is_today) return {};
+  MissReason refused = MissReason::none;
+  const Result<Candidate> made = candidate(*bound, winner, refused);
+  if (!made) {
+    return Error{made.error().code, concat("no lookup serves its winner ", winner.choice.id(), ": ",
+                                           made.error().message)};
+  }
+  if (const Result<void> whole = check_kernels(*made, bits); !whole) {
+    return Error{whole.error().code,
+                 concat("its winner's artifact ", winner.artifact, ": ", whole.error().message)};
+  }
+  return {};
 }
 
 /// Whether the record's own bits are those of the winner for this problem. They are not where the

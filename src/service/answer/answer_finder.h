@@ -58,6 +58,11 @@ class AnswerFinder {
   /// The winner of a record as a kernel for the problem. Errors: why it is none.
   Result<Offer> offer(const BoundProblem& problem, const GradedRecord& record, Bits bits) const;
 
+  /// Whether a lookup would serve the record's winner with these bits, which are its artifact's.
+  /// That is not known, and no error, where its operation or its template is none of today's.
+  /// Errors: why not.
+  Result<void> check(const RecordHead& head, const CompiledKernel& bits) const;
+
   /// The winner as a candidate for this problem; `refused` says why it is none.
   Result<Candidate> candidate(const BoundProblem& problem, const HeadWinner& winner,
                               MissReason& refused) const;

@@ -348,5 +348,37 @@ TEST_F(AnswerFinderTest, OnlyATemplateThatExistsHasADigest) {
   EXPECT_NE(finder_.template_digest("rmsnorm/row"), digest);
 }
 
+TEST_F(AnswerFinderTest, ARecordThatNoLookupServesIsFound) {
+  const TuningRecord whole = record(bound(4096), "vector_add/vectorized", RecordGrade::predicted);
+  const CompiledKernel bits;
+  EXPECT_TRUE(finder_.check(head_of(whole), bits));
+
+  TuningRecord outside = whole;
+  ParameterValues values = outside.winner.choice.configuration.values();
+  for (auto& [name, value] : values) {
+    if (name == "THREADS") value = 257;
+  }
+  outside.winner.choice.configuration = Configuration(values);
+  const Result<void> refused = finder_.check(head_of(outside), bits);
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(refused.error().message.starts_with("no lookup serves its winner vector_add/"))
+      << refused.error().message;
+
+  outside.environment.template_digest = "of another text";
+  EXPECT_TRUE(finder_.check(head_of(outside), bits)) << "that is not known";
+}
+
+TEST_F(AnswerFinderTest, AnArtifactOfAnotherKernelIsFoundAndNotServed) {
+  const TuningRecord made = record(bound(4096), "vector_add/vectorized", RecordGrade::predicted);
+  CompiledKernel other;
+  other.bits = "\177ELF of another";
+  other.entries = {{"rmsnorm_row", {}}};
+  const Result<void> checked = finder_.check(head_of(made), other);
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().message,
+            "its winner's artifact " + made.winner.artifact +
+                ": the code has no kernel vector_add_vectorized, but rmsnorm_row");
+}
+
 }  // namespace
 }  // namespace kernwright
