@@ -1,7 +1,5 @@
 #include "compile/render.h"
 
-#include <algorithm>
-
 #include "model/candidate/config_header.h"
 #include "support/hash.h"
 #include "support/text.h"
@@ -57,22 +55,6 @@ CompileRequest render_reference(const BoundProblem& problem, const Catalog& cata
   return make_request(operation.name + "/reference.cu", operation.reference_source,
                       operation.reference_headers, reference_config_header(problem), catalog,
                       concat("sm_", sm_arch), problem);
-}
-
-Result<void> check_kernels(const Candidate& candidate, const CompiledKernel& code) {
-  if (!code.bits.starts_with("\177ELF")) return {};  // no driver loads it
-  for (const LaunchPlan& launch : candidate.plan.launches) {
-    const bool is_there = std::ranges::any_of(
-        code.entries, [&](const KernelEntry& entry) { return entry.name == launch.kernel; });
-    if (is_there) continue;
-    std::string names;
-    for (const KernelEntry& entry : code.entries) {
-      names += concat(names.empty() ? "" : ", ", entry.name);
-    }
-    return Error{ErrorCode::corrupt, concat("the code has no kernel ", launch.kernel, ", but ",
-                                            names.empty() ? "none" : names)};
-  }
-  return {};
 }
 
 std::string template_digest(const KernelTemplate& kernel_template, const Catalog& catalog) {

@@ -17,10 +17,6 @@ CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm
 /// The compile request of the reference kernel of a problem's operation.
 CompileRequest render_reference(const BoundProblem& problem, const Catalog& catalog, int sm_arch);
 
-/// Whether compiled code has every kernel that the candidate launches. Errors: `corrupt`, with the
-/// one that it lacks and those that it has.
-Result<void> check_kernels(const Candidate& candidate, const CompiledKernel& code);
-
 /// Digest of all text that a template's candidates and kernels are made from, in hex.
 std::string template_digest(const KernelTemplate& kernel_template, const Catalog& catalog);
 

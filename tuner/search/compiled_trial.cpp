@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "compile/launch_fit.h"
-#include "compile/render.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -48,9 +47,6 @@ Runner::Step check_compiled(const Candidate& candidate, const CompileResult& com
     return {outcome_of(compiled.error().code), compiled.error().message.substr(0, kMaxDetail)};
   }
   const CompiledKernel& kernel = *compiled.value();
-  if (const Result<void> whole = check_kernels(candidate, kernel); !whole) {
-    return {Outcome::compile_failed, whole.error().message};
-  }
   if (candidate.problem && candidate.problem->takes_function()) {
     if (const std::string harm = harm_of_function(kernel); !harm.empty()) {
       return {Outcome::compile_failed, concat("with the problem's function, ", harm)};

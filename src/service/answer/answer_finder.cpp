@@ -4,8 +4,10 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "compile/launch_fit.h"
 #include "compile/render.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -218,7 +220,9 @@ Result<Offer> AnswerFinder::offer(const BoundProblem& problem, const GradedRecor
   lacks = record.reason;
   if (has_own_bits(problem, record)) {
     if (Lookup<CompiledKernel> stored = site_.cache.artifact(winner.artifact)) {
-      KW_TRY(check_kernels(found, *stored.value));
+      if (const std::optional<Misfit> misfit = find_misfit(found.plan, *stored.value)) {
+        return Error{ErrorCode::corrupt, misfit->what};
+      }
       return Offer{std::move(found),
                    {.digest = winner.artifact,
                     .kernel = std::make_shared<const CompiledKernel>(*std::move(stored.value)),
@@ -248,9 +252,9 @@ Result<void> AnswerFinder::check(const RecordHead& head, const CompiledKernel& b
     return Error{made.error().code, concat("no lookup serves its winner ", winner.choice.id(), ": ",
                                            made.error().message)};
   }
-  if (const Result<void> whole = check_kernels(*made, bits); !whole) {
-    return Error{whole.error().code,
-                 concat("its winner's artifact ", winner.artifact, ": ", whole.error().message)};
+  if (const std::optional<Misfit> misfit = find_misfit(made->plan, bits)) {
+    return Error{ErrorCode::corrupt,
+                 concat("its winner's artifact ", winner.artifact, ": ", misfit->what)};
   }
   return {};
 }

@@ -48,20 +48,6 @@ TEST_F(CompiledTrialTest, ACompileThatTookTooLongTimedOut) {
             Outcome::compile_failed);
 }
 
-TEST_F(CompiledTrialTest, CodeWithoutItsKernelIsNotLoaded) {
-  auto kernel = std::make_shared<CompiledKernel>();
-  kernel->bits = "\177ELF...";
-  kernel->entries = {{"renamed", {}}, {"other", {}}};
-  const Runner::Step step = check_compiled(candidate_, kernel, profile_);
-  EXPECT_EQ(step.outcome, Outcome::compile_failed);
-  EXPECT_EQ(step.detail, "the code has no kernel toy, but renamed, other");
-  kernel->entries.clear();
-  EXPECT_EQ(check_compiled(candidate_, kernel, profile_).detail,
-            "the code has no kernel toy, but none");
-  kernel->entries = {{"toy", {}}};
-  EXPECT_EQ(check_compiled(candidate_, kernel, profile_).outcome, Outcome::ok);
-}
-
 TEST_F(CompiledTrialTest, TheTraitsAreThoseOfPlanAndCode) {
   candidate_.plan.launches.push_back(candidate_.plan.launches[0]);
   candidate_.plan.launches[1].dynamic_smem = 1000;
