@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "support/file_calls.h"
-#include "support/file_lock.h"
+#include "support/processes/file_lock.h"
 #include "support/processes/process_exit.h"
 
 namespace kernwright {

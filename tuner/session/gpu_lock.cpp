@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "support/file_lock.h"
+#include "support/processes/file_lock.h"
 #include "support/text.h"
 #include "support/try.h"
 

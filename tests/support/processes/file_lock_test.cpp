@@ -1,4 +1,4 @@
-#include "support/file_lock.h"
+#include "support/processes/file_lock.h"
 
 #include <cerrno>
 #include <fcntl.h>
