@@ -13,10 +13,12 @@
 #include "python/extension/driver_context.h"
 #include "python/extension/errors.h"
 #include "python/extension/graph_objects.h"
+#include "python/extension/guard_object.h"
 #include "python/extension/interruptible.h"
 #include "python/extension/kernel_object.h"
 #include "python/extension/operation_call.h"
 #include "python/extension/python.h"
+#include "python/extension/stacked_array.h"
 #include <kernwright/c.h>
 
 namespace kernwright::python {
@@ -368,11 +370,18 @@ PyObject* integers(const std::int64_t* values, int count) {
 
 constexpr const char* kReadDoc =
     "read(array) -> (address, dtype, shape, strides, device)\n\n"
-    "What kernwright sees of an array. dtype is None where kernwright has no name for it, strides "
-    "count elements, and device is the GPU's number, None for an array that lies on no GPU.";
+    "What kernwright sees of an array, or of a tuple of arrays that are stacked. dtype is None "
+    "where kernwright has no name for it, strides count elements, and device is the GPU's number, "
+    "None for an array that lies on no GPU.";
 PyObject* read(PyObject*, PyObject* array) {
   ArrayView view;
-  if (!read_array(array, view)) return nullptr;
+  std::int64_t rows[kMostStacked];
+  if (PyTuple_Check(array) == 0) {
+    if (!read_array(array, view)) return nullptr;
+  } else if (const Stack stack = read_stacked(array, view, rows); stack != Stack::kWhole) {
+    if (stack == Stack::kApart) PyErr_SetString(PyExc_ValueError, "its arrays lie apart");
+    return nullptr;
+  }
   const int device = view.device.id >= 0 ? view.device.id : std::max(current_device(), 0);
   PyObject* place = view.on_gpu() ? PyLong_FromLong(device) : Py_BuildValue("");
   return Py_BuildValue("(NzNNN)", PyLong_FromVoidPtr(view.data), dtype_name(view.dtype),
@@ -423,6 +432,7 @@ PyMethodDef kFunctions[] = {
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL,
      kRunDoc},
     {"read", read, METH_O, kReadDoc},
+    {"make_guard", make_guard, METH_VARARGS, kMakeGuardDoc},
     {"current_device", device, METH_NOARGS,
      "current_device() -> int\n\nThe GPU of the calling thread's context, -1 where it has none."},
     {"version", version, METH_NOARGS, "version() -> str\n\nThe version of the library."},
@@ -446,7 +456,8 @@ PyMODINIT_FUNC PyInit__kernwright() {
   Ref module(PyModule_Create(&kModule));
   PyObject* error = error_class();
   if (!module || error == nullptr || !add_kernel_type(module.get()) ||
-      !add_baked_type(module.get()) || !add_chain_type(module.get())) {
+      !add_baked_type(module.get()) || !add_chain_type(module.get()) ||
+      !add_guard_type(module.get())) {
     return nullptr;
   }
   Py_INCREF(error);

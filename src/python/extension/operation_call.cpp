@@ -8,6 +8,7 @@
 #include "python/extension/kernel_object.h"
 #include "python/extension/launch.h"
 #include "python/extension/results.h"
+#include "python/extension/stacked_array.h"
 
 namespace kernwright::python {
 namespace {
@@ -17,18 +18,22 @@ constexpr Py_ssize_t kMostArrays = 16;
 /// The arrays of a call, inputs and then outputs, each read once.
 class Arrays {
  public:
+  /// Whether tuples of arrays that are stacked are arrays.
+  explicit Arrays(bool take_stacks) : take_stacks_(take_stacks) {}
+
   /// False with kernwright.Error set where one of them is neither an array nor None.
   bool add(PyObject* array) {
     if (count_ == kMostArrays) {
       PyErr_Format(PyExc_TypeError, "more than %zd arrays", kMostArrays);
       return false;
     }
-    if (array != Py_None && !read_array(array, views_[count_])) {
+    if (array != Py_None && !read(array, views_[count_])) {
       const std::string what = "array " + std::to_string(count_ + 1) + " of the call";
       raise_current("", what.c_str());
       return false;
     }
-    objects_[count_++] = array;
+    objects_[count_] = stacked_[count_] > 0 ? PyTuple_GetItem(array, 0) : array;
+    ++count_;
     return true;
   }
   bool add_all(PyObject* tuple) {
@@ -40,6 +45,8 @@ class Arrays {
   }
 
   Py_ssize_t size() const { return count_; }
+  /// Whether members of a tuple lie apart, so that there is no array of all of them.
+  bool apart() const { return apart_; }
   PyObject* object(Py_ssize_t i) const { return objects_[i]; }
   bool is_there(Py_ssize_t i) const { return objects_[i] != Py_None; }
   const ArrayView& view(Py_ssize_t i) const { return views_[i]; }
@@ -51,7 +58,8 @@ class Arrays {
       dlpack::Device device;
       std::int32_t ndim;
     };
-    char buffer[kMostArrays * (sizeof(Header) + 2 * sizeof(std::int64_t) * kMostDims)];
+    char buffer[kMostArrays *
+                (sizeof(Header) + sizeof(std::int64_t) * (2 * kMostDims + kMostStacked))];
     char* end = buffer;
     const auto append = [&end](const void* bytes, std::size_t size) {
       std::memcpy(end, bytes, size);
@@ -66,14 +74,26 @@ class Arrays {
       const auto bytes = sizeof(std::int64_t) * static_cast<std::size_t>(header.ndim);
       append(array.shape, bytes);
       append(array.strides, bytes);
+      append(rows_[i], sizeof(std::int64_t) * static_cast<std::size_t>(stacked_[i]));
     }
     return PyBytes_FromStringAndSize(buffer, end - buffer);
   }
 
  private:
+  bool read(PyObject* array, ArrayView& view) {
+    if (!take_stacks_ || PyTuple_Check(array) == 0) return read_array(array, view);
+    const Stack stack = read_stacked(array, view, rows_[count_]);
+    stacked_[count_] = static_cast<int>(PyTuple_Size(array));
+    if (stack == Stack::kApart) apart_ = true;
+    return stack != Stack::kUnreadable;
+  }
+
   PyObject* objects_[kMostArrays];
   ArrayView views_[kMostArrays];
+  std::int64_t rows_[kMostArrays][kMostStacked];  ///< of each member of a tuple
+  int stacked_[kMostArrays] = {};                 ///< members of the tuple; 0: it is none
   Py_ssize_t count_ = 0;
+  bool take_stacks_, apart_ = false;
 };
 
 /// The results of a plan: what the caller gave, and new arrays in the other places.
@@ -174,8 +194,8 @@ bool launch_on(const KernelState& kernel, const Arrays& arrays, Py_ssize_t first
 }
 
 PyObject* run_call(PyObject* plans, PyObject* ran, PyObject* tag, PyObject* inputs, PyObject* outs,
-                   PyObject* scalars) {
-  Arrays arrays;
+                   PyObject* scalars, bool take_stacks) {
+  Arrays arrays(take_stacks);
   Py_ssize_t first = 0;
   const bool all_read = arrays.add_all(inputs) && (first = arrays.size(), arrays.add_all(outs));
   if (!all_read) {
@@ -184,6 +204,7 @@ PyObject* run_call(PyObject* plans, PyObject* ran, PyObject* tag, PyObject* inpu
     PyErr_Clear();
     Py_RETURN_NONE;
   }
+  if (arrays.apart()) Py_RETURN_NOTIMPLEMENTED;
   const Ref bytes(arrays.signature());
   const Ref key(bytes ? PyTuple_Pack(2, tag, bytes.get()) : nullptr);
   if (!key) return nullptr;
@@ -216,17 +237,19 @@ PyObject* run_call(PyObject* plans, PyObject* ran, PyObject* tag, PyObject* inpu
 
 PyObject* run(PyObject*, PyObject* const* given, Py_ssize_t count) {
   const auto is_tuple = [given](int i) { return PyTuple_Check(given[i]) != 0; };
-  if (count != 6 || PyDict_Check(given[0]) == 0 || PyDict_Check(given[1]) == 0 || !is_tuple(2) ||
-      PyTuple_Size(given[2]) < 1 || !is_tuple(3) || !is_tuple(4) || !is_tuple(5)) {
+  if (count < 6 || count > 7 || PyDict_Check(given[0]) == 0 || PyDict_Check(given[1]) == 0 ||
+      !is_tuple(2) || PyTuple_Size(given[2]) < 1 || !is_tuple(3) || !is_tuple(4) || !is_tuple(5)) {
     return PyErr_Format(PyExc_TypeError, "run() takes two dicts, a tag and three tuples");
   }
-  return guarded(
-      [&] { return run_call(given[0], given[1], given[2], given[3], given[4], given[5]); });
+  const bool take_stacks = count == 7 && given[6] == Py_True;
+  return guarded([&] {
+    return run_call(given[0], given[1], given[2], given[3], given[4], given[5], take_stacks);
+  });
 }
 
 PyObject* signature(PyObject*, PyObject* const* given, Py_ssize_t count) {
   return guarded([&]() -> PyObject* {
-    Arrays arrays;
+    Arrays arrays(true);
     for (Py_ssize_t i = 0; i < count; ++i) {
       if (!arrays.add(given[i])) return nullptr;
     }

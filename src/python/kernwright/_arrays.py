@@ -46,6 +46,18 @@ class View(NamedTuple):
 def read(name: str, array: Any) -> Array:
     """The array under the name that an error gives it. Errors: Error where it is no array, or of a
     dtype that kernwright does not have."""
+    if isinstance(array, tuple):
+        raise make_error(f"{name} is a tuple, and an array expected")
+    return _read(name, array)
+
+
+def read_stack(name: str, arrays: Any) -> Array:
+    """The same of an array, or of a tuple of arrays of which each begins where the one before
+    ends."""
+    return _read(name, arrays)
+
+
+def _read(name: str, array: Any) -> Array:
     try:
         _, dtype, shape, strides, device = _kernwright.read(array)
     except Exception as error:  # also what the array itself raises

@@ -11,7 +11,7 @@ import threading
 from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional,
                     Sequence, Union)
 
-from . import _kernwright
+from . import _fallbacks, _kernwright
 from ._arrays import View, make_error
 from ._chain import BakedLaunch
 from ._data import data_folders
@@ -306,8 +306,9 @@ class Service:
     def metrics(self) -> str:
         """What operators watch, in Prometheus' text format: lookups by match and reason, compiles
         and their seconds, what needed a compile after seal(), loaded bytes, bundles, and
-        kernwright_ready, which is 1 once the service is sealed. Any thread may call it."""
-        return _kernwright.metrics(self._handle)
+        kernwright_ready, which is 1 once the service is sealed; of the process, calls of patched
+        modules that ran as before. Any thread may call it."""
+        return _kernwright.metrics(self._handle) + _fallbacks.text()
 
     def lookup_counts(self) -> List[LookupCount]:
         """How the problems that were asked for so far were answered."""

@@ -129,8 +129,18 @@ def append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm=None, k
     return attend(query.transpose(1, 2), k, v, mask, scale).reshape(q.shape)
 
 
+def stacked(function):
+    """The form of an operator that takes the members of what it reads as one."""
+    def call(x, weight, *rest, **named):
+        rest = [torch.cat(given) if isinstance(given, list) else given for given in rest]
+        return function(x, torch.cat(weight), *rest, **named)
+
+    return call
+
+
 IMPLEMENTATIONS = {
     "linear": linear, "matmul": matmul, "gated_linear": gated_linear, "qkv_linear": qkv_linear,
+    "gated_linear.members": stacked(gated_linear), "qkv_linear.members": stacked(qkv_linear),
     "linear.out": writing(linear), "matmul.out": writing(matmul),
     "scaled_matmul": scaled_matmul, "scaled_matmul.Scalar": scaled_matmul,
     "scaled_matmul.out": writing(scaled_matmul), "scaled_matmul.Scalar_out": writing(scaled_matmul),

@@ -19,7 +19,7 @@ STEP = [Array(2, 1, 8, 64), Array(2, 2, 96, 64), Array(2, 2, 96, 64), Array(2, 1
 
 @pytest.mark.parametrize("call, arguments, problem", [
     (_fused.silu_mul, (Array(5, 64), Array(5, 64)), "gated_activation rows=5 columns=64 dtype=bf16"),
-    (_fused.norm_gated_linear, (Array(2, 1, 256), Array(128, 256), Array(256), "silu", 1e-6),
+    (_fused.gated_linear, (Array(2, 1, 256), Array(128, 256), Array(256), "silu", 1e-6),
      "matmul m=2 n=64 k=256 dtype=bf16 norm=rms activation=silu gate=stacked"),
     (_fused.qkv_linear, (Array(2, 7, 256), Array(768, 256), None, None, 2, 64, 1e-6),
      "matmul m=14 n=768 k=256 n_kv=128 dtype=bf16 split=qkv"),

@@ -37,14 +37,15 @@ def dtype_text(dtype: Any) -> Optional[str]:
 
 
 def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
-          scalars: Tuple[float, ...], make: Callable[..., Plan]) -> Any:
+          scalars: Tuple[float, ...], make: Callable[..., Plan], stacks: bool = False) -> Any:
     """The results of an operation on its inputs, some of which may be None. Results are made where
     `outs` has None. `tag` is its name and whatever else a plan depends on. Plans are kept by tag and
     signature of the arrays; a new one is what `make` gives of the arrays as they were given and of
-    what stands behind the name in the tag."""
+    what stands behind the name in the tag. With `stacks` an input may be a tuple of arrays that are
+    read as one; where they lie apart, NotImplemented is given."""
     service = active()
     plans, ran = service.plans, service.ran
-    results = _kernwright.run(plans, ran, tag, inputs, outs, scalars)
+    results = _kernwright.run(plans, ran, tag, inputs, outs, scalars, stacks)
     if results is not None:
         return results
     if len(plans) >= _MOST_PLANS:
@@ -54,7 +55,7 @@ def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
     key = tag, _kernwright.signature(*inputs, *outs)
     plans[key] = plan
     # Not by `plans`, which another thread may empty at any time.
-    results = _kernwright.run({key: plan}, ran, tag, inputs, outs, scalars)
+    results = _kernwright.run({key: plan}, ran, tag, inputs, outs, scalars, stacks)
     if results is None:
         raise make_error("an array says something else each time that it is read")
     return results

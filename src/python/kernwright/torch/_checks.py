@@ -1,6 +1,7 @@
 """Whether a module computes what a replacement is for: by its class and members, and by a run on a few
 random rows."""
 
+import sys
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
@@ -8,14 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from . import _modules as modules
+from ._guards import hooks_of
 from ._modules import epsilon, head_norms
 
 # Of these classes a layer is norm, attention, residual, norm, SwiGLU, residual and nothing else. A
 # router with experts may be in the place of the SwiGLU.
 LAYERS = ("LlamaDecoderLayer", "MistralDecoderLayer", "MixtralDecoderLayer", "Qwen2DecoderLayer",
           "Qwen2MoeDecoderLayer", "Qwen3DecoderLayer", "Qwen3MoeDecoderLayer")
-STATIC_ROPE = ("default", "linear", "llama3", "yarn")
-DTYPES = (torch.bfloat16, torch.float16)
 MOST_EXPERTS = 1024  # of a grouped product
 LARGEST_ERROR = 0.03  # of what is computed in 16 bits twice, relative
 
@@ -55,14 +55,33 @@ def expect_own_forward(module: nn.Module) -> None:
         raise Left("its forward was replaced by another library")
 
 
+def expect_names(module: nn.Module, count: int) -> Tuple[str, ...]:
+    """Gives the names of the arguments of its forward."""
+    names = modules.parameter_names(type(module).forward)
+    if len(names) != count:
+        raise Left(f"its forward takes {', '.join(names)}, and {count} arguments expected")
+    return names
+
+
+def _expect_no_hooks(*parts: Any) -> None:
+    everywhere = nn.modules.module
+    if everywhere._global_forward_hooks or everywhere._global_forward_pre_hooks:
+        raise Left("there are forward hooks of all modules, which it would not call")
+    for part in parts:
+        if isinstance(part, nn.Module):
+            expect_own_forward(part)
+            if hooks_of(part):
+                raise Left("a module in it has forward hooks, which it would not call")
+
+
 def check_linear(module: nn.Module) -> None:
     if type(module).forward is not nn.Linear.forward:
         raise Left(f"{type(module).__name__} has a forward of its own")
-    _expect_kernels_for(module.weight, DTYPES)
+    _expect_kernels_for(module.weight, modules.DTYPES)
 
 
 def check_norm(module: nn.Module) -> None:
-    _expect_kernels_for(getattr(module, "weight", None), (*DTYPES, torch.float32))
+    _expect_kernels_for(getattr(module, "weight", None), (*modules.DTYPES, torch.float32))
     weight = module.weight
     if weight.dim() != 1 or getattr(module, "bias", None) is not None:
         raise Left("is no norm over the last dimension with a weight alone")
@@ -97,6 +116,7 @@ def check_swiglu(module: nn.Module) -> str:
     if gate.weight.shape != up.weight.shape:
         raise Left("gate and up projection have other shapes")
     activation = _activation_of(module.act_fn, gate.weight.device)
+    _expect_no_hooks(gate, up, module.act_fn)
     x = _random(gate.weight, 4, gate.weight.shape[1])
     inner = _ACTIVATIONS[activation](functional.linear(x, gate.weight).float())
     inner = (inner * functional.linear(x, up.weight).float()).to(x.dtype)
@@ -127,7 +147,7 @@ def check_experts(module: nn.Module) -> str:
     _how_experts_lie(module)
     gate_up, down = module.gate_up_proj, module.down_proj
     for weight in (gate_up, down):
-        _expect_kernels_for(weight, DTYPES)
+        _expect_kernels_for(weight, modules.DTYPES)
         if not weight.is_contiguous():
             raise Left("its weights are not contiguous")
     experts, columns, inner = down.shape
@@ -183,8 +203,9 @@ def _half_a_layer(layer: nn.Module, x: Tensor,
     return x, norm(layer.post_attention_layernorm, x)
 
 
-def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> None:
-    """`fronts` has what takes the place of the modules that passed."""
+def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[str, ...]:
+    """Gives the names of its arguments. `fronts` has what takes the place of the modules that
+    passed."""
     name = type(layer).__name__
     if name not in LAYERS:
         raise Left(f"{name} is none of {', '.join(LAYERS)}; its parts are looked at one by one")
@@ -206,9 +227,15 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> None:
         raise Left("the norms of q and of k have other epsilons")
     if any(norm.weight.dtype is not parts[0].weight.dtype for norm in norms):
         raise Left("its norms have another dtype than its products")
-    for part in (*parts, *norms, layer.mlp, attention):
-        if part._forward_hooks or part._forward_pre_hooks:
-            raise Left("a module in it has forward hooks, which a fused layer would not call")
+    mlp = layer.mlp
+    _expect_no_hooks(*parts, *norms, attention, mlp, *(getattr(mlp, name, None) for name in (
+        "gate_proj", "up_proj", "down_proj", "act_fn")))
+    names = modules.parameter_names(type(layer).forward)
+    if len(set(names) & set(modules.CACHES)) != 1 or not set(names) <= set(modules.OF_LAYERS):
+        raise Left(f"its forward takes {', '.join(names)}, which are not all understood")
+    if not getattr(attention, "is_causal", True) or not getattr(attention.config, "is_causal",
+                                                                True):
+        raise Left("its attention is not causal")
     x = _random(parts[0].weight, 1, 4, parts[0].weight.shape[1])
     turns = _random(parts[0].weight, 1, 4, attention.head_dim // 2).float()
     angles = tuple(torch.cat((table, table), -1).to(x.dtype) for table in (turns.cos(), turns.sin()))
@@ -217,8 +244,7 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> None:
     fed: List[Tuple[Tuple[Tensor, ...], Tensor]] = []
     handle = layer.mlp.register_forward_hook(lambda _, given, mixed: fed.append((given, mixed)))
     try:
-        result = layer(x, attention_mask=None, position_embeddings=angles, past_key_values=None,
-                       position_ids=None)
+        result = layer(x, attention_mask=None, position_embeddings=angles)
     finally:
         handle.remove()
         attention.config._attn_implementation = implementation
@@ -230,28 +256,93 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> None:
     so_far, rows = _half_a_layer(layer, x, angles)
     _expect_near(fed[0][0][0], rows, known)
     _expect_near(result, so_far + fed[0][1], known)
+    return names
 
 
-def _angle_tables(model: nn.Module) -> Tuple[Tensor, Tensor]:
-    """Cosines and sines of all positions, [positions, head_dim / 2]."""
-    rotary = model.rotary_emb
-    if getattr(rotary, "rope_type", "default") not in STATIC_ROPE:
+def _check_angles(rotary: nn.Module) -> None:
+    if getattr(rotary, "rope_type", "default") not in modules.STATIC_ROPE:
         raise Left(f"its angles are of the kind {rotary.rope_type}, which change with the length")
-    positions = torch.arange(model.config.max_position_embeddings, device=rotary.inv_freq.device)
-    angles = torch.outer(positions.double(), rotary.inv_freq.double())
-    cos, sin = ((table * rotary.attention_scaling).float()
-                for table in (angles.cos(), angles.sin()))
-    some = torch.arange(4, device=positions.device) * (positions.numel() // 4)
-    known = rotary(torch.empty(0, device=positions.device), some[None])
-    for table, expected in zip((cos, sin), known):
-        _expect_near(torch.cat((table, table), -1)[some], expected[0], "angles as they were known")
-    return cos, sin
+    if not isinstance(getattr(rotary, "inv_freq", None), Tensor):
+        raise Left("its rotary_emb has no inv_freq")
+    places = torch.tensor([[0, 1, 7, 100]], device=rotary.inv_freq.device)
+    known = rotary(torch.empty(0, device=places.device), places)
+    angles = torch.outer(places[0].float(), rotary.inv_freq.float())
+    for table, expected in zip((angles.cos(), angles.sin()), known):
+        _expect_near(torch.cat((table, table), -1) * rotary.attention_scaling, expected[0],
+                     "angles as they were known")
 
 
-def check_model(model: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[Tensor, Tensor]:
-    """Gives the angles of all positions."""
+class _Recorded(nn.Module):
+    """Stands in for a layer, and keeps what it is called with."""
+
+    def __init__(self, calls: List[Any]) -> None:
+        super().__init__()
+        self._calls = calls
+
+    def forward(self, *given: Any, **named: Any) -> Tensor:
+        self._calls.append((given, named))
+        return given[0] if given else named["hidden_states"]
+
+
+def _check_loop(model: nn.Module, names: Sequence[str]) -> None:
+    """Runs the model's own forward with recorders for layers, and looks whether each is called
+    once, in order, and with what the forwards of layers read."""
+    calls: List[Any] = []
+    layers, modes = model.layers, [module.training for module in model.modules()]
+    weight, step = model.norm.weight, object()
+    embeds = _random(weight, 1, 2, weight.shape[0])
+    mask = torch.zeros((1, 1, 1, 0), dtype=torch.bool, device=weight.device)
+    cache_name = next(name for name in names if name in modules.CACHES)
+    cache = _caches_of(model)[0](config=model.config, max_cache_len=4)
+    model._modules["layers"] = nn.ModuleList(_Recorded(calls) for _ in layers)
+    try:
+        model.eval()
+        model(inputs_embeds=embeds, attention_mask=mask, kernwright_step=step,
+              use_cache=True, **{cache_name: cache})
+    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise Left(f"its forward does not hand things on as it was known: {error}") from error
+    finally:
+        model._modules["layers"] = layers
+        for module, mode in zip(model.modules(), modes):
+            module.training = mode
+    places = torch.arange(2, device=weight.device)[None]
+    angles = model.rotary_emb(embeds, places)
+    for given, named in calls:
+        call = dict(named, hidden_states=given[0] if given else named["hidden_states"])
+        handed = [name for name in modules.CACHES if call.get(name) is cache]
+        if (len(given) > 1 or len(handed) != 1 or call.get("kernwright_step") is not step
+                or call.get("attention_mask") is not mask
+                or not torch.equal(call["hidden_states"], embeds)
+                or not all(torch.equal(*pair)
+                           for pair in zip(call.get("position_embeddings", ()), angles))
+                or not modules.asks_no_more({name: value for name, value in call.items()
+                                             if name != "kernwright_step"}, modules.OF_LAYERS)):
+            raise Left("its forward does not hand things on as it was known")
+    if len(calls) != len(layers):
+        raise Left(f"its forward calls {len(calls)} layers, and has {len(layers)}")
+
+
+def _caches_of(model: nn.Module) -> Tuple[type, type]:
+    """The classes of a cache whose length is fixed, and of its layers."""
+    utils = sys.modules.get("transformers.cache_utils")
+    caches = tuple(getattr(utils, name, None) for name in ("StaticCache", "StaticLayer"))
+    if not all(isinstance(kind, type) for kind in caches):
+        raise Left("Transformers has no StaticCache and StaticLayer")
+    return caches
+
+
+def check_model(model: nn.Module,
+                fronts: Dict[nn.Module, type]) -> Tuple[Tuple[str, ...], Tuple[type, type]]:
+    """Gives the names of its arguments, and the classes of a cache whose decode steps it knows."""
     if any(fronts.get(layer) is not modules.DecoderLayer for layer in model.layers):
         raise Left("one of its layers was left, so that decode steps are not fused")
     if not hasattr(model, "rotary_emb") or not hasattr(model, "norm"):
         raise Left("has no rotary_emb or no norm")
-    return _angle_tables(model)
+    expect_own_forward(model.rotary_emb)
+    names = modules.parameter_names(type(model).forward)
+    if not {"input_ids", "attention_mask", "position_ids", "inputs_embeds"} <= set(names) or (
+            len(set(names) & set(modules.CACHES)) != 1):
+        raise Left(f"its forward takes {', '.join(names)}, which are not understood")
+    _check_angles(model.rotary_emb)
+    _check_loop(model, names)
+    return names, _caches_of(model)

@@ -1,9 +1,10 @@
 """What decode steps and prefills fuse, on arrays. kernwright has these as flags of its operations; they are no
 operations of the package's API, which has torch.nn.functional's."""
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
-from .._arrays import contiguous_rows, has_shape, make_error, read, rows_of, same_dtype
+from .._arrays import (contiguous_rows, has_shape, make_error, read, read_stack, rows_of,
+                       same_dtype)
 from .._operations.plan import Output, Plan, _call, _kernel, _read_optional
 
 
@@ -24,9 +25,21 @@ def silu_mul(gate: Any, up: Any) -> Any:
     return _call(("silu_mul",), (gate, up), (None,), (), _silu_mul_plan)
 
 
-def _norm_gated_linear_plan(x: Any, weight: Any, norm_weight: Any, _: Any, activation: str) -> Plan:
-    array, matrix = read("x", x), read("weight", weight)
-    dtype = same_dtype(array, matrix, read("norm_weight", norm_weight))
+def _expect_rows(weight: Any, names: Sequence[str], rows: Sequence[Optional[int]]) -> None:
+    """Whether each member of a tuple has that many rows, or as many as the first where None."""
+    if not isinstance(weight, tuple):
+        return
+    first = weight[0].shape[0]
+    for name, array, wanted in zip(names, weight, rows):
+        if array.shape[0] != (first if wanted is None else wanted):
+            raise make_error(f"weight has {array.shape[0]} rows of {name}, and "
+                             f"{first if wanted is None else wanted} expected")
+
+
+def _gated_linear_plan(x: Any, weight: Any, norm_weight: Any, _: Any, activation: str) -> Plan:
+    array, matrix = read("x", x), read_stack("weight", weight)
+    dtype = same_dtype(array, matrix, _read_optional("norm_weight", norm_weight))
+    _expect_rows(weight, ("gate", "up"), (None, None))
     a, b = rows_of(array), contiguous_rows(matrix)
     has_shape(matrix, b.rows, a.columns)
     result = (Output(array.shape[:-1] + (b.rows // 2,), dtype),)
@@ -34,21 +47,24 @@ def _norm_gated_linear_plan(x: Any, weight: Any, norm_weight: Any, _: Any, activ
         return Plan(None, result)
     return Plan(_kernel("matmul", array.device, {
         "m": a.rows, "n": b.rows // 2, "k": a.columns,
-        "lda": a.pitch if a.pitch != a.columns else None, "dtype": dtype, "norm": "rms",
+        "lda": a.pitch if a.pitch != a.columns else None, "dtype": dtype,
+        "norm": None if norm_weight is None else "rms",
         "activation": activation, "gate": "stacked"}), result)
 
 
-def norm_gated_linear(x: Any, weight: Any, norm_weight: Any, activation: str, eps: float) -> Any:
-    """gated_linear of x normalised. Source: matmul with norm=rms and gate=stacked."""
-    return _call(("norm_gated_linear", activation), (x, weight, norm_weight), (None,), (eps,),
-                 _norm_gated_linear_plan)
+def gated_linear(x: Any, weight: Any, norm_weight: Any, activation: str, eps: float) -> Any:
+    """gated_linear, of x normalised where there is norm_weight. `weight` may be (gate, up);
+    NotImplemented where these lie apart. Source: matmul with gate=stacked, and norm=rms."""
+    return _call(("gated_linear", activation), (x, weight, norm_weight), (None,),
+                 () if norm_weight is None else (eps,), _gated_linear_plan, stacks=True)
 
 
 def _qkv_linear_plan(x: Any, weight: Any, norm_weight: Any, bias: Any, *outs_and_heads: Any) -> Plan:
     kv_heads, head_dim = outs_and_heads[-2:]
-    array, matrix = read("x", x), read("weight", weight)
+    array, matrix = read("x", x), read_stack("weight", weight)
     dtype = same_dtype(array, matrix, _read_optional("norm_weight", norm_weight),
-                       _read_optional("bias", bias))
+                       None if bias is None else read_stack("bias", bias))
+    _expect_rows(weight, ("q", "k", "v"), (None, *[kv_heads * head_dim] * 2))
     a, b = rows_of(array), contiguous_rows(matrix)
     has_shape(matrix, b.rows, a.columns)
     heads = b.rows // head_dim - 2 * kv_heads
@@ -68,9 +84,11 @@ def _qkv_linear_plan(x: Any, weight: Any, norm_weight: Any, bias: Any, *outs_and
 
 def qkv_linear(x: Any, weight: Any, bias: Any, norm_weight: Any, kv_heads: int, head_dim: int,
                eps: float) -> Tuple[Any, Any, Any]:
-    """A product whose columns go to q, k and v. Source: matmul with split=qkv."""
+    """A product whose columns go to q, k and v. `weight` may be a tuple of those of q, k and v, and
+    so `bias`; NotImplemented where these lie apart. Source: matmul with split=qkv."""
     return _call(("qkv_linear", kv_heads, head_dim), (x, weight, norm_weight, bias),
-                 (None, None, None), () if norm_weight is None else (eps,), _qkv_linear_plan)
+                 (None, None, None), () if norm_weight is None else (eps,), _qkv_linear_plan,
+                 stacks=True)
 
 
 def _norm_rope_plan(q: Any, k: Any, v: Any, q_norm: Any, k_norm: Any, cos: Any, sin: Any,

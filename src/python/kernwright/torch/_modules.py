@@ -1,105 +1,221 @@
 """What takes the place of a model's modules: the forwards, the weights that lie together, and how a
-module gets them and loses them again."""
+module gets them and loses them again.
 
+A forward of ours reads at each call the parameters of the modules around whose forwards it reads. It
+runs where the module's guard holds and nothing is asked for that it does not give. Else the module's
+own forward gets exactly what came."""
+
+import inspect
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor, nn
+from torch.utils._device import DeviceContext
 
+from .._kernwright import Error
 from . import ops as kw
+from ._guards import original
 
+DTYPES = (torch.bfloat16, torch.float16)
 MOST_NORMALISED_ROWS = 16  # of a product that normalises its rows itself
-NAMES = {"qkv": "_kernwright_qkv", "bias": "_kernwright_qkv_bias",
-         "gate_up": "_kernwright_gate_up"}
+STATIC_ROPE = ("default", "linear", "llama3", "yarn")  # angles are place * inv_freq * scaling
+_PLAIN = (Tensor, nn.Parameter)
+CACHES = ("cache", "past_key_values")  # Transformers before 5.24 has the second name
+# Arguments that say nothing where they are False, and that a fused forward heeds.
+_FLAGS = ("output_attentions", "output_hidden_states", "return_dict")
+OF_LAYERS = (*CACHES, "attention_mask", "hidden_states", "output_router_logits",
+              "position_embeddings", "position_ids", "use_cache")
+OF_MODELS = (*CACHES, "attention_mask", "input_ids", "inputs_embeds", "output_router_logits",
+              "position_ids", "use_cache")
 
 
 class DecodeStep(NamedTuple):
-    """What all layers of one step share: keys of each sequence with the new one, and angles."""
+    """What all layers of one step share: keys of each sequence with the new one, and tables of
+    angles of which the row of the new token is written."""
     kv_lengths: Tensor
     cos: Tensor
     sin: Tensor
 
 
-class PrefillStep(NamedTuple):
-    """What all layers of one prefill share: angles of each token of each sequence, or of each token
-    where heads are normalised and sequences do not differ."""
-    cos: Tensor
-    sin: Tensor
+class Prefill(NamedTuple):
+    """What all layers of one call share, whose sequences begin with its tokens: their angles as
+    kernels take them, once a layer has converted them, and whether nothing is masked. Else the mask
+    says that."""
+    angles: List[Tensor]
+    unmasked: bool
 
 
 def on_gpu(tensor: Tensor) -> bool:
     return tensor.is_cuda
 
 
-def takes(x: Tensor, weight: Tensor) -> bool:
+def is_capturing(tensor: Tensor) -> bool:
+    return on_gpu(tensor) and torch.cuda.is_current_stream_capturing()
+
+
+def nobody_watches(x: Tensor) -> bool:
+    """Whether no autocast, mode or transform of PyTorch would see what the module's own forward
+    calls."""
+    if torch.is_autocast_enabled(x.device.type):
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    if (torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None
+            or torch._C._functorch.peek_interpreter_stack() is not None
+            or torch.autograd.forward_ad._current_level >= 0):
+        return False
+    return not torch._C._len_torch_function_stack() or all(
+        isinstance(mode, DeviceContext)
+        for mode in torch.overrides._get_current_function_mode_stack())
+
+
+def takes(x: Any, weight: Any, dtypes: Sequence[torch.dtype] = DTYPES) -> bool:
     """Whether a kernel computes on x and this weight, without a gradient."""
-    return (x.dtype is weight.dtype and x.device == weight.device and on_gpu(x)
-            and x.is_contiguous()
-            and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)))
+    return (type(x) in _PLAIN and type(weight) in _PLAIN and x.dtype is weight.dtype
+            and x.dtype in dtypes and x.device == weight.device and on_gpu(x)
+            and x.is_contiguous() and weight.is_contiguous() and x.numel() > 0
+            and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
+            and nobody_watches(x))
+
+
+def weight_of(part: nn.Module) -> Any:
+    """The weight of a module that may have become another."""
+    return getattr(part, "weight", None)
+
+
+def only_argument(given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+    """What a module was called with, None where that is not one argument."""
+    return given[0] if len(given) == 1 and not named else None
+
+
+def bind(names: Sequence[str], given: Tuple[Any, ...],
+         named: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """The arguments of a call by name, None where the forward would refuse them."""
+    if len(given) > len(names) or any(name in named for name in names[:len(given)]):
+        return None
+    return {**dict(zip(names, given)), **named}
+
+
+def asks_no_more(call: Dict[str, Any], understood: Sequence[str]) -> bool:
+    """Whether every argument is understood, or says what holds without it."""
+    for name, value in call.items():
+        if value is None or name in understood:
+            continue
+        if not (value is False and name in _FLAGS) and not (value is True and name == "is_causal"):
+            return False
+    return sum(call.get(name) is not None for name in CACHES) < 2
+
+
+def cache_of(call: Dict[str, Any]) -> Any:
+    return next((call[name] for name in CACHES if call.get(name) is not None), None)
+
+
+def is_refusal(error: Error) -> bool:
+    """Whether no kernel takes the arrays, rather than that one could not be had."""
+    return not error.problem or "aligned" in error.reason
+
+
+def note_refusal(module: nn.Module, error: Error) -> None:
+    module._kernwright.tally.add("refusal", module._kernwright.name, str(error))
 
 
 # What replaces modules. Each class is put in front of the class of the module that it replaces.
 
-class Linear(nn.Module):
+class Front(nn.Module):
+    """A module that computes by `_kernwright_fused` what that takes, and else as before."""
+
+    def _kernwright_fused(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+        """NotImplemented where it does not take the call."""
+        raise NotImplementedError
+
+    def _kernwright_own(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+        return super().forward(*given, **named)
+
+    def _kernwright_may_retry(self, named: Dict[str, Any]) -> bool:
+        """Whether the module's own forward may follow on a fused one that was refused."""
+        return True
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        if torch.compiler.is_compiling():
+            result = self._kernwright_fused(given, named)
+        else:
+            try:
+                result = self._kernwright_fused(given, named)
+            except Error as error:
+                if not is_refusal(error) or not self._kernwright_may_retry(named):
+                    raise
+                note_refusal(self, error)
+                result = NotImplemented
+        if result is NotImplemented:
+            return self._kernwright_own(given, named)
+        return result
+
+
+class Linear(Front):
     weight: Tensor
     bias: Optional[Tensor]
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002, PyTorch's name
-        if takes(input, self.weight):
-            return kw.linear(input, self.weight, self.bias)
-        return super().forward(input)
+    def _kernwright_fused(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+        x = only_argument(given, named)
+        if takes(x, self.weight) and holds(self):
+            return kw.linear(x, self.weight, self.bias)
+        return NotImplemented
 
 
-class RMSNorm(nn.Module):
+class RMSNorm(Front):
     weight: Tensor
 
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        if takes(hidden_states, self.weight):
-            return kw.rms_norm(hidden_states, self.weight, epsilon(self))
-        return super().forward(hidden_states)
+    def _kernwright_fused(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+        x = only_argument(given, named)
+        if takes(x, self.weight, (*DTYPES, torch.float32)) and holds(self):
+            return kw.rms_norm(x, self.weight, epsilon(self))
+        return NotImplemented
 
 
-class Packed(nn.Module):
-    """A module that reads several parameters as one tensor, a buffer in whose memory they lie."""
+class Packed(Front):
+    """A module that reads several parameters as one tensor, where they lie together in memory."""
 
-    def _kernwright_packs(self) -> Dict[str, List[nn.Parameter]]:
+    def _kernwright_members(self) -> List[List[nn.Parameter]]:
         raise NotImplementedError
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+    def _apply(self, *given: Any, **named: Any) -> Any:
         """Moves or converts the module, and then packs again."""
-        super()._apply(fn, recurse)
-        packs_moved(self)
+        super()._apply(*given, **named)
+        pack_members(self)
         return self
-
-    def _kernwright_is_packed(self, name: str, first: Tensor) -> bool:
-        """Whether the parameters still lie in the buffer. A compiler does not ask."""
-        return torch.compiler.is_compiling() or (
-            getattr(self, name).data_ptr() == first.data_ptr())
 
 
 class SwiGLU(Packed):
-    def _kernwright_packs(self) -> Dict[str, List[nn.Parameter]]:
-        return {NAMES["gate_up"]: [self.gate_proj.weight, self.up_proj.weight]}
+    def _kernwright_members(self) -> List[List[nn.Parameter]]:
+        return [[self.gate_proj.weight, self.up_proj.weight]]
 
-    def forward(self, x: Tensor) -> Tensor:
-        gate = self.gate_proj.weight
-        if takes(x, gate) and self._kernwright_is_packed(NAMES["gate_up"], gate):
-            return self.down_proj(kw.gated_linear(x, self._kernwright_gate_up,
-                                                  activation=self._kernwright_activation))
-        return super().forward(x)
+    def _kernwright_fused(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+        x = only_argument(given, named)
+        if takes(x, weight_of(self.gate_proj)) and holds(self):
+            return self.down_proj(self._kernwright_inner(x))
+        return NotImplemented
+
+    def _kernwright_inner(self, x: Tensor, norm_weight: Optional[Tensor] = None,
+                          eps: float = 1e-6) -> Tensor:
+        return kw.gated_linear(x, (self.gate_proj.weight, self.up_proj.weight), norm_weight,
+                               activation=self._kernwright_activation, eps=eps)
 
 
-class Experts(nn.Module):
+class Experts(Front):
     """The experts of a mixture, SwiGLUs with weights [experts, out, in], as Transformers'
     ExpertsInterface has them."""
     gate_up_proj: Tensor
     down_proj: Tensor
 
-    def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-        if (hidden_states.dim() == 2 and takes(hidden_states, self.gate_up_proj)
-                and takes(hidden_states, self.down_proj)):
-            return self._kernwright_mix(hidden_states, top_k_index, top_k_weights)
-        return super().forward(hidden_states, top_k_index, top_k_weights)
+    def _kernwright_fused(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+        call = bind(self._kernwright.names, given, named)
+        if call is None or len(call) != 3 or set(call) != set(self._kernwright.names):
+            return NotImplemented
+        x, index, shares = (call[name] for name in self._kernwright.names)
+        if (takes(x, self.gate_up_proj) and takes(x, self.down_proj) and x.dim() == 2
+                and holds(self)):
+            return self._kernwright_mix(x, index, shares)
+        return NotImplemented
 
     def _kernwright_mix(self, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         """Rows are sorted by expert for two grouped products, and put back. Nothing waits for the
@@ -119,50 +235,64 @@ class Experts(nn.Module):
 
 
 class DecoderLayer(Packed):
-    def _kernwright_packs(self) -> Dict[str, List[nn.Parameter]]:
-        return qkv_packs(self.self_attn)
-
-    def forward(self, hidden_states: Tensor, attention_mask: Optional[Tensor] = None,
-                position_ids: Optional[Tensor] = None, past_key_values: Any = None,
-                use_cache: Optional[bool] = False,
-                position_embeddings: Optional[Tuple[Tensor, Tensor]] = None,
-                kernwright_step: Union[DecodeStep, PrefillStep, None] = None,
-                kernwright_angles: Optional[List[Tensor]] = None, **named: Any) -> Any:
-        if isinstance(kernwright_step, DecodeStep):
-            return self._kernwright_decode(hidden_states, past_key_values, kernwright_step)
-        if isinstance(kernwright_step, PrefillStep):
-            return self._kernwright_prefill(hidden_states, past_key_values, kernwright_step)
+    def _kernwright_members(self) -> List[List[nn.Parameter]]:
         attention = self.self_attn
-        # Without a mask PyTorch's attention is causal over the new keys alone.
-        if (attention_mask is None and hidden_states.shape[1] > 1 and not torch.is_grad_enabled()
-                and not self.training and not named.get("output_attentions")
-                and attention.config._attn_implementation == "sdpa"
-                and takes(hidden_states, attention.o_proj.weight)
-                and self._kernwright_is_whole()):
-            converted = [] if kernwright_angles is None else kernwright_angles
-            if not converted:  # by no layer in front
-                converted += self._kernwright_angles(hidden_states, position_embeddings)
-            return self._kernwright_prefill(hidden_states, past_key_values, PrefillStep(*converted))
-        return super().forward(hidden_states, attention_mask=attention_mask,
-                               position_ids=position_ids, past_key_values=past_key_values,
-                               use_cache=use_cache, position_embeddings=position_embeddings,
-                               **named)
+        parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+        members = [[part.weight for part in parts]]
+        if all(part.bias is not None for part in parts):
+            members.append([part.bias for part in parts])
+        return members
 
-    def _kernwright_is_whole(self) -> bool:
-        mlp = self.mlp
-        return self._kernwright_is_packed(NAMES["qkv"], self.self_attn.q_proj.weight) and (
-            not isinstance(mlp, SwiGLU)
-            or mlp._kernwright_is_packed(NAMES["gate_up"], mlp.gate_proj.weight))
+    def _kernwright_may_retry(self, named: Dict[str, Any]) -> bool:
+        return not isinstance(named.get("kernwright_step"), DecodeStep)  # the whole model has to
+
+    def _kernwright_own(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+        step = named.pop("kernwright_step", None)
+        if step is not None and step.unmasked:  # the mask that it was given stands for none
+            named["attention_mask"] = None
+        return super()._kernwright_own(given, named)
+
+    def _kernwright_fused(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+        call = bind(self._kernwright.names, given, named)
+        if call is None:
+            return NotImplemented
+        step = call.pop("kernwright_step", None)
+        if isinstance(step, DecodeStep):
+            return self._kernwright_decode(call, step)
+        if step is None or not step.unmasked:
+            if not self._kernwright_prefills(call, step):
+                return NotImplemented
+        elif not isinstance(call.get("hidden_states"), Tensor):
+            return NotImplemented
+        return self._kernwright_prefill(call, [] if step is None else step.angles)
+
+    def _kernwright_prefills(self, call: Dict[str, Any], step: Optional[Prefill]) -> bool:
+        """Whether each sequence begins with these tokens, and nothing is asked for that a fused
+        layer does not give. Without a mask PyTorch's attention is then causal."""
+        x, angles, attention = call.get("hidden_states"), call.get("position_embeddings"), (
+            self.self_attn)
+        return (takes(x, weight_of(attention.o_proj)) and x.dim() == 3 and x.shape[1] > 1
+                and call.get("attention_mask") is None and not torch.is_grad_enabled()
+                and isinstance(angles, tuple) and len(angles) == 2
+                and not self.training and asks_no_more(call, OF_LAYERS)
+                and attention.config._attn_implementation == "sdpa"
+                and not getattr(attention.config, "output_attentions", False)
+                and (step is not None or begins(cache_of(call))) and holds(self))
 
     def _kernwright_qkv_of(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        norm, head_dim = self.input_layernorm, self.self_attn.head_dim
-        kv_heads = self.self_attn.k_proj.weight.shape[0] // head_dim
-        bias = getattr(self, NAMES["bias"], None)
+        norm, attention = self.input_layernorm, self.self_attn
+        parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+        weights = parts[0].weight, parts[1].weight, parts[2].weight
+        biases = None
+        if parts[0].bias is not None:
+            biases = parts[0].bias, parts[1].bias, parts[2].bias
+        head_dim = attention.head_dim
+        kv_heads = weights[1].shape[0] // head_dim
         if normalises(x):
-            return kw.qkv_linear(x, self._kernwright_qkv, bias, norm.weight, kv_heads=kv_heads,
+            return kw.qkv_linear(x, weights, biases, norm.weight, kv_heads=kv_heads,
                                  head_dim=head_dim, eps=epsilon(norm))
-        return kw.qkv_linear(kw.rms_norm(x, norm.weight, epsilon(norm)), self._kernwright_qkv,
-                             bias, kv_heads=kv_heads, head_dim=head_dim)
+        return kw.qkv_linear(kw.rms_norm(x, norm.weight, epsilon(norm)), weights, biases,
+                             kv_heads=kv_heads, head_dim=head_dim)
 
     def _kernwright_rest(self, x: Tensor, attended: Tensor) -> Tensor:
         """What comes behind attention."""
@@ -170,21 +300,18 @@ class DecoderLayer(Packed):
         x = kw.linear(attended, o.weight, o.bias, residual=x)
         if not isinstance(mlp, SwiGLU):  # but a router with experts
             return x + mlp(kw.rms_norm(x, norm.weight, epsilon(norm)))
-        weight, activation = mlp._kernwright_gate_up, mlp._kernwright_activation
         if normalises(x):
-            inner = kw.gated_linear(x, weight, norm.weight, activation=activation,
-                                    eps=epsilon(norm))
+            inner = mlp._kernwright_inner(x, norm.weight, epsilon(norm))
         else:
-            inner = kw.gated_linear(kw.rms_norm(x, norm.weight, epsilon(norm)), weight,
-                                    activation=activation)
+            inner = mlp._kernwright_inner(kw.rms_norm(x, norm.weight, epsilon(norm)))
         return kw.linear(inner, mlp.down_proj.weight, mlp.down_proj.bias, residual=x)
 
-    def _kernwright_decode(self, x: Tensor, cache: Any, step: DecodeStep) -> Tensor:
+    def _kernwright_decode(self, call: Dict[str, Any], step: DecodeStep) -> Tensor:
         """One token of each sequence: five kernels, seven where rows are normalised by one. Before a
         router with experts, four or five."""
-        attention = self.self_attn
+        x, attention = call["hidden_states"], self.self_attn
         q, k, v = self._kernwright_qkv_of(x)
-        own = cache.layers[attention.layer_idx]
+        own = cache_of(call).layers[attention.layer_idx]
         norms = head_norms(attention)
         attended = kw.append_attention(
             q, own.keys, own.values, k, v, step.kv_lengths, step.cos, step.sin,
@@ -200,119 +327,160 @@ class DecoderLayer(Packed):
         return [table[..., :half].float().expand(different, tokens, half).reshape(-1, half)
                 for table in angles]
 
-    def _kernwright_prefill(self, x: Tensor, cache: Any, step: PrefillStep) -> Tensor:
-        attention = self.self_attn
+    def _kernwright_prefill(self, call: Dict[str, Any], angles: List[Tensor]) -> Tensor:
+        x, attention, cache = call["hidden_states"], self.self_attn, cache_of(call)
         batch, tokens, _ = x.shape
+        if not angles:  # converted by no layer in front
+            angles += self._kernwright_angles(x, call["position_embeddings"])
+        cos, sin = angles
         q, k, v = self._kernwright_qkv_of(x)
         norms = head_norms(attention)
-        if norms and step.cos.shape[0] == tokens:
-            q, k, v = kw.norm_rope(q, k, v, *[norm.weight for norm in norms], step.cos, step.sin,
+        if norms and cos.shape[0] == tokens:
+            q, k, v = kw.norm_rope(q, k, v, *[norm.weight for norm in norms], cos, sin,
                                    eps=epsilon(norms[0]))
         else:
             if norms:
                 q, k = (kw.rms_norm(part, norm.weight, epsilon(norm))
                         for part, norm in zip((q, k), norms))
-            q, k = kw.rope(q, k, step.cos, step.sin)
+            q, k = kw.rope(q, k, cos, sin)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-        if cache is not None:
-            cache.update(k, v, attention.layer_idx)
         attended = kw.attention(q, k, v, causal=True, scale=attention.scaling)
-        return self._kernwright_rest(x, attended.transpose(1, 2).reshape(batch, tokens, -1))
+        attended = attended.transpose(1, 2).reshape(batch, tokens, -1)
+        if cache is None:
+            return self._kernwright_rest(x, attended)
+        cache.update(k, v, attention.layer_idx)
+        try:
+            return self._kernwright_rest(x, attended)
+        except Error as error:  # the cache is written, so that the layer cannot begin again
+            if not is_refusal(error):
+                raise
+            note_refusal(self, error)
+            x = x + attention.o_proj(attended)
+            return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class RotaryEmbedding(nn.Module):
     """Has no angles to give where no positions are asked for."""
 
-    def forward(self, x: Tensor, position_ids: Tensor, *more: Any, **named: Any) -> Any:
-        if position_ids.numel() == 0:
+    def forward(self, *given: Any, **named: Any) -> Any:
+        places = named.get("position_ids", given[-1] if given else None)
+        if isinstance(places, Tensor) and places.numel() == 0:
             return None, None
-        return super().forward(x, position_ids, *more, **named)
+        return super().forward(*given, **named)
 
 
-class Model(nn.Module):
+class Model(Front):
     """Whether a call is a decode step or a prefill that the layers know how to fuse is decided here,
     once, before Hugging Face makes a mask: in a capture and for a compiler it always makes one."""
 
-    def forward(self, input_ids: Optional[Tensor] = None, attention_mask: Any = None,
-                position_ids: Optional[Tensor] = None, past_key_values: Any = None,
-                inputs_embeds: Optional[Tensor] = None, use_cache: Optional[bool] = None,
-                **named: Any) -> Any:
-        given = input_ids if inputs_embeds is None else inputs_embeds
-        step: Union[DecodeStep, PrefillStep, None] = None
-        if self._kernwright_fuses(given, use_cache, named):
-            if self._kernwright_decodes(given, attention_mask, position_ids, past_key_values):
-                step = self._kernwright_decode_step(given, past_key_values.layers)
-            elif self._kernwright_prefills(given, attention_mask, position_ids, past_key_values):
-                step = self._kernwright_prefill_step(*given.shape[:2])
+    def _kernwright_fused(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+        call = bind(self._kernwright.names, given, named)
+        if call is None:
+            return NotImplemented
+        step, cache = self._kernwright_step(call), cache_of(call)
         if step is None:
-            return super().forward(input_ids=input_ids, attention_mask=attention_mask,
-                                   position_ids=position_ids, past_key_values=past_key_values,
-                                   inputs_embeds=inputs_embeds, use_cache=use_cache,
-                                   kernwright_angles=[], **named)
-        # A mask of four dimensions is handed on as it is, so none is made, nor are positions.
-        no_mask = torch.empty((1, 1, 1, 0), dtype=torch.bool, device=given.device)
-        no_positions = torch.empty((1, 0), dtype=torch.int64, device=given.device)
-        result = super().forward(input_ids=input_ids, attention_mask=no_mask,
-                                 position_ids=no_positions, past_key_values=past_key_values,
-                                 inputs_embeds=inputs_embeds, use_cache=use_cache,
-                                 kernwright_step=step, **named)
+            return NotImplemented
+        call["kernwright_step"] = step
+        device = self.norm.weight.device
+        if isinstance(step, DecodeStep) or step.unmasked:
+            # A mask of four dimensions is handed on as it is, so none is made.
+            call["attention_mask"] = torch.empty((1, 1, 1, 0), dtype=torch.bool, device=device)
         if isinstance(step, DecodeStep):
-            torch._foreach_add_([layer.cumulative_length for layer in past_key_values.layers], 1)
+            call["position_ids"] = torch.empty((1, 0), dtype=torch.int64, device=device)
+        if not isinstance(step, DecodeStep):
+            return self._kernwright_own((), call)
+        if torch.compiler.is_compiling():
+            result = self._kernwright_own((), call)
+        else:
+            try:
+                result = self._kernwright_own((), call)
+            except Error as error:  # the own forward writes the same places of the cache
+                if not is_refusal(error):
+                    raise
+                note_refusal(self, error)
+                return NotImplemented
+        torch._foreach_add_([layer.cumulative_length for layer in cache.layers], 1)
         return result
 
-    def _kernwright_decode_step(self, given: Tensor, layers: Any) -> DecodeStep:
-        length = layers[0].keys.shape[2]
-        lengths = (layers[0].cumulative_length + 1).to(torch.int32).expand(given.shape[0])
-        return DecodeStep(lengths.contiguous(), self._kernwright_cos[:length],
-                          self._kernwright_sin[:length])
+    def _kernwright_may_retry(self, named: Dict[str, Any]) -> bool:
+        return False  # a layer may have written to a growing cache
 
-    def _kernwright_prefill_step(self, batch: int, tokens: int) -> PrefillStep:
-        tables = self._kernwright_cos[:tokens], self._kernwright_sin[:tokens]
-        if batch > 1 and not head_norms(self.layers[0].self_attn):
-            tables = tables[0].repeat(batch, 1), tables[1].repeat(batch, 1)
-        return PrefillStep(*tables)
+    def _kernwright_step(self, call: Dict[str, Any]) -> Union[DecodeStep, Prefill, None]:
+        ids, embeds = call.get("input_ids"), call.get("inputs_embeds")
+        given, weight = ids if embeds is None else embeds, weight_of(self.norm)
+        config = self.config
+        if (type(given) not in _PLAIN or type(weight) not in _PLAIN or given.dim() < 2
+                or (ids is None) == (embeds is None) or torch.is_grad_enabled() or self.training
+                or not asks_no_more(call, OF_MODELS)
+                or getattr(config, "output_attentions", False)
+                or getattr(config, "output_hidden_states", False)):
+            return None
+        if (weight.dtype not in DTYPES or not on_gpu(weight) or given.device != weight.device
+                or given.numel() == 0 or not nobody_watches(weight)
+                or (embeds is not None and (embeds.dtype is not weight.dtype
+                                            or not embeds.is_contiguous()))
+                or not holds(self)):
+            return None
+        mask, places, cache = call.get("attention_mask"), call.get("position_ids"), cache_of(call)
+        if given.shape[1] == 1:
+            if self._kernwright_decodes(given, mask, places, cache):
+                return self._kernwright_decode_step(given.shape[0], cache.layers)
+            return None
+        if config._attn_implementation != "sdpa":
+            return None
+        if mask is None and places is None and begins(cache):
+            return Prefill([], True)
+        if begins(cache) or self._kernwright_is_empty(cache):
+            return Prefill([], False)
+        return None
 
-    def _kernwright_fuses(self, given: Optional[Tensor], use_cache: Optional[bool],
-                          named: Dict[str, Any]) -> bool:
-        """Whether nothing is asked for that a fused step does not give."""
-        if (given is None or torch.is_grad_enabled() or self.training
-                or named.get("output_attentions") or named.get("output_hidden_states")
-                or self.config.output_attentions or self.config.output_hidden_states):
+    def _kernwright_is_empty(self, cache: Any) -> bool:
+        """Whether a static cache holds nothing, which Hugging Face looks at too."""
+        if type(cache) is not self._kernwright.caches[0] or torch.compiler.is_compiling():
             return False
-        weight, cos = self.norm.weight, self._kernwright_cos
-        if (not on_gpu(weight) or cos.device != weight.device or cos.dtype is not torch.float32
-                or given.device != weight.device
-                or (given.is_floating_point()
-                    and (given.dtype is not weight.dtype or not given.is_contiguous()))):
-            return False
-        for layer in self.layers:
-            if not layer._kernwright_is_whole():
-                return False
-        return given.shape[1] > 1 or use_cache is not False
+        lengths = [layer.cumulative_length for layer in cache.layers]
+        return not is_capturing(self.norm.weight) and all(int(length) == 0 for length in lengths)
 
-    def _kernwright_prefills(self, given: Tensor, mask: Any, position_ids: Optional[Tensor],
-                             cache: Any) -> bool:
-        """Whether each sequence begins with these tokens, and none is padded."""
-        if (given.shape[1] == 1 or mask is not None or position_ids is not None
-                or given.shape[1] > self._kernwright_cos.shape[0]
-                or self.config._attn_implementation != "sdpa"):
-            return False
-        return cache is None or (type(cache).__name__ == "DynamicCache" and not any(
-            type(layer).__name__ != "DynamicLayer" or layer.is_initialized
-            for layer in cache.layers))
+    def _kernwright_decode_step(self, batch: int, layers: Any) -> DecodeStep:
+        """Writes angles of the new token where the kernel looks for them. That fails, before
+        anything is written to the cache, where the cache is full."""
+        rotary, length, keys = self.rotary_emb, layers[0].cumulative_length, layers[0].keys
+        angles = rotary.inv_freq.float() * length
+        row = torch.stack((angles.cos(), angles.sin())).unsqueeze(1)
+        if rotary.attention_scaling != 1:
+            row = row * rotary.attention_scaling
+        tables = torch.empty((2, keys.shape[2], row.shape[-1]), dtype=torch.float32,
+                             device=keys.device)
+        tables.index_copy_(1, length.view(1), row)
+        lengths = (length + 1).to(torch.int32).expand(batch)
+        return DecodeStep(lengths.contiguous(), tables[0], tables[1])
 
     def _kernwright_decodes(self, given: Tensor, mask: Any, position_ids: Optional[Tensor],
                             cache: Any) -> bool:
-        layers, weight = getattr(cache, "layers", ()), self.norm.weight
-        if given.shape[1] != 1 or len(layers) != len(self.layers):
+        of_cache, of_layer = self._kernwright.caches
+        if type(cache) is not of_cache or getattr(cache, "offloading", False):
+            return False
+        layers, weight, first = cache.layers, self.norm.weight, None
+        if len(layers) != len(self.layers):
             return False
         for layer in layers:
-            if (type(layer).__name__ != "StaticLayer" or not layer.is_initialized
-                    or layer.keys.dtype is not weight.dtype
-                    or layer.keys.shape[0] != given.shape[0]
-                    or layer.keys.shape[2] > self._kernwright_cos.shape[0]):
+            if type(layer) is not of_layer or not layer.is_initialized:
                 return False
-        if self._kernwright_unpadded or (mask is None and position_ids is None):
+            keys, values = layer.keys, layer.values
+            if first is None:
+                first = keys.shape
+            if (keys.dtype is not weight.dtype or keys.device != weight.device
+                    or keys.shape != first or values.shape != first
+                    or not keys.is_contiguous() or not values.is_contiguous()
+                    or layer.cumulative_length.device != weight.device):
+                return False
+        if first is None or first[0] != given.shape[0]:
+            return False
+        # Layers that were called alone may be at other places.
+        if not torch.compiler.is_compiling() and len(
+                {layer.cumulative_length._version for layer in layers}) != 1:
+            return False
+        if self._kernwright.unpadded or (mask is None and position_ids is None):
             return True
         return self._kernwright_is_unpadded(mask, position_ids, layers[0].cumulative_length)
 
@@ -320,23 +488,39 @@ class Model(nn.Module):
                                 length: Tensor) -> bool:
         """Looks at the mask and positions, and so waits for the GPU; not where that is not
         possible."""
-        if torch.compiler.is_compiling() or (on_gpu(length)
-                                             and torch.cuda.is_current_stream_capturing()):
+        if torch.compiler.is_compiling() or is_capturing(length):
             return False
         if isinstance(mask, dict):  # as generate() prepares them
-            mask = next(iter(mask.values())) if len(mask) == 1 else None
-            if mask is None:
+            if len(mask) != 1:
                 return False
+            mask = next(iter(mask.values()))
         right = torch.ones((), dtype=torch.bool, device=length.device)
         if mask is not None:
+            if not isinstance(mask, Tensor) or mask.dim() not in (2, 4):
+                return False
             places = torch.arange(mask.shape[-1], device=length.device)
-            seen = mask.to(torch.bool) if mask.dim() == 2 or mask.dtype is torch.bool else mask == 0
+            right = length < mask.shape[-1]
+            if mask.dim() == 2 or mask.dtype is torch.bool:
+                seen = unseen = mask.to(torch.bool)
+                unseen = ~seen
+            else:
+                seen, unseen = mask == 0, mask <= torch.finfo(mask.dtype).min / 2
             # A mask of two dimensions says nothing of what lies behind the new token.
-            right = ((seen | (places > length)) if mask.dim() == 2
-                     else seen == (places <= length)).all()
+            right = right & torch.where(places <= length, seen, unseen | (mask.dim() == 2)).all()
         if position_ids is not None:
             right = right & (position_ids == length).all()
         return bool(right)
+
+
+def holds(module: nn.Module) -> bool:
+    guard = module._kernwright
+    return guard.traces(module) if torch.compiler.is_compiling() else guard.holds(module)
+
+
+def begins(cache: Any) -> bool:
+    """Whether there is no cache, or a growing one with nothing in it."""
+    return cache is None or (type(cache).__name__ == "DynamicCache" and not any(
+        type(layer).__name__ != "DynamicLayer" or layer.is_initialized for layer in cache.layers))
 
 
 def epsilon(norm: nn.Module) -> float:
@@ -357,39 +541,90 @@ def head_norms(attention: nn.Module) -> Tuple[nn.Module, ...]:
     return attention.q_norm, attention.k_norm
 
 
-def qkv_packs(attention: nn.Module) -> Dict[str, List[nn.Parameter]]:
-    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
-    packs = {NAMES["qkv"]: [part.weight for part in parts]}
-    if parts[0].bias is not None:
-        packs[NAMES["bias"]] = [part.bias for part in parts]
-    return packs
+# Around which modules each reads.
+
+def no_parts(module: nn.Module) -> Dict[str, nn.Module]:
+    return {}
 
 
-# Weights in one tensor.
+def swiglu_parts(mlp: nn.Module) -> Dict[str, nn.Module]:
+    parts = {"gate_proj": mlp.gate_proj, "up_proj": mlp.up_proj}
+    if isinstance(mlp.act_fn, nn.Module):
+        parts["act_fn"] = mlp.act_fn
+    return parts
 
-def pack(parameters: Sequence[nn.Parameter]) -> Tuple[Tensor, bool]:
-    """The parameters as one tensor, one behind the other in the first dimension, and whether they had
-    to be moved there. They stay what they are, and read and write its memory."""
-    first = parameters[0].detach()
-    rows = sum(parameter.shape[0] for parameter in parameters)
-    shape = (rows, *first.shape[1:])
-    place, storage = first.data_ptr(), first.untyped_storage()
-    together = True
+
+def experts_parts(experts: nn.Module) -> Dict[str, nn.Module]:
+    return {"act_fn": experts.act_fn} if isinstance(experts.act_fn, nn.Module) else {}
+
+
+def layer_parts(layer: nn.Module) -> Dict[str, nn.Module]:
+    attention, mlp = layer.self_attn, layer.mlp
+    parts = {"self_attn": attention, "input_layernorm": layer.input_layernorm,
+             "post_attention_layernorm": layer.post_attention_layernorm}
+    for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        parts[f"self_attn.{name}"] = getattr(attention, name)
+    for name, norm in zip(("q_norm", "k_norm"), head_norms(attention)):
+        parts[f"self_attn.{name}"] = norm
+    if isinstance(mlp, SwiGLU):
+        parts.update({"mlp": mlp, "mlp.down_proj": mlp.down_proj})
+        parts.update({f"mlp.{name}": part for name, part in swiglu_parts(mlp).items()})
+    return parts
+
+
+def model_parts(model: nn.Module) -> Dict[str, nn.Module]:
+    parts = {"layers": model.layers, "rotary_emb": model.rotary_emb}
+    for i, layer in enumerate(model.layers):
+        parts[f"layers.{i}"] = layer
+        parts.update({f"layers.{i}.{name}": part for name, part in layer_parts(layer).items()})
+    return parts
+
+
+# Weights in one allocation.
+
+def _is_shared(parameter: nn.Parameter) -> bool:
+    """Whether another tensor has a part of its memory."""
+    storage = parameter.untyped_storage()
+    return (storage.nbytes() != parameter.numel() * parameter.element_size()
+            # The parameter and `storage` itself count.
+            or torch._C._storage_Use_Count(storage._cdata) > 2)
+
+
+def pack(parameters: Sequence[nn.Parameter]) -> bool:
+    """Moves the parameters into one allocation, one behind the other, and says whether it did. They
+    stay what they are, and each has a storage of its own, so that savers see tensors that share
+    nothing."""
+    first = parameters[0]
+    place, together = first.data_ptr(), True
     for parameter in parameters:
-        together = (together and parameter.is_contiguous() and parameter.data_ptr() == place
-                    and parameter.untyped_storage().data_ptr() == storage.data_ptr())
+        if (type(parameter) is not nn.Parameter or not on_gpu(parameter) or parameter.is_meta
+                or parameter.dtype is not first.dtype or parameter.device != first.device
+                or parameter.shape[1:] != first.shape[1:]):
+            return False
+        together = together and parameter.is_contiguous() and parameter.data_ptr() == place
         place += parameter.numel() * parameter.element_size()
-    if together:
-        strides = (first.stride(0), *first.stride()[1:])
-        return first.as_strided(shape, strides, first.storage_offset()), False
-    packed = torch.empty(shape, dtype=first.dtype, device=first.device)
-    begin = 0
-    for parameter in parameters:
-        own = packed[begin:begin + parameter.shape[0]]
-        own.copy_(parameter.detach())
-        parameter.data = own
-        begin += parameter.shape[0]
-    return packed, True
+    if together or len({id(parameter) for parameter in parameters}) != len(parameters) or any(
+            _is_shared(parameter) for parameter in parameters):
+        return False
+    rows = [parameter.shape[0] for parameter in parameters]
+    packed = torch.empty((sum(rows), *first.shape[1:]), dtype=first.dtype, device=first.device)
+    for parameter, part in zip(parameters, packed.split(rows)):
+        part.copy_(parameter.detach())
+        parameter.data = torch.from_dlpack(part)
+    return True
+
+
+def pack_members(module: Packed) -> bool:
+    """Packs what the module reads as one, where its parts are what they were, and says whether
+    something was moved."""
+    try:
+        members = module._kernwright_members()
+    except AttributeError:
+        return False
+    moved = any([pack(parameters) for parameters in members
+                 if all(isinstance(parameter, nn.Parameter) for parameter in parameters)])
+    module._kernwright.moved = moved or module._kernwright.moved
+    return moved
 
 
 # How a module is replaced.
@@ -402,30 +637,21 @@ def _subclass(front: type, kind: type) -> type:
     made = _subclasses.get((front, kind))
     if made is None:
         made = type(kind.__name__, (front, kind), {"__module__": kind.__module__,
-                                                   "__doc__": kind.__doc__})
+                                                   "__doc__": kind.__doc__,
+                                                   "_kernwright_original": kind})
         _subclasses[front, kind] = made
     return made
-
-
-def original(module: nn.Module) -> type:
-    """The class of a module, without what was put in front of it."""
-    kind = type(module)
-    return next((own for (_, own), made in _subclasses.items() if made is kind), kind)
 
 
 def swap(module: nn.Module, front: type) -> None:
     module.__class__ = _subclass(front, type(module))
 
 
-def packs_moved(module: Packed) -> bool:
-    """Packs the parameters of a module, and says whether some had to be moved."""
-    any_moved = False
-    for name, parameters in module._kernwright_packs().items():
-        packed, moved = pack(parameters)
-        module.register_buffer(name, packed, persistent=False)
-        any_moved = any_moved or moved
-    module._kernwright_moved = any_moved or getattr(module, "_kernwright_moved", False)
-    return any_moved
+def parameter_names(function: Callable[..., Any]) -> Tuple[str, ...]:
+    """Names of the arguments that a forward takes by place."""
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(name for name, parameter in inspect.signature(function).parameters.items()
+                 if parameter.kind in by_place and name != "self")
 
 
 def restore(module: nn.Module) -> bool:
@@ -433,11 +659,11 @@ def restore(module: nn.Module) -> bool:
     kind = original(module)
     if kind is type(module):
         return False
-    if getattr(module, "_kernwright_moved", False):
-        for parameters in module._kernwright_packs().values():
+    if isinstance(module, Packed) and module._kernwright.moved:
+        for parameters in module._kernwright_members():
             for parameter in parameters:
                 parameter.data = parameter.data.clone()
-    for name in [*vars(module), *module._buffers]:
+    for name in list(vars(module)):
         if name.startswith("_kernwright"):
             delattr(module, name)
     module.__class__ = kind

@@ -15,8 +15,10 @@ from torch import nn
 
 from . import _checks as checks
 from ._checks import Left
+from ._guards import Guard, Tally, original
 from ._modules import (DecoderLayer, Experts, Linear, Model, RMSNorm, RotaryEmbedding, SwiGLU,
-                       original, packs_moved, restore, swap)
+                       experts_parts, layer_parts, model_parts, no_parts, pack_members,
+                       restore, swap, swiglu_parts)
 
 OPS = ("linear", "rms_norm", "swiglu", "experts", "decoder_layer")
 
@@ -32,11 +34,15 @@ class Row(NamedTuple):
 
 class Report:
     """What `patch` did, module by module: `rows`. Printed, it is a table with a line for each kind of
-    module and reason. `undo()` makes the model what it was."""
+    module and reason. `undo()` makes the model what it was.
 
-    def __init__(self, model: nn.Module) -> None:
+    What a module was decided from is looked at again at each call. `fallbacks` counts the calls
+    that ran as before since it was no longer so, by (module, reason)."""
+
+    def __init__(self, model: nn.Module, tally: Tally) -> None:
         self.model = model
         self.rows: List[Row] = []
+        self.fallbacks: Dict[Tuple[str, str], int] = tally.counts
 
     @property
     def replaced(self) -> List[Row]:
@@ -62,8 +68,10 @@ class Report:
             example = found[0] if len(found) == 1 else f"{found[0]} .. {found[-1]}"
             table.append((str(len(found)), kind, op if replaced else "left", example, reason))
         widths = [max(len(line[i]) for line in table) for i in range(4)]
-        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths))
-                         + f"  {line[4]}" for line in table)
+        left_later = [f"{count} calls of {name or 'the model'} ran as before: {reason}"
+                      for (name, reason), count in self.fallbacks.items()]
+        return "\n".join(["  ".join(cell.ljust(width) for cell, width in zip(line, widths))
+                          + f"  {line[4]}" for line in table] + left_later)
 
     def __repr__(self) -> str:
         return f"<kernwright.torch.Report: {len(self.replaced)} replaced, {len(self.left)} left>"
@@ -75,73 +83,72 @@ class _Patcher:
     def __init__(self, model: nn.Module, ops: Sequence[str],
                  where: Optional[Callable[[str, nn.Module], bool]], unpadded: bool) -> None:
         self.model, self.ops, self.where, self.unpadded = model, ops, where, unpadded
+        self.tally = Tally()
         self.fronts: Dict[nn.Module, type] = {}  # of the modules that passed
 
     # Each of these looks at a module, and gives what replaces it and returns a note.
 
-    def linear(self, module: nn.Module) -> Callable[[], str]:
+    def linear(self, name: str, module: nn.Module) -> Callable[[], str]:
         checks.check_linear(module)
-        return self.passed(module, Linear)
+        return self.passed(name, module, Linear, no_parts)
 
-    def rms_norm(self, module: nn.Module) -> Callable[[], str]:
+    def rms_norm(self, name: str, module: nn.Module) -> Callable[[], str]:
         checks.check_norm(module)
-        return self.passed(module, RMSNorm)
+        return self.passed(name, module, RMSNorm, no_parts)
 
-    def swiglu(self, module: nn.Module) -> Callable[[], str]:
+    def swiglu(self, name: str, module: nn.Module) -> Callable[[], str]:
         activation = checks.check_swiglu(module)
+        replace = self.passed(name, module, SwiGLU, swiglu_parts, activation)
+        return lambda: replace() or self.pack(module, "gate_proj and up_proj")
 
-        def finish() -> str:
-            module._kernwright_activation = activation
-            return "gate_proj and up_proj were moved into one tensor, as views" if packs_moved(
-                module) else ""
-
-        return self.passed(module, SwiGLU, finish)
-
-    def experts(self, module: nn.Module) -> Callable[[], str]:
+    def experts(self, name: str, module: nn.Module) -> Callable[[], str]:
         activation = checks.check_experts(module)
+        return self.passed(name, module, Experts, experts_parts, activation,
+                           names=checks.expect_names(module, 3))
 
-        def finish() -> str:
-            module._kernwright_activation = activation
-            return ""
+    def decoder_layer(self, name: str, module: nn.Module) -> Callable[[], str]:
+        names = checks.check_layer(module, self.fronts)
+        replace = self.passed(name, module, DecoderLayer, layer_parts, names=names)
+        return lambda: replace() or self.pack(module, "q_proj, k_proj and v_proj")
 
-        return self.passed(module, Experts, finish)
-
-    def decoder_layer(self, module: nn.Module) -> Callable[[], str]:
-        checks.check_layer(module, self.fronts)
-        return self.passed(module, DecoderLayer, lambda: (
-            "q_proj, k_proj and v_proj were moved into one tensor, as views" if packs_moved(module)
-            else ""))
-
-    def base_model(self, module: nn.Module) -> Callable[[], str]:
-        cos, sin = checks.check_model(module, self.fronts)
+    def base_model(self, name: str, module: nn.Module) -> Callable[[], str]:
+        names, caches = checks.check_model(module, self.fronts)
+        replace = self.passed(name, module, Model, model_parts, names=names, caches=caches,
+                              unpadded=self.unpadded)
 
         def finish() -> str:
             swap(module.rotary_emb, RotaryEmbedding)
-            module.register_buffer("_kernwright_cos", cos, persistent=False)
-            module.register_buffer("_kernwright_sin", sin, persistent=False)
-            module._kernwright_unpadded = self.unpadded
-            return f"angles of {cos.shape[0]} positions take {2 * cos.numel() * 4 / 1e6:.0f} MB"
+            return replace()
 
-        return self.passed(module, Model, finish)
+        return finish
 
-    def passed(self, module: nn.Module, front: type,
-               finish: Callable[[], str] = lambda: "") -> Callable[[], str]:
+    def pack(self, module: nn.Module, parts: str) -> str:
+        return f"{parts} were moved into one allocation" if pack_members(module) else ""
+
+    def passed(self, name: str, module: nn.Module, front: type,
+               parts: Callable[[nn.Module], Dict[str, nn.Module]],
+               activation: Optional[str] = None, **decided: Any) -> Callable[[], str]:
         self.fronts[module] = front
 
         def replace() -> str:
             swap(module, front)
-            return finish()
+            if activation is not None:
+                module._kernwright_activation = activation
+            module._kernwright = None  # the guard finds its own place there
+            module._kernwright = Guard(name, self.tally, module, parts, **decided)
+            return ""
 
         return replace
 
     def look(self, name: str, module: nn.Module,
-             check: Callable[[nn.Module], Callable[[], str]]) -> Callable[[], Tuple[bool, str]]:
+             check: Callable[[str, nn.Module], Callable[[], str]]
+             ) -> Callable[[], Tuple[bool, str]]:
         """Gives what is to be done, which returns whether the module was replaced, and a note."""
         try:
             if self.where is not None and not self.where(name, module):
                 raise Left("where() said no")
             checks.expect_own_forward(module)
-            replace = check(module)
+            replace = check(name, module)
             return lambda: (True, replace())
         except Left as left:
             reason = str(left)
@@ -165,7 +172,7 @@ class _Patcher:
             found = [(name, type(module).__name__, op, self.look(name, module, check))
                      for op, is_one, check in tests if op in self.ops
                      for name, module in self.model.named_modules() if is_one(module)]
-            report = Report(self.model)
+            report = Report(self.model, self.tally)
             report.rows += [Row(name, kind, op, *finish()) for name, kind, op, finish in found]
         return report
 

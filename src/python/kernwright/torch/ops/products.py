@@ -1,6 +1,6 @@
 """Matrix products."""
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -9,6 +9,7 @@ from ... import _operations as _arrays
 from .. import _fused, _gradients
 from .define import (_define, _define_forward_only, _define_out, _direct, _expect, _expect_dims,
                      _expect_shape, _library, _new)
+from .rows import rms_norm
 
 
 def _product_shape(x: Tensor, k: Any, n: Any, bias: Optional[Tensor] = None,
@@ -102,78 +103,140 @@ def matmul(a: Tensor, b: Tensor, *, bias: Optional[Tensor] = None,
     return out
 
 
-def _compute_gated_linear(x: Tensor, weight: Tensor, norm_weight: Optional[Tensor] = None, *,
+Weights = Union[Tensor, Sequence[Tensor]]
+
+
+def _compute_gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = None, *,
                           activation: str = "silu", eps: float = 1e-6) -> Tensor:
-    if norm_weight is None:
-        return _arrays.gated_linear(x, weight, activation=activation)
-    return _fused.norm_gated_linear(x, weight, norm_weight, activation, eps)
+    if isinstance(weight, Tensor):
+        if norm_weight is None:
+            return _arrays.gated_linear(x, weight, activation=activation)
+        return _fused.gated_linear(x, weight, norm_weight, activation, eps)
+    result = _fused.gated_linear(x, tuple(weight), norm_weight, activation, eps)
+    if result is NotImplemented:
+        x, (gate, up) = _normalised(x, norm_weight, eps), weight
+        result = linear(x, gate, activation=activation).mul_(linear(x, up))
+    return result
 
 
-def _gated_linear_shape(x: Tensor, weight: Tensor, norm_weight: Optional[Tensor] = None, *,
+def _normalised(x: Tensor, weight: Optional[Tensor], eps: float) -> Tensor:
+    return x if weight is None else rms_norm(x, weight, eps)
+
+
+def _rows_of(name: str, weight: Weights) -> Tuple[Any, Any]:
+    """Rows of all matrices, and their columns."""
+    if isinstance(weight, Tensor):
+        return _matrix(name, weight)
+    sizes = [_matrix(name, member) for member in weight]
+    for _, columns in sizes:
+        _expect(columns == sizes[0][1], lambda: f"{name} has rows of {columns} and of "
+                                                f"{sizes[0][1]} elements")
+    return sum(rows for rows, _ in sizes), sizes[0][1]
+
+
+def _gated_linear_shape(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = None, *,
                         activation: str = "silu", eps: float = 1e-6) -> Tensor:
-    rows, k = _matrix("weight", weight)
+    rows, k = _rows_of("weight", weight)
+    if not isinstance(weight, Tensor):
+        _expect_shape("weight of up", weight[1], *weight[0].shape)
     _expect(rows % 2 == 0, lambda: f"weight has {rows} rows, and an even number expected: those of "
                                    "the gate, then those of the up projection")
     return _product_shape(x, k, rows // 2)
 
 
-_define("gated_linear(Tensor x, Tensor weight, Tensor? norm_weight=None, *, str activation='silu', "
-        "float eps=1e-6) -> Tensor", _compute_gated_linear, _gated_linear_shape)
+_GATED = "Tensor? norm_weight=None, *, str activation='silu', float eps=1e-6) -> Tensor"
+_define(f"gated_linear(Tensor x, Tensor weight, {_GATED}", _compute_gated_linear,
+        _gated_linear_shape)
+_define_forward_only(f"gated_linear.members(Tensor x, Tensor[] weight, {_GATED}",
+                     _compute_gated_linear, _gated_linear_shape)
 
 
-def gated_linear(x: Tensor, weight: Tensor, norm_weight: Optional[Tensor] = None, *,
+def gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = None, *,
                  activation: str = "silu", eps: float = 1e-6) -> Tensor:
     """activation(x @ gate.T) * (x @ up.T) in one kernel, the first half of a SwiGLU.
 
-    x: [..., k]; weight: [2 * n, k], the rows of the gate, then those of up; result: [..., n]
+    x: [..., k]; weight: [2 * n, k], the rows of the gate, then those of up; result: [..., n];
+        or the pair (gate, up), which one kernel reads where up begins at the end of gate
     norm_weight: [k], for at most 16 rows of x in bf16: they are first normalised as by `rms_norm`
     activation: "silu", "gelu_tanh" or "gelu_erf"
 
-    Differentiable in x and weight where there is no norm_weight."""
-    if _direct(x, weight, norm_weight):
+    Differentiable in x and weight where this is a tensor and there is no norm_weight."""
+    if isinstance(weight, Tensor):
+        if _direct(x, weight, norm_weight):
+            return _compute_gated_linear(x, weight, norm_weight, activation=activation, eps=eps)
+        return torch.ops.kernwright.gated_linear(x, weight, norm_weight, activation=activation,
+                                                 eps=eps)
+    if _direct(x, *weight, norm_weight):
         return _compute_gated_linear(x, weight, norm_weight, activation=activation, eps=eps)
-    return torch.ops.kernwright.gated_linear(x, weight, norm_weight, activation=activation,
-                                             eps=eps)
+    return torch.ops.kernwright.gated_linear.members(x, weight, norm_weight, activation=activation,
+                                                     eps=eps)
 
 
-def _compute_qkv_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
+def _compute_qkv_linear(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
                         norm_weight: Optional[Tensor] = None, *, kv_heads: int,
                         head_dim: int, eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
-    return _fused.qkv_linear(x, weight, bias, norm_weight, kv_heads, head_dim, eps)
+    if isinstance(weight, Tensor):
+        return _fused.qkv_linear(x, weight, bias, norm_weight, kv_heads, head_dim, eps)
+    results = _fused.qkv_linear(x, tuple(weight), None if bias is None else tuple(bias),
+                                norm_weight, kv_heads, head_dim, eps)
+    if results is NotImplemented:
+        x = _normalised(x, norm_weight, eps)
+        q, k, v = (linear(x, member, of_member).unflatten(-1, (-1, head_dim))
+                   for member, of_member in zip(weight, (None,) * 3 if bias is None else bias))
+        results = q, k, v
+    return results
 
 
-def _qkv_linear_shape(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
+def _qkv_linear_shape(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
                       norm_weight: Optional[Tensor] = None, *, kv_heads: int, head_dim: int,
                       eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
-    rows, k = _matrix("weight", weight)
+    rows, k = _rows_of("weight", weight)
+    if not isinstance(weight, Tensor):
+        for name, member in zip("kv", weight[1:]):
+            _expect_shape(f"weight of {name}", member, kv_heads * head_dim, k)
     heads = rows // head_dim - 2 * kv_heads
     _expect(heads > 0 and rows % head_dim == 0,
             lambda: f"weight has {rows} rows, and those of q, and 2 * {kv_heads} heads of "
                     f"{head_dim} expected")
-    _product_shape(x, k, rows, bias)
+    if isinstance(weight, Tensor):
+        _product_shape(x, k, rows, bias)
+    else:
+        for member, of_member in zip(weight, (None,) * 3 if bias is None else bias):
+            _product_shape(x, k, member.shape[0], of_member)
     q, k_new, v_new = (_new(x, (*x.shape[:-1], count, head_dim))
                        for count in (heads, kv_heads, kv_heads))
     return q, k_new, v_new
 
 
-_define_forward_only("qkv_linear(Tensor x, Tensor weight, Tensor? bias=None, "
-                     "Tensor? norm_weight=None, *, int kv_heads, int head_dim, float eps=1e-6) "
-                     "-> (Tensor, Tensor, Tensor)", _compute_qkv_linear, _qkv_linear_shape)
+_QKV = ("Tensor? norm_weight=None, *, int kv_heads, int head_dim, float eps=1e-6) "
+        "-> (Tensor, Tensor, Tensor)")
+_define_forward_only(f"qkv_linear(Tensor x, Tensor weight, Tensor? bias=None, {_QKV}",
+                     _compute_qkv_linear, _qkv_linear_shape)
+_define_forward_only(f"qkv_linear.members(Tensor x, Tensor[] weight, Tensor[]? bias=None, {_QKV}",
+                     _compute_qkv_linear, _qkv_linear_shape)
 
 
-def qkv_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
+def qkv_linear(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
                norm_weight: Optional[Tensor] = None, *, kv_heads: int, head_dim: int,
                eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
     """x @ weight.T + bias, split into q, k and v, in one kernel.
 
-    x: [..., hidden]; weight: [(heads + 2 * kv_heads) * head_dim, hidden], the rows of q, of k, of v
-    bias: one for each row; norm_weight: as in `gated_linear`
+    x: [..., hidden]; weight: [(heads + 2 * kv_heads) * head_dim, hidden], the rows of q, k and v;
+        or a tuple of these three, which one kernel reads where each begins at the end of the one
+        before
+    bias: one for each row, a tuple where weight is one; norm_weight: as in `gated_linear`
     Result: [..., heads, head_dim], [..., kv_heads, head_dim] and the same again, without gaps.
     Source: matmul with split=qkv."""
-    if _direct(x, weight, bias, norm_weight):
-        return _fused.qkv_linear(x, weight, bias, norm_weight, kv_heads, head_dim, eps)
-    return torch.ops.kernwright.qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads,
-                                           head_dim=head_dim, eps=eps)
+    if isinstance(weight, Tensor):
+        if _direct(x, weight, bias, norm_weight):
+            return _fused.qkv_linear(x, weight, bias, norm_weight, kv_heads, head_dim, eps)
+        return torch.ops.kernwright.qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads,
+                                               head_dim=head_dim, eps=eps)
+    if _direct(x, *weight, *(bias or ()), norm_weight):
+        return _compute_qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads,
+                                   head_dim=head_dim, eps=eps)
+    return torch.ops.kernwright.qkv_linear.members(x, weight, bias, norm_weight, kv_heads=kv_heads,
+                                                   head_dim=head_dim, eps=eps)
 
 
 torch.library.register_autograd("kernwright::linear",

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "python/extension/python.h"
+
+namespace kernwright::python {
+
+inline constexpr const char* kMakeGuardDoc =
+    "make_guard(root, dicts, lists, types, attributes) -> Guard\n\n"
+    "A record of what something was decided from, as it is now.\n\n"
+    "root: a dict that the guard does not keep, since it lies in it\n"
+    "dicts: (dict, keys, kinds, whole) each: values of `keys` stay the same objects, those of "
+    "`kinds` keep their types; where `whole`, no key comes or goes\n"
+    "lists: lists whose items stay the same objects\n"
+    "types: (object, its type) each\n"
+    "attributes: (object, name, value) each: the attribute stays the same object";
+PyObject* make_guard(PyObject* module, PyObject* given);
+
+/// Makes the type `_kernwright.Guard` and adds it to the module. False with a Python error set.
+bool add_guard_type(PyObject* module);
+
+}  // namespace kernwright::python

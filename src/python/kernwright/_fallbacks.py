@@ -1,0 +1,18 @@
+"""How often a fused forward was left for a module's own, for `kernwright.metrics`."""
+
+import collections
+from typing import Counter
+
+#: Calls by cause.
+counts: Counter[str] = collections.Counter()
+
+
+def text() -> str:
+    """The counts in Prometheus' text format, empty where nothing was left."""
+    if not counts:
+        return ""
+    name = "kernwright_fallbacks_total"
+    lines = [f"# HELP {name} Calls of patched modules that ran as before, by cause.",
+             f"# TYPE {name} counter"]
+    lines += [f'{name}{{cause="{cause}"}} {count}' for cause, count in sorted(counts.items())]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,300 @@
+"""What a fused forward was decided from, and whether it still is so.
+
+A unit is a module with a forward of ours, together with the modules around whose forwards that
+one reads. `Look` finds all that says what the unit computes: classes and their forwards, members, hooks,
+the config, and the functions that the forwards call by name. At each call the extension compares
+that with what was there, by identity. Where something is another object, it is looked at once more,
+by value, and the answer holds until something changes again."""
+
+import collections
+import inspect
+import logging
+import types
+from typing import Any, Callable, Counter, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from .. import _fallbacks, _kernwright
+
+_log = logging.getLogger("kernwright")
+
+# What every module has. Parameters, children and hooks are looked at one by one.
+_EVERY = frozenset(vars(nn.Module()))
+# What says nothing of what a module computes.
+_SILENT = frozenset(("_compiled_call_impl", "_is_hf_initialized", "_kernwright",
+                     "_kernwright_activation", "_output_capturing_hooks_installed"))
+# What others put on a module whose forward they wrap. Ours may run where they call it.
+_WRAPPED = frozenset(("forward", "_hf_hook", "_old_forward"))
+# Fields of a config that generate() and savers set, that are read at each call, or that choose
+# among ways to compute the same.
+_SILENT_FIELDS = frozenset((
+    "_commit_hash", "_experts_implementation_internal", "_name_or_path", "_output_attentions",
+    "architectures", "bos_token_id", "dtype", "eos_token_id", "id2label", "label2id",
+    "name_or_path", "output_attentions", "output_hidden_states", "output_router_logits",
+    "pad_token_id", "problem_type", "return_dict", "torch_dtype", "transformers_version",
+    "use_cache"))
+_IMPLEMENTATIONS = ("eager", "sdpa")
+_TORCH = ((nn.functional, ("gelu", "linear", "rms_norm", "scaled_dot_product_attention", "silu",
+                           "softmax")),
+          (torch, ("matmul", "rsqrt", "sigmoid")))
+_GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
+_DEPTH = 3  # of functions that functions call by name
+
+
+class _Same:
+    """An object that equals itself alone."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    def __repr__(self) -> str:
+        return getattr(self.value, "__qualname__", f"a {type(self.value).__name__}")
+
+
+def _plain(value: Any) -> Any:
+    """A value as it is compared: numbers, texts, and lists of them by what they are."""
+    if value is None or isinstance(value, (bool, int, float, str, torch.dtype, torch.device)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return type(value) if isinstance(value, Tensor) else _Same(value)
+
+
+def original(module: nn.Module) -> type:
+    """The class of a module, without what was put in front of it."""
+    return getattr(type(module), "_kernwright_original", type(module))
+
+
+def hooks_of(module: nn.Module) -> int:
+    """How many forward hooks it has, beside those of Transformers that do nothing where a call does
+    not ask for outputs of the module."""
+    hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    return sum(getattr(hook, "__module__", "") != "transformers.utils.output_capturing"
+               for hook in hooks)
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names_in(constant)
+
+
+class Look:
+    """What a unit is decided from, as it is now. `facts` compare by value."""
+
+    def __init__(self, root: nn.Module, parts: Dict[str, nn.Module],
+                 functions: Sequence[Any] = ()) -> None:
+        self.facts: Dict[str, Any] = {}
+        self._root = vars(root)
+        self._dicts: List[Tuple[Dict[Any, Any], Set[Any], Set[Any], bool]] = []
+        self._lists: List[List[Any]] = []
+        self._types: List[Tuple[nn.Module, type]] = []
+        self._attributes: List[Tuple[Any, str, Any]] = []
+        self._names: Dict[int, Tuple[Dict[str, Any], Set[str]]] = {}
+        self._seen: Set[Any] = set()
+        self._add_module("", root)
+        for path, part in parts.items():
+            self._add_module(path, part)
+        for function in functions:
+            self._add_function(function, _DEPTH)
+        for library, names in _TORCH:
+            self._add_names(vars(library), names, library.__name__)
+        hooks_everywhere = vars(nn.modules.module)
+        self._add_names(hooks_everywhere, _GLOBAL_HOOKS, "torch")
+        for name in _GLOBAL_HOOKS:
+            self.facts[f"hooks in torch.{name}"] = len(hooks_everywhere[name])
+            self._watch(hooks_everywhere[name])
+        for name in ("__call__", "_call_impl"):
+            self._add_attribute(nn.Module, name)
+
+    def guard(self) -> Any:
+        """Compares what is looked at, as long as the unit lives."""
+        named = [(names, keys, set(), False) for names, keys in self._names.values()]
+        return _kernwright.make_guard(self._root, self._dicts + named, self._lists, self._types,
+                                      self._attributes)
+
+    def _first(self, thing: Any) -> bool:
+        """Whether it was not looked at before."""
+        known = id(thing) in self._seen
+        self._seen.add(id(thing))
+        return not known
+
+    def _watch(self, entries: Dict[Any, Any], kinds: Sequence[Any] = ()) -> None:
+        self._dicts.append((entries, set(entries) - set(kinds), set(kinds), True))
+
+    def _add_module(self, path: str, module: nn.Module) -> None:
+        at, kind = f"{path}." if path else "", original(module)
+        self.facts[path or "class"] = _Same(type(module))
+        self._types.append((module, type(module)))
+        watched = {"_parameters"}
+        for name, value in vars(module).items():
+            if name not in _EVERY and name not in _SILENT and (path or name not in _WRAPPED):
+                watched.add(name)
+                self._add_value(at + name, value)
+        if kind is nn.Linear:  # which reads its parameters alone
+            watched -= {"in_features", "out_features"}
+        else:
+            watched.add("_modules")
+            self._watch(module._modules)
+            self.facts[f"children of {path or 'it'}"] = list(module._modules)
+            self._add_tensors(at, module._buffers)
+        self._add_tensors(at, module._parameters)
+        if path:
+            watched |= {"_forward_hooks", "_forward_pre_hooks"}
+            self.facts[f"hooks on {path}"] = hooks_of(module)
+            self._watch(module._forward_hooks)
+            self._watch(module._forward_pre_hooks)
+        if hasattr(module, "attention_dropout"):
+            watched.add("training")
+            self.facts[f"{at}training"] = module.training
+        self._dicts.append((vars(module), watched, set(), True))
+        if self._first(kind):
+            self._add_attribute(kind, "__call__")
+            self._add_attribute(kind, "forward")
+            self._add_function(kind.forward, _DEPTH)
+
+    def _add_tensors(self, at: str, tensors: Dict[str, Optional[Tensor]]) -> None:
+        """Which there are, and of what kind. What they hold is read at each call."""
+        self._watch(tensors, [name for name, value in tensors.items() if value is not None])
+        for name, value in tensors.items():
+            self.facts[at + name] = None if value is None else _Same(type(value))
+
+    def _add_value(self, path: str, value: Any) -> None:
+        if hasattr(value, "_attn_implementation"):
+            self.facts[path] = "a config"
+            if self._first(value):
+                fields = {name: item for name, item in vars(value).items()
+                          if name not in _SILENT_FIELDS}
+                self._dicts.append((vars(value), set(fields), set(), True))
+                for name, item in fields.items():
+                    self.facts[f"{path}.{name}"] = _plain(item)
+                    self._watch_content(item)
+            return
+        self.facts[path] = _plain(value)
+        self._watch_content(value)
+
+    def _watch_content(self, value: Any) -> None:
+        if isinstance(value, (dict, list)) and self._first(value):
+            if isinstance(value, dict):
+                self._watch(value)
+            else:
+                self._lists.append(value)
+            for item in value.values() if isinstance(value, dict) else value:
+                self._watch_content(item)
+
+    def _add_attribute(self, owner: Any, name: str) -> None:
+        value = getattr(owner, name)
+        self.facts[f"{owner.__name__}.{name}"] = _Same(value)
+        self._attributes.append((owner, name, value))
+
+    def _add_names(self, names: Dict[str, Any], wanted: Sequence[str], where: str) -> None:
+        _, keys = self._names.setdefault(id(names), (names, set()))
+        for name in wanted:
+            keys.add(name)
+            self.facts[f"{where}.{name}"] = _Same(names[name])
+
+    def _add_function(self, function: Any, depth: int) -> None:
+        """The global names that a function reads, and those of the functions among them."""
+        function = inspect.unwrap(function)
+        if not isinstance(function, types.FunctionType) or not self._first(function):
+            return
+        names, where = function.__globals__, function.__module__
+        wanted = [name for name in set(_names_in(function.__code__)) if name in names]
+        self._add_names(names, wanted, where)
+        package = where.partition(".")[0]
+        for name in wanted:
+            value = names[name]
+            if hasattr(value, "_global_mapping"):
+                self._add_registry(f"{where}.{name}", value)
+            elif depth > 0 and getattr(value, "__module__", "").partition(".")[0] == package:
+                self._add_function(value, depth - 1)
+
+    def _add_registry(self, path: str, registry: Any) -> None:
+        """Functions that Transformers keeps under names, everywhere and in one registry."""
+        if not self._first(registry):
+            return
+        for mapping in (registry._global_mapping, registry._local_mapping):
+            known = [name for name in _IMPLEMENTATIONS if name in mapping]
+            self._dicts.append((mapping, set(known), set(), mapping is registry._local_mapping))
+            for name in known:
+                self.facts[f"{path}[{name}]"] = _Same(mapping[name])
+                self._add_function(mapping[name], 1)
+
+
+def difference(before: Dict[str, Any], now: Dict[str, Any]) -> Optional[str]:
+    """The first thing in which two looks differ, in words."""
+    for name in (*before, *now):
+        if name not in now:
+            return f"{name} is gone"
+        if name not in before:
+            return f"{name} is new"
+        if before[name] != now[name]:
+            return f"{name} was {before[name]!r} and is {now[name]!r}"
+    return None
+
+
+class Tally:
+    """Counts calls that were left at run time, by module and reason, and logs each once."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Tuple[str, str]] = collections.Counter()
+
+    def __deepcopy__(self, memo: Any) -> "Tally":
+        return self
+
+    def add(self, cause: str, name: str, reason: str) -> None:
+        _fallbacks.counts[cause] += 1
+        self.counts[name, reason] += 1
+        if self.counts[name, reason] == 1:
+            _log.warning("%s runs as before: %s", name or "the model", reason)
+
+
+class Guard:
+    """Says whether a module is what it was when it passed its check."""
+
+    def __init__(self, name: str, tally: Tally, module: nn.Module,
+                 parts: Callable[[nn.Module], Dict[str, nn.Module]],
+                 functions: Sequence[Any] = (), **decided: Any) -> None:
+        self.name, self.tally = name, tally
+        self._parts, self._functions = parts, functions
+        self.moved = False  # whether weights were
+        self.__dict__.update(decided)
+        look = Look(module, parts(module), functions)
+        self._facts = look.facts
+        self._now = look.guard()
+        self.reason: Optional[str] = None  # why it does not hold
+
+    def holds(self, module: nn.Module) -> bool:
+        now = self._now
+        if now is None or not now.holds(module.__dict__):
+            self._look(module)
+        if self.reason is None:
+            return True
+        self.tally.add("module", self.name, self.reason)
+        return False
+
+    def traces(self, module: nn.Module) -> bool:
+        """The same for a compiler, which guards what it sees read."""
+        return self.reason is None
+
+    def _look(self, module: nn.Module) -> None:
+        try:
+            look = Look(module, self._parts(module), self._functions)
+        except AttributeError as error:
+            self._now, self.reason = None, str(error)
+            return
+        self.reason = difference(self._facts, look.facts)
+        self._now = look.guard()
+
+    def __deepcopy__(self, memo: Any) -> "Guard":
+        """The guard of a copy of the module, which looks at its first call."""
+        copied = Guard.__new__(Guard)
+        copied.__dict__.update(self.__dict__, _now=None, reason=None)
+        return copied
