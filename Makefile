@@ -12,7 +12,7 @@ SETUP := src/cmake/setup.sh
 TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
 WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
-.PHONY: build all tune test fleet-test golden docs dist wheel wheel-test fuzz-python data-wheel bench format lint fuzz sanitize clean
+.PHONY: build all tune test fleet-test golden docs dist wheel wheel-test fuzz-python patch-test data-wheel bench format lint fuzz sanitize clean
 
 # What `cmake --install` installs.
 build:
@@ -97,6 +97,16 @@ fuzz-python:
 	@cmake --preset asan --log-level=WARNING -Wno-dev > /dev/null
 	@cmake --build --preset asan -j $(JOBS) --target kernwright_python
 	@$(WITH_TOOLKIT) src/cmake/fuzz_python.sh build/asan $(CALLS)
+
+# Compares patched models with what they were, with releases of transformers from PyPI, which are kept
+# with PyTorch for the next run; PATCH_TEST has further arguments of tests/python/patch/run.py.
+VERSIONS ?= all
+SHARE ?= 1
+patch-test:
+	@$(SETUP) --wheel
+	@cmake --preset $(PRESET) -DKERNWRIGHT_PYTHON=ON --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_python
+	@src/cmake/patch_test.sh $(BUILD) "$(VERSIONS)" --share $(SHARE) --jobs $(JOBS) $(PATCH_TEST)
 
 # The wheel kernwright-$(SKU) of a bundle, and what is in it as the JSON
 # file RESULTS.

@@ -121,10 +121,12 @@ def append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm=None, k
     if q_norm is not None:
         query, key = rms(query, q_norm, eps), rms(key, k_norm, eps)
     places = kv_lengths.long() - 1
-    query, key = rope(query, key, cos[places].view(batch, 1, -1), sin[places].view(batch, 1, -1))
-    rows = torch.arange(batch)
-    k[rows, :, places] = key[:, 0]
-    v[rows, :, places] = v_new.view(batch, kv_heads, head_dim)
+    turns = [table[places.clamp(max=len(table) - 1)].view(batch, 1, -1) for table in (cos, sin)]
+    query, key = rope(query, key, *turns)
+    rows = torch.arange(batch)[places < length]  # what is written behind the end is not seen
+    places = places[rows]
+    k[rows, :, places] = key[rows, 0]
+    v[rows, :, places] = v_new.view(batch, kv_heads, head_dim)[rows]
     mask = torch.arange(length)[None, None, None] < kv_lengths[:, None, None, None]
     return attend(query.transpose(1, 2), k, v, mask, scale).reshape(q.shape)
 
