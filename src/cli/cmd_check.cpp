@@ -35,7 +35,7 @@ constexpr int kLooks = 1000;
 constexpr std::size_t kMostPending = 256;
 
 constexpr std::string_view kNotRun =
-    "\ncompiled only, nothing was run: `tune` compares results where a GPU is";
+    "compiled only, nothing was run: `tune` compares results where a GPU is";
 
 using Clock = std::chrono::steady_clock;
 
@@ -564,7 +564,7 @@ class TemplateChecker {
     }
     if (!pending.note.empty()) {
       progress_.clear();
-      print(concat("NOTE", where, "\n  ", pending.note));
+      print_lines(concat("NOTE", where, "\n  ", pending.note));
       return;
     }
     if (!pending.figures.empty()) where += concat("  ", pending.figures);
@@ -666,7 +666,8 @@ class Check : public Command {
           {"templates", templates}, {"compiled", checker.rows()}, {"defects", checker.defects()}});
     } else {
       print(concat(counted(templates, "template"), ", ", counted(checker.compiles(), "compile"),
-                   ", ", counted(checker.defects(), "defect"), kNotRun));
+                   ", ", counted(checker.defects(), "defect")));
+      print(kNotRun);
     }
     return checker.defects() == 0 ? Status::ok : Status::failed;
   }

@@ -173,8 +173,9 @@ Status list_cache(const CacheFlags& flags) {
       left_out(listed.path, listed.head.detail);
     } else if (!flags.json) {
       const RecordHead& head = *listed.head.value;
-      print(concat(head.key.problem, "\n  in the bundle, ", head.winner.choice.id(), "\n  (",
-                   head.key.sku, " ", head.created, ")"));
+      print(head.key.problem);
+      print(concat("  in the bundle, ", head.winner.choice.id()));
+      print(concat("  (", head.key.sku, " ", head.created, ")"));
     }
   }
   if (flags.json) {
