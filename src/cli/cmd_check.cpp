@@ -449,16 +449,22 @@ class TemplateChecker {
     for (const char* id : kSampleProfiles) {
       for (const BoundProblem& problem : problems) values.look_at(problem, profile_of(id));
     }
+    const std::string& place = kernel_template.manifest().place;
+    std::string forbidden;
     for (const DeadValue& dead : values.all()) {
-      const std::string what =
-          concat(kernel_template.manifest().place, ": parameters: no candidate with ", dead.name);
       if (dead.why.empty()) {
-        pending_.push_back({.name = kernel_template.name,
-                            .note = concat(what, " obeys the rules for a problem that was tried")});
+        forbidden += concat(forbidden.empty() ? "" : ", ", dead.name);
       } else {
-        add_defect(kernel_template.name, concat(what, " can run: ", dead.why));
+        add_defect(kernel_template.name, concat(place, ": parameters: no candidate with ",
+                                                dead.name, " can run: ", dead.why));
       }
     }
+    if (forbidden.empty()) return;
+    pending_.push_back({.name = kernel_template.name,
+                        .note = concat(place,
+                                       ": parameters: by the rules no problem that was tried "
+                                       "has a candidate with ",
+                                       forbidden)});
   }
 
   /// False where the same text is added already.
