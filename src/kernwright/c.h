@@ -261,6 +261,10 @@ void kw_release_chain(kw_chain* chain);
  * thread's next failing call. */
 const char* kw_last_error(void);
 
+/* 1 where that failure was a refusal of what the caller gave, such as a problem that its operation
+ * does not take or an address that is not aligned; 0 where something else failed. */
+int kw_last_error_is_refusal(void);
+
 /* The version of the library that is loaded, "0.1.0". */
 const char* kw_version(void);
 

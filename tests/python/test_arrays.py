@@ -24,7 +24,7 @@ def test_every_dtype_is_known(kind, dtype):
 @pytest.mark.parametrize("kind", [TorchTensor, DlpackArray, ExchangeTensor])
 def test_the_device_is_read(kind):
     assert _kernwright.read(kind(8, device=3))[4] == 3
-    assert _kernwright.read(kind(8, device=None))[4] is None
+    assert _kernwright.read(kind(8, device=None))[4] == "the CPU"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,7 +1,7 @@
 """Baked launches and chains: what is checked before the driver is asked for anything."""
 
 import pytest
-from fakes import NO_GPU, ExchangeTensor, TorchTensor
+from fakes import NO_GPU, ExchangeTensor, InterfaceArray, TorchTensor
 
 import kernwright as kw
 from kernwright import _kernwright
@@ -38,7 +38,7 @@ def test_a_baked_kernel_takes_what_a_call_takes(add):
     assert "2 arguments, and 3 tensors" in reason(add.bake, *vectors(2))
     a, b, c = vectors()
     assert "c overlaps a" in reason(add.bake, c, b, c)
-    assert "c lies on no GPU" in reason(add.bake, a, b, TorchTensor(1024, dtype="fp32", device=None))
+    assert "c lies on the CPU, and a GPU (CUDA) expected" in reason(add.bake, a, b, TorchTensor(1024, dtype="fp32", device=None))
 
 
 def test_a_chain_takes_arrays_numbers_and_slots(add, compiler):
@@ -81,7 +81,7 @@ def test_memory_within_a_parameter_may_be_an_argument(add):
 
 def test_parameters_are_arrays_on_a_gpu():
     assert "parameter 0" in chain_of(lambda builder: builder.parameter(3))
-    assert "parameter 1 lies on no GPU" in chain_of(
+    assert "parameter 1 lies on the CPU, and a GPU (CUDA) expected" in chain_of(
         lambda builder: builder.parameter(vectors()[0]),
         lambda builder: builder.parameter(TorchTensor(8, device=None)))
 
@@ -132,3 +132,38 @@ def test_they_are_not_made_by_calling_them(kind):
 def test_wrong_calls_of_the_extension_are_errors_of_the_call(call):
     with pytest.raises(TypeError):
         call()
+
+
+def test_what_is_read_only_stays_so(add):
+    """In whatever order arrays are read."""
+    def built(*read_only, slots):
+        arrays = [InterfaceArray(1024, dtype="fp32") for _ in range(3)]
+        for index in read_only:
+            arrays[index].read_only = True
+        builder = kw.ChainBuilder()
+        given = [builder.parameter(array) if index in slots else array
+                 for index, array in enumerate(arrays)]
+        builder.add(add, *given)
+        with pytest.raises(kw.Error) as caught:
+            builder.build()
+        return caught.value.reason
+
+    for slots in ((), (0,), (2,), (0, 1, 2)):
+        for _ in range(20):
+            assert NO_GPU in built(0, 1, slots=slots)
+            assert "c is read-only, and an output is written" in built(2, slots=slots)
+    builder = kw.ChainBuilder()
+    assert repr(builder) == "<kernwright.ChainBuilder: 0 kernels, 0 parameters, 0 buffers>"
+
+
+def test_a_parameter_of_another_gpu_is_refused(compiler):
+    import json
+    kernel = _kernwright.best_kernel(compiler._handle, kw.Kernel, ADD)
+    kernel._summary = json.loads(kernel._description)
+    kernel._expect(kernel._summary["arguments"], 0)
+    for offset in (0, 4):
+        builder = kw.ChainBuilder()
+        slot = builder.parameter(ExchangeTensor(2048 if offset else 1024, dtype="fp32", device=1))
+        builder.add(kernel, slot.at(offset), *[ExchangeTensor(1024, dtype="fp32") for _ in range(2)])
+        with pytest.raises(kw.Error, match="a lies on GPU 1, and the kernel was made for GPU 0"):
+            builder.build()

@@ -103,7 +103,7 @@ def test_neighbouring_dimensions_that_lie_as_one_are_one(add, product):
     (lambda: vectors(dtype="bf16"), "a is bf16, and fp32 expected"),
     (lambda: vectors(dtype="int64"), "a is int64, and fp32 expected"),
     (lambda: vectors(TorchTensor, 2) + [TorchTensor(1024, dtype="fp32", device=None)],
-     "c lies on no GPU"),
+     "c lies on the CPU, and a GPU .CUDA. expected"),
     (lambda: [ExchangeTensor(1024, dtype="fp32", strides=(2,))] + vectors(count=2),
      "a has the shape \\[1024\\] and the strides \\[2\\]"),
     (lambda: [1, 2, 3], "a: .* is no array"),

@@ -124,8 +124,6 @@ def test_arrays_of_another_gpu_are_refused(service):
     own._device = 1
     with pytest.raises(kw.Error, match="the arrays lie on GPU 0, and the service is for GPU 1"):
         own.kernel_on(0, "vector_add n=8 dtype=fp32")
-    with pytest.raises(kw.Error, match="no GPU"):
-        own.kernel_on(None, "vector_add n=8 dtype=fp32")
 
 
 def test_messages_go_to_logging(compiler, caplog, tmp_path):
@@ -196,3 +194,63 @@ def test_threads_share_a_service(compiler):
         thread.join()
     assert sorted(str(kernel.problem) for kernel in kernels) == sorted(problems)
     assert json.dumps([kernel.summary for kernel in kernels])
+
+
+def test_problems_take_dtypes_of_frameworks():
+    class Dtype:
+        def __init__(self, text):
+            self.text = text
+
+        def __str__(self):
+            return self.text
+
+    wanted = kw.Problem("vector_add n=8 dtype=bf16")
+    assert kw.Problem("vector_add", n=8, dtype=Dtype("torch.bfloat16")) == wanted
+    assert kw.Problem("vector_add", n=8, dtype=type("bfloat16", (), {})) == wanted
+    assert kw.Problem("vector_add", dtype="bf16", n=8) == wanted != kw.Problem("vector_add n=8")
+    assert hash(kw.Problem("vector_add", dtype="bf16", n=8)) == hash(wanted)
+
+
+@pytest.mark.parametrize("value, reason", [
+    (0, "m is 0, and at least 1 expected"), (-3, "m is -3"), (16.0, "m is 16.0, and a whole number"),
+    (True, "m is True"), (None, "m is None")])
+def test_values_that_no_problem_has_are_refused(value, reason):
+    with pytest.raises(kw.Error, match=reason):
+        kw.Problem("matmul", m=value)
+    with pytest.raises(kw.Error, match="the operation is 3"):
+        kw.Problem(3)
+
+
+def test_it_says_what_it_is(tmp_path):
+    service = kw.Service(tmp_path, sku="h200")
+    assert service.sku == "h200" and service.cache == str(tmp_path) and service.device is None
+    assert repr(service) == f"<kernwright.Service: sku h200, cache {tmp_path}>"
+    assert kw.Service(sku="h200").cache == os.environ["KERNWRIGHT_CACHE"]
+
+
+def test_arguments_of_other_types_are_named(service):
+    with pytest.raises(kw.Error, match="seconds is '3', and a number expected"):
+        service.tune("vector_add n=1024 dtype=fp32", "3")
+    with pytest.raises(kw.Error, match="seconds is None, and a number expected"):
+        service.autotune(None)
+    with pytest.raises(kw.Error, match="service is 'x', and a Service or None expected"):
+        kw.set_default("x")
+    with pytest.raises(kw.Error) as caught:
+        kw.Service(sku="h200", on_miss="guess")
+    assert str(caught.value).startswith('on_miss is "guess"') and caught.value.is_refusal
+
+
+def test_a_failure_is_no_refusal(compiler):
+    kernel = compiler.kernel("vector_add n=1024 dtype=fp32")
+    assert kernel.summary["measured_us"] is None and kernel.measured_us is None
+    for call, is_refusal in ((lambda: compiler.kernel("vector_add n=1024 dtype=int7"), True),
+                             (lambda: compiler.record("vector_add n=1000 dtype=fp32"), False),
+                             (lambda: kernel(1, 2, 3), True)):
+        with pytest.raises(kw.Error) as caught:
+            call()
+        assert caught.value.is_refusal is is_refusal, caught.value
+
+
+def test_the_package_lists_what_is_its_own():
+    assert dir(kw) == sorted([*kw.__all__, "__version__", "torch"])
+    assert all(hasattr(kw, name) for name in dir(kw) if name != "torch")

@@ -3,6 +3,7 @@
 
 #include "model/expression/expression.h"
 #include "model/expression/expression_program.h"
+#include "model/expression/first_character.h"
 #include "support/text.h"
 
 namespace kernwright::detail {
@@ -235,7 +236,8 @@ class Parser {
   }
 
   int expected(std::string_view what) {
-    const std::string found = rest().empty() ? "the end" : concat("'", rest().substr(0, 1), "'");
+    const std::string found =
+        rest().empty() ? "the end" : concat("'", first_character(rest()), "'");
     return fail(at_, concat("expected ", what, ", found ", found));
   }
 

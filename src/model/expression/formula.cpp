@@ -7,6 +7,7 @@
 #include <numbers>
 #include <utility>
 
+#include "model/expression/first_character.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -64,6 +65,14 @@ struct Part {
 std::string names_of(std::span<const std::string> names) {
   std::string text;
   for (const std::string& name : names) text += concat(text.empty() ? "" : ", ", name);
+  return text;
+}
+
+std::string names_of_functions() {
+  std::string text;
+  for (const Function& function : kFunctions) {
+    text += concat(text.empty() ? "" : ", ", function.name);
+  }
   return text;
 }
 
@@ -144,7 +153,8 @@ class Parser {
       if (function.name == word) return parse_call(function, depth);
     }
     if (std::find(variables_.begin(), variables_.end(), word) == variables_.end()) {
-      fail(begin, concat("unknown name \"", word, "\", known are ", names_of(variables_)));
+      fail(begin, concat("unknown name \"", word, "\", known are ", names_of(variables_),
+                         " and the functions ", names_of_functions()));
       return {};
     }
     if (std::find(used_.begin(), used_.end(), word) == used_.end()) used_.push_back(word);
@@ -227,9 +237,10 @@ class Parser {
   }
 
   void expected(std::string_view what) {
-    const char found = peek();
+    peek();
+    const std::string_view found = first_character(text_.substr(at_));
     fail(at_, concat("expected ", what, ", found ",
-                     at_ < text_.size() ? concat("'", found, "'") : std::string("the end")));
+                     found.empty() ? std::string("the end") : concat("'", found, "'")));
   }
 
   Part too_deep() {

@@ -39,51 +39,50 @@ PyObject* baked_add_to_capture(PyObject* self, PyObject* const* given, Py_ssize_
                         [&](void* stream) { return kw_add_to_capture(state.handle, stream); });
 }
 
-/// The arrays of a call, which the launches keep.
-Ref arrays_of(PyObject* const* given, std::size_t count) {
-  Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(count)));
-  for (std::size_t i = 0; tuple && i < count; ++i) {
-    Py_INCREF(given[i]);
-    PyTuple_SetItem(tuple.get(), static_cast<Py_ssize_t>(i), given[i]);
+/// What the launches of a call with these arguments keep, and what they write.
+struct Bound {
+  Ref arrays, written;
+
+  /// False with a Python error set.
+  bool take(const KernelState& kernel, CallArguments& arguments) {
+    for (std::size_t i = 0; i < kernel.tensors; ++i) {
+      if (!arguments.kept.add(arguments.tensors[i].array)) return false;
+    }
+    arrays = arguments.kept.take();
+    written = written_tensors(kernel, arguments.tensors);
+    return PyErr_Occurred() == nullptr;
   }
-  return tuple;
-}
+};
 
 PyObject* baked_rebind(PyObject* self, PyObject* const* given, Py_ssize_t count) {
-  return guarded([&]() -> PyObject* {
-    BakedState& state = BakedObject::of(self);
-    const KernelState& kernel = *state.kernel;
-    CallArguments arguments;
-    const void* addresses[kMostArguments];
-    if (!arguments.read(kernel, given, static_cast<std::size_t>(count)) ||
-        !check_tensors(kernel, arguments.tensors, addresses)) {
-      return nullptr;
-    }
-    Ref bound = arrays_of(given, kernel.tensors);
-    if (!bound || !call_alone(state, [&] {
-          return kw_rebind(state.handle, addresses, kernel.tensors, arguments.scalars,
-                           arguments.scalar_count);
-        })) {
-      return nullptr;
-    }
-    state.bound = std::move(bound);
-    Py_RETURN_NONE;
-  });
+  BakedState& state = BakedObject::of(self);
+  const KernelState& kernel = *state.kernel;
+  CallArguments arguments;
+  const void* addresses[kMostArguments];
+  Bound bound;
+  if (!arguments.read(kernel, given, static_cast<std::size_t>(count)) ||
+      !check_tensors(kernel, arguments.tensors, addresses) || !bound.take(kernel, arguments) ||
+      !call_alone(state, [&] {
+        return kw_rebind(state.handle, addresses, kernel.tensors, arguments.scalars,
+                         arguments.scalar_count);
+      })) {
+    return nullptr;
+  }
+  state.bound = std::move(bound.arrays);
+  state.written = std::move(bound.written);
+  Py_RETURN_NONE;
 }
 
 PyMethodDef kBakedMethods[] = {
-    {"launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(baked_launch)),
-     METH_FASTCALL | METH_KEYWORDS, "launch($self, /, stream=None)\n--\n\nThe same as calling it."},
-    {"rebind", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(baked_rebind)),
-     METH_FASTCALL,
+    {"launch", method<baked_launch>(), METH_FASTCALL | METH_KEYWORDS,
+     "launch($self, /, stream=None)\n--\n\nThe same as calling it."},
+    {"rebind", method<baked_rebind>(), METH_FASTCALL,
      "rebind($self, /, *tensors_and_scalars)\n--\n\n"
      "Gives other arguments to the launches from now on. Those that are enqueued already\n"
      "keep theirs. Up to four sets that come back stay ready, so alternating between them\n"
      "costs no driver call. Errors: those of a call of the kernel; the arguments are then\n"
      "those of before."},
-    {"add_to_capture",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(baked_add_to_capture)),
-     METH_FASTCALL | METH_KEYWORDS,
+    {"add_to_capture", method<baked_add_to_capture>(), METH_FASTCALL | METH_KEYWORDS,
      "add_to_capture($self, /, stream=None)\n--\n\n"
      "Adds the launch, with its present arguments, to the capture that the stream is in. Let\n"
      "go of the captured graph before this. Errors: Error where the stream is in no capture."},
@@ -91,9 +90,9 @@ PyMethodDef kBakedMethods[] = {
 
 PyType_Slot kBakedSlots[] = {
     {Py_tp_doc, const_cast<char*>("A kernel with its arguments as a CUDA graph.")},
-    {Py_tp_new, reinterpret_cast<void*>(BakedObject::refuse_new)},
+    {Py_tp_new, reinterpret_cast<void*>(Guarded<BakedObject::refuse_new>::call)},
     {Py_tp_dealloc, reinterpret_cast<void*>(BakedObject::dealloc)},
-    {Py_tp_call, reinterpret_cast<void*>(baked_call)},
+    {Py_tp_call, reinterpret_cast<void*>(Guarded<baked_call>::call)},
     {Py_tp_methods, kBakedMethods},
     {0, nullptr}};
 
@@ -114,29 +113,28 @@ PyObject* bake(PyObject*, PyObject* const* given, Py_ssize_t count) {
   if (kernel == nullptr) {
     return PyErr_Format(PyExc_TypeError, "bake() takes a type, a kernel and its arguments");
   }
-  return guarded([&]() -> PyObject* {
-    CallArguments arguments;
-    const void* addresses[kMostArguments];
-    if (!arguments.read(*kernel, given + 2, static_cast<std::size_t>(count) - 2) ||
-        !check_tensors(*kernel, arguments.tensors, addresses)) {
-      return nullptr;
-    }
-    auto state = std::make_unique<BakedState>();
-    state->name = kernel->problem;
-    state->device = kernel->device;
-    state->kernel = kernel;
-    state->framework = framework_of(*kernel, arguments.tensors);
-    Py_INCREF(given[1]);
-    state->kept = Ref(given[1]);
-    state->bound = arrays_of(given + 2, kernel->tensors);
-    if (!state->bound || !call_alone(*state, [&] {
-          return kw_bake(kernel->handle, addresses, kernel->tensors, arguments.scalars,
-                         arguments.scalar_count, &state->handle);
-        })) {
-      return nullptr;
-    }
-    return BakedObject::make(given[0], baked_type, std::move(state));
-  });
+  CallArguments arguments;
+  const void* addresses[kMostArguments];
+  Bound bound;
+  if (!arguments.read(*kernel, given + 2, static_cast<std::size_t>(count) - 2) ||
+      !check_tensors(*kernel, arguments.tensors, addresses) || !bound.take(*kernel, arguments)) {
+    return nullptr;
+  }
+  auto state = std::make_unique<BakedState>();
+  state->name = kernel->problem;
+  state->device = kernel->device;
+  state->kernel = kernel;
+  state->framework = framework_of(*kernel, arguments.tensors);
+  state->kept = Ref::to(given[1]);
+  state->bound = std::move(bound.arrays);
+  state->written = std::move(bound.written);
+  if (!call_alone(*state, [&] {
+        return kw_bake(kernel->handle, addresses, kernel->tensors, arguments.scalars,
+                       arguments.scalar_count, &state->handle);
+      })) {
+    return nullptr;
+  }
+  return BakedObject::make(given[0], baked_type, std::move(state));
 }
 
 }  // namespace kernwright::python

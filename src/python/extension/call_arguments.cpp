@@ -8,8 +8,9 @@ bool CallArguments::read(const KernelState& kernel, PyObject* const* given, std:
   if (!count_fits(kernel, count)) return false;
   const char* problem = kernel.problem.c_str();
   for (std::size_t i = 0; i < kernel.tensors; ++i) {
-    tensors[i] = {given[i], &views_[i]};
-    if (read_array(given[i], views_[i])) continue;
+    ArrayView& view = views_.make(i);
+    tensors[i] = {given[i], &view, false};
+    if (read_array(given[i], view, kept)) continue;
     raise_current(problem, kernel.arguments[i].name.c_str());
     return false;
   }

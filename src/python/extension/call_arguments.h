@@ -10,6 +10,7 @@ struct CallArguments {
   Tensor tensors[kMostArguments];
   double scalars[kMostArguments];
   std::size_t scalar_count;
+  Kept kept;  ///< what exports of the arrays hold
 
   CallArguments() {}  // NOLINT(modernize-use-equals-default): leaves the members alone
 
@@ -17,7 +18,7 @@ struct CallArguments {
   bool read(const KernelState& kernel, PyObject* const* given, std::size_t count);
 
  private:
-  ArrayView views_[kMostArguments];
+  ViewRoom<kMostArguments> views_;
 };
 
 }  // namespace kernwright::python

@@ -11,14 +11,14 @@ namespace {
 /// A pointer that the caller gives. It lies as the array that it was made with, as every later one
 /// has to.
 struct Parameter {
-  Expected like;
-  const void* address = nullptr;
+  ArrayView like;
+  std::uint64_t bytes = 0;  ///< from its first to its last
+  bool is_written = false;
 
   bool lies_as(const ArrayView& view) const {
-    const auto ndim = static_cast<std::size_t>(like.ndim);
     return view.dtype == like.dtype && view.ndim == like.ndim &&
-           std::equal(like.extent, like.extent + ndim, view.shape) &&
-           std::equal(like.strides, like.strides + ndim, view.strides);
+           std::equal(like.shape, like.shape + like.ndim, view.shape) &&
+           std::equal(like.strides, like.strides + like.ndim, view.strides);
   }
 };
 
@@ -51,6 +51,19 @@ struct ChainState : GraphState {
   kw_chain* handle = nullptr;
   std::vector<Parameter> parameters;
   std::vector<Step> steps;
+  Ref written_always;  ///< a list of the tensors of PyTorch that steps write and no rebind replaces
+
+  /// What launches write where these are the arrays of its parameters. Null with a Python error
+  /// set.
+  Ref find_written(const std::vector<PyObject*>& arrays) const {
+    const Ref list(PySequence_List(written_always.get()));
+    for (std::size_t i = 0; list && i < parameters.size(); ++i) {
+      const Parameter& parameter = parameters[i];
+      if (!parameter.is_written || !parameter.like.is_tensor) continue;
+      if (PyList_Append(list.get(), arrays[i]) != 0) return Ref();
+    }
+    return Ref(list ? PyList_AsTuple(list.get()) : nullptr);
+  }
 
   ChainState() { name = "a chain"; }
   ChainState(const ChainState&) = delete;
@@ -67,35 +80,42 @@ using ChainObject = GraphObject<ChainState>;
 /// false with a Python error set.
 class Builder {
  public:
-  explicit Builder(ChainState& state) : state_(state), kept_(PyList_New(0)) {}
+  explicit Builder(ChainState& state) : state_(state) {}
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
   ~Builder() { kw_chain_end(builder_); }
 
-  bool begin() { return kept_ && expect(kw_chain_begin(&builder_)); }
+  bool begin() {
+    state_.written_always = Ref(PyList_New(0));
+    return state_.written_always && expect(kw_chain_begin(&builder_));
+  }
 
   bool add_parameter(PyObject* array) {
     const std::string what = "parameter " + std::to_string(state_.parameters.size());
-    ArrayView view;
-    if (!read_array(array, view)) {
+    Parameter parameter;
+    ArrayView& view = parameter.like;
+    if (!read_array(array, view, bound_) || !bound_.add(array)) {
       raise_current("", what.c_str());
       return false;
     }
     if (!view.on_gpu()) {
-      raise("", "%s lies on no GPU", what.c_str());
+      raise("", "%s lies on %s, and a GPU (CUDA) expected", what.c_str(),
+            place_name(view.device).c_str());
       return false;
     }
-    Parameter parameter{.like = {}, .address = view.data};
-    parameter.like.dtype = view.dtype;
-    parameter.like.ndim = view.ndim;
-    std::copy(view.shape, view.shape + view.ndim, parameter.like.extent);
-    std::copy(view.strides, view.strides + view.ndim, parameter.like.strides);
-    if (!find_footprint(parameter.like)) {
+    Expected layout;
+    layout.dtype = view.dtype;
+    layout.ndim = view.ndim;
+    std::copy(view.shape, view.shape + view.ndim, layout.extent);
+    std::copy(view.strides, view.strides + view.ndim, layout.strides);
+    if (!find_footprint(layout)) {
       raise("", "%s has sizes or strides that no tensor has", what.c_str());
       return false;
     }
-    state_.parameters.push_back(std::move(parameter));
+    parameter.bytes = layout.footprint.bytes;
     meet(view);
+    state_.parameters.push_back(parameter);
+    arrays_.push_back(array);
     std::size_t slot = 0;
     return expect(kw_chain_parameter(builder_, view.data, &slot));
   }
@@ -118,7 +138,7 @@ class Builder {
       return false;
     }
     const Ref held(PyList_AsTuple(kernels));
-    if (!held || PyList_Append(kept_.get(), held.get()) != 0) return false;
+    if (!held || !kept_.add(held.get())) return false;
     std::vector<kw_kernel*> handles;
     Step step;
     for (Py_ssize_t i = 0; i < PyTuple_Size(held.get()); ++i) {
@@ -151,25 +171,26 @@ class Builder {
     return true;
   }
 
-  bool build(PyObject* parameters) {
+  bool build() {
     if (state_.steps.empty()) {
       raise("", "a chain without kernels");
       return false;
     }
     std::vector<const void*> addresses;
-    for (const Parameter& parameter : state_.parameters) addresses.push_back(parameter.address);
+    for (const Parameter& parameter : state_.parameters) addresses.push_back(parameter.like.data);
     for (const Step& step : state_.steps) {
       if (!step.lies_apart(addresses)) return false;
     }
-    state_.bound = Ref(PySequence_Tuple(parameters));
-    state_.kept = std::move(kept_);
-    return state_.bound &&
+    state_.bound = bound_.take();
+    state_.kept = kept_.take();
+    state_.written = state_.find_written(arrays_);
+    return state_.written &&
            call_alone(state_, [&] { return kw_chain_build(builder_, &state_.handle); });
   }
 
  private:
   static bool expect(int status) {
-    if (status != 0) raise("", "%s", kw_last_error());
+    if (status != 0) Failure::last().raise("");
     return status == 0;
   }
 
@@ -206,11 +227,14 @@ class Builder {
   bool read_fixed(PyObject* given, const KernelState& kernel, std::size_t i, Step& step,
                   kw_chain_arg& argument) {
     ArrayView view;
-    if (!read_array(given, view)) {
+    if (!read_array(given, view, kept_)) {
       raise_current(kernel.problem.c_str(), kernel.arguments[i].name.c_str());
       return false;
     }
-    if (!fits(kernel, kernel.arguments[i], view) || PyList_Append(kept_.get(), given) != 0) {
+    const Expected& expected = kernel.arguments[i];
+    if (!fits(kernel, expected, view) || !kept_.add(given)) return false;
+    if (expected.output && view.is_tensor &&
+        PyList_Append(state_.written_always.get(), given) != 0) {
       return false;
     }
     meet(view);
@@ -241,24 +265,18 @@ class Builder {
       return true;
     }
     step.places.push_back({.parameter = index, .offset = offset});
-    return parameter_fits(state_.parameters[argument.slot], kernel, expected, offset);
+    Parameter& parameter = state_.parameters[argument.slot];
+    parameter.is_written = parameter.is_written || expected.output;
+    return parameter_fits(parameter, kernel, expected, offset);
   }
 
   /// A parameter is the tensor itself, or where it was moved by some bytes, what contains it.
   static bool parameter_fits(const Parameter& parameter, const KernelState& kernel,
                              const Expected& expected, long long offset) {
-    if (offset == 0) {
-      ArrayView view;
-      view.data = nullptr;
-      view.dtype = parameter.like.dtype;
-      view.device = {dlpack::kCuda, -1};
-      view.ndim = parameter.like.ndim;
-      view.shape = parameter.like.extent;
-      view.strides = parameter.like.strides;
-      return fits(kernel, expected, view);
-    }
+    if (offset == 0) return fits(kernel, expected, parameter.like);
+    if (!may_use(kernel, expected, parameter.like)) return false;
     const auto needed = static_cast<long long>(expected.footprint.bytes);
-    const auto all = static_cast<long long>(parameter.like.footprint.bytes);
+    const auto all = static_cast<long long>(parameter.bytes);
     if (offset > 0 && offset <= all - needed) return true;
     raise(kernel.problem.c_str(),
           "%s has %lld bytes and begins %lld bytes into a parameter of %lld bytes",
@@ -269,7 +287,8 @@ class Builder {
   ChainState& state_;
   kw_chain_builder* builder_ = nullptr;
   Py_ssize_t buffers_ = 0;
-  Ref kept_;
+  Kept kept_, bound_;
+  std::vector<PyObject*> arrays_;  // of the parameters; `bound_` has them
 };
 
 PyObject* chain_launch(PyObject* self, PyObject* const* given, Py_ssize_t count, PyObject* names) {
@@ -309,83 +328,86 @@ PyObject* chain_set_path(PyObject* self, PyObject* given) {
 }
 
 PyObject* chain_rebind(PyObject* self, PyObject* given) {
-  return guarded([&]() -> PyObject* {
-    ChainState& state = ChainObject::of(self);
-    const auto count = static_cast<std::size_t>(PyTuple_Size(given));
-    if (count != state.parameters.size()) {
-      return raise(state.name.c_str(), "%zu arrays, and %zu expected: one for each parameter",
-                   count, state.parameters.size());
+  ChainState& state = ChainObject::of(self);
+  const auto count = static_cast<std::size_t>(PyTuple_Size(given));
+  if (count != state.parameters.size()) {
+    return raise(state.name.c_str(), "%zu arrays, and %zu expected: one for each parameter", count,
+                 state.parameters.size());
+  }
+  std::vector<const void*> addresses;
+  std::vector<PyObject*> arrays;
+  Kept kept;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string what = "parameter " + std::to_string(i);
+    ArrayView view;
+    arrays.push_back(PyTuple_GetItem(given, static_cast<Py_ssize_t>(i)));
+    if (!read_array(arrays[i], view, kept) || !kept.add(arrays[i])) {
+      return raise_current(state.name.c_str(), what.c_str());
     }
-    std::vector<const void*> addresses;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::string what = "parameter " + std::to_string(i);
-      ArrayView view;
-      if (!read_array(PyTuple_GetItem(given, static_cast<Py_ssize_t>(i)), view)) {
-        return raise_current(state.name.c_str(), what.c_str());
-      }
-      if (!view.on_gpu() || (view.device.id >= 0 && view.device.id != state.device)) {
-        return raise(state.name.c_str(), "%s does not lie on GPU %d, as the chain does",
-                     what.c_str(), state.device);
-      }
-      if (!state.parameters[i].lies_as(view)) {
-        return raise(state.name.c_str(),
-                     "%s has another dtype, shape or strides than the array that the builder was "
-                     "given",
-                     what.c_str());
-      }
-      addresses.push_back(view.data);
+    if (!view.on_gpu() || (view.device.id >= 0 && view.device.id != state.device)) {
+      return raise(state.name.c_str(), "%s does not lie on GPU %d, as the chain does", what.c_str(),
+                   state.device);
     }
-    for (const Step& step : state.steps) {
-      if (!step.lies_apart(addresses)) return nullptr;
+    if (!state.parameters[i].lies_as(view)) {
+      return raise(state.name.c_str(),
+                   "%s has another dtype, shape or strides than the array that the builder was "
+                   "given",
+                   what.c_str());
     }
-    Ref bound(given);
-    Py_INCREF(given);
-    if (!call_alone(state, [&] {
-          return kw_rebind_chain(state.handle, addresses.data(), addresses.size());
-        })) {
-      return nullptr;
+    if (state.parameters[i].is_written && view.read_only) {
+      return raise(state.name.c_str(), "%s is read-only, and the chain writes it", what.c_str());
     }
-    state.bound = std::move(bound);
-    Py_RETURN_NONE;
-  });
+    state.parameters[i].like.is_tensor = view.is_tensor;
+    addresses.push_back(view.data);
+  }
+  for (const Step& step : state.steps) {
+    if (!step.lies_apart(addresses)) return nullptr;
+  }
+  Ref written = state.find_written(arrays);
+  if (!written || !call_alone(state, [&] {
+        return kw_rebind_chain(state.handle, addresses.data(), addresses.size());
+      })) {
+    return nullptr;
+  }
+  state.bound = kept.take();
+  state.written = std::move(written);
+  Py_RETURN_NONE;
 }
 
 PyObject* chain_description(PyObject* self, void*) {
   ChainState& state = ChainObject::of(self);
   if (state.busy) return raise(state.name.c_str(), "another thread uses it");
-  return PyUnicode_FromString(kw_describe_chain(state.handle));
+  return text_from(kw_describe_chain(state.handle));
 }
 
 PyMethodDef kChainMethods[] = {
-    {"launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(chain_launch)),
-     METH_FASTCALL | METH_KEYWORDS, "launch($self, /, stream=None)\n--\n\nThe same as calling it."},
-    {"rebind", chain_rebind, METH_VARARGS,
+    {"launch", method<chain_launch>(), METH_FASTCALL | METH_KEYWORDS,
+     "launch($self, /, stream=None)\n--\n\nThe same as calling it."},
+    {"rebind", method<chain_rebind>(), METH_VARARGS,
      "rebind($self, /, *parameters)\n--\n\n"
      "Gives other arrays to all parameters, in order, from the next launch on. They have the\n"
      "dtypes, shapes and strides of those that the builder was given. Up to four sets that\n"
      "come back stay ready. Errors: Error; the parameters are then those of before."},
-    {"add_to_capture",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(chain_add_to_capture)),
-     METH_FASTCALL | METH_KEYWORDS,
+    {"add_to_capture", method<chain_add_to_capture>(), METH_FASTCALL | METH_KEYWORDS,
      "add_to_capture($self, /, stream=None)\n--\n\n"
      "Adds the kernels, with the present arrays, to the capture that the stream is in. Let go\n"
      "of the captured graph before this. Errors: Error where the stream is in no capture."},
-    {"set_path", chain_set_path, METH_O,
+    {"set_path", method<chain_set_path>(), METH_O,
      "set_path($self, path, /)\n--\n\n"
      "Sets the way in which the chain is launched, one of `paths`. Errors: Error for another."},
-    {"_tune", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(chain_tune)),
-     METH_FASTCALL | METH_KEYWORDS, "_tune(stream=None)\n\nkw_tune_chain()."},
+    {"_tune", method<chain_tune>(), METH_FASTCALL | METH_KEYWORDS,
+     "_tune(stream=None)\n\nkw_tune_chain()."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyGetSetDef kChainGetters[] = {
-    {"_description", chain_description, nullptr, "kw_describe_chain()'s JSON text.", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef kChainGetters[] = {{"_description", Guarded<chain_description>::call, nullptr,
+                                "kw_describe_chain()'s JSON text.", nullptr},
+                               {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot kChainSlots[] = {
     {Py_tp_doc, const_cast<char*>("Kernels that follow each other, as one object.")},
-    {Py_tp_new, reinterpret_cast<void*>(ChainObject::refuse_new)},
+    {Py_tp_new, reinterpret_cast<void*>(Guarded<ChainObject::refuse_new>::call)},
     {Py_tp_dealloc, reinterpret_cast<void*>(ChainObject::dealloc)},
-    {Py_tp_call, reinterpret_cast<void*>(chain_call)},
+    {Py_tp_call, reinterpret_cast<void*>(Guarded<chain_call>::call)},
     {Py_tp_methods, kChainMethods},
     {Py_tp_getset, kChainGetters},
     {0, nullptr}};
@@ -395,14 +417,13 @@ PyType_Spec kChainSpec = {"kernwright._kernwright.ChainHandle", sizeof(ChainObje
 
 PyTypeObject* chain_type = nullptr;  // guarded by the GIL
 
-/// Calls `add` on every item of a list.
+/// Calls `add` on every item of a list, as it is before reading one of them may run code.
 template <typename Add>
 bool each(PyObject* list, const Add& add) {
-  for (Py_ssize_t i = 0; i < PyList_Size(list); ++i) {
-    PyObject* item = PyList_GetItem(list, i);
-    Py_INCREF(item);  // reading it may run code that changes the list
-    const Ref held(item);
-    if (!add(item)) return false;
+  const Ref items(PyList_AsTuple(list));
+  if (!items) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(items.get()); ++i) {
+    if (!add(PyTuple_GetItem(items.get(), i))) return false;
   }
   return true;
 }
@@ -420,18 +441,15 @@ PyObject* build_chain(PyObject*, PyObject* given) {
                        &PyList_Type, &steps) == 0) {
     return nullptr;
   }
-  return guarded([&]() -> PyObject* {
-    auto state = std::make_unique<ChainState>();
-    Builder builder(*state);
-    if (!builder.begin() ||
-        !each(parameters, [&](PyObject* item) { return builder.add_parameter(item); }) ||
-        !each(buffers, [&](PyObject* item) { return builder.add_buffer(item); }) ||
-        !each(steps, [&](PyObject* item) { return builder.add_step(item); }) ||
-        !builder.build(parameters)) {
-      return nullptr;
-    }
-    return ChainObject::make(type, chain_type, std::move(state));
-  });
+  auto state = std::make_unique<ChainState>();
+  Builder builder(*state);
+  if (!builder.begin() ||
+      !each(parameters, [&](PyObject* item) { return builder.add_parameter(item); }) ||
+      !each(buffers, [&](PyObject* item) { return builder.add_buffer(item); }) ||
+      !each(steps, [&](PyObject* item) { return builder.add_step(item); }) || !builder.build()) {
+    return nullptr;
+  }
+  return ChainObject::make(type, chain_type, std::move(state));
 }
 
 }  // namespace kernwright::python

@@ -3,10 +3,11 @@
 #include <memory>
 #include <string>
 
-#include "python/extension/driver_context.h"
+#include "python/extension/arrays/driver_context.h"
+#include "python/extension/arrays/stream.h"
+#include "python/extension/arrays/torch_tensor.h"
 #include "python/extension/errors.h"
 #include "python/extension/python.h"
-#include "python/extension/stream.h"
 #include <kernwright/c.h>
 
 namespace kernwright::python {
@@ -18,7 +19,8 @@ struct GraphState {
   int device = -1;
   Framework framework;  ///< of the arrays
   Ref kept;             ///< arrays and kernels that stay what they are
-  Ref bound;            ///< arrays that a rebind replaces
+  Ref bound;            ///< arrays that a rebind replaces, and what their exports hold
+  Ref written;          ///< tensors of PyTorch that a launch writes, or null
   bool busy = false;    ///< a thread is in a call; guarded by the GIL
 };
 
@@ -43,7 +45,7 @@ bool call_alone(GraphState& state, const Call& call) {
     status = call();
   }
   state.busy = false;
-  if (status != 0) raise(name, "%s", kw_last_error());
+  if (status != 0) Failure::last().raise(name);
   return status == 0;
 }
 
@@ -58,6 +60,9 @@ PyObject* call_on_stream(GraphState& state, const char* what, PyObject* const* g
     return raise_current(state.name.c_str(), "stream");
   }
   if (!call_alone(state, [&] { return call(stream); })) return nullptr;
+  // Held here, since another thread may rebind it while this one waits for the GIL.
+  const Ref written = Ref::to(state.written.get());
+  if (written && !mark_written(written.get())) return nullptr;
   Py_RETURN_NONE;
 }
 

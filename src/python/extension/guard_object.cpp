@@ -42,7 +42,7 @@ struct GuardState {
   GuardState& operator=(const GuardState&) = delete;
   ~GuardState() {
     visit([](PyObject* object) {
-      Py_XDECREF(object);
+      drop(object);
       return 0;
     });
   }
@@ -162,11 +162,11 @@ void guard_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-PyMethodDef kGuardMethods[] = {{"holds", guard_holds, METH_O,
+PyMethodDef kGuardMethods[] = {{"holds", method<guard_holds>(), METH_O,
                                 "holds($self, root, /)\n--\n\nWhether all is as it was recorded."},
-                               {"__copy__", guard_copy, METH_NOARGS, nullptr},
-                               {"__deepcopy__", guard_copy, METH_O, nullptr},
-                               {"__reduce__", guard_reduce, METH_NOARGS, nullptr},
+                               {"__copy__", method<guard_copy>(), METH_NOARGS, nullptr},
+                               {"__deepcopy__", method<guard_copy>(), METH_O, nullptr},
+                               {"__reduce__", method<guard_reduce>(), METH_NOARGS, nullptr},
                                {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot kGuardSlots[] = {
@@ -240,37 +240,33 @@ bool record_lists(GuardState& state, PyObject* lists) {
 }  // namespace
 
 PyObject* make_guard(PyObject*, PyObject* given) {
-  return guarded([&]() -> PyObject* {
-    PyObject *root = nullptr, *dicts = nullptr, *lists = nullptr;
-    PyObject *types = nullptr, *attributes = nullptr;
-    if (PyArg_ParseTuple(given, "O!O!O!O!O!", &PyDict_Type, &root, &PyList_Type, &dicts,
-                         &PyList_Type, &lists, &PyList_Type, &types, &PyList_Type,
-                         &attributes) == 0) {
+  PyObject *root = nullptr, *dicts = nullptr, *lists = nullptr;
+  PyObject *types = nullptr, *attributes = nullptr;
+  if (PyArg_ParseTuple(given, "O!O!O!O!O!", &PyDict_Type, &root, &PyList_Type, &dicts, &PyList_Type,
+                       &lists, &PyList_Type, &types, &PyList_Type, &attributes) == 0) {
+    return nullptr;
+  }
+  auto state = std::make_unique<GuardState>();
+  state->root = root;
+  if (!record_dicts(*state, dicts)) return nullptr;
+  if (!record_lists(*state, lists)) return nullptr;
+  for (Py_ssize_t i = 0; i < PyList_Size(types); ++i) {
+    PyObject *owner = nullptr, *type = nullptr;
+    if (PyArg_ParseTuple(PyList_GetItem(types, i), "OO", &owner, &type) == 0) return nullptr;
+    state->types.push_back({new_reference(owner), nullptr, new_reference(type)});
+  }
+  for (Py_ssize_t i = 0; i < PyList_Size(attributes); ++i) {
+    PyObject *owner = nullptr, *name = nullptr, *value = nullptr;
+    if (PyArg_ParseTuple(PyList_GetItem(attributes, i), "OUO", &owner, &name, &value) == 0) {
       return nullptr;
     }
-    auto state = std::make_unique<GuardState>();
-    state->root = root;
-    if (!record_dicts(*state, dicts)) return nullptr;
-    if (!record_lists(*state, lists)) return nullptr;
-    for (Py_ssize_t i = 0; i < PyList_Size(types); ++i) {
-      PyObject *owner = nullptr, *type = nullptr;
-      if (PyArg_ParseTuple(PyList_GetItem(types, i), "OO", &owner, &type) == 0) return nullptr;
-      state->types.push_back({new_reference(owner), nullptr, new_reference(type)});
-    }
-    for (Py_ssize_t i = 0; i < PyList_Size(attributes); ++i) {
-      PyObject *owner = nullptr, *name = nullptr, *value = nullptr;
-      if (PyArg_ParseTuple(PyList_GetItem(attributes, i), "OUO", &owner, &name, &value) == 0) {
-        return nullptr;
-      }
-      state->attributes.push_back(
-          {new_reference(owner), new_reference(name), new_reference(value)});
-    }
-    GuardObject* guard = PyObject_GC_New(GuardObject, guard_type);
-    if (guard == nullptr) return nullptr;
-    guard->state = state.release();
-    PyObject_GC_Track(guard);
-    return reinterpret_cast<PyObject*>(guard);
-  });
+    state->attributes.push_back({new_reference(owner), new_reference(name), new_reference(value)});
+  }
+  GuardObject* guard = PyObject_GC_New(GuardObject, guard_type);
+  if (guard == nullptr) return nullptr;
+  guard->state = state.release();
+  PyObject_GC_Track(guard);
+  return reinterpret_cast<PyObject*>(guard);
 }
 
 bool add_guard_type(PyObject* module) {

@@ -14,9 +14,14 @@ namespace {
 /// How long a signal may wait for its handler.
 constexpr std::chrono::milliseconds kBetweenLooks{50};
 
+/// Returns false with a Python error set.
+bool hand_on(const ServiceState& service) {
+  return service.log == nullptr || service.log->hand_on();
+}
+
 }  // namespace
 
-bool run_interruptibly(kw_service* service, const std::function<void()>& work,
+bool run_interruptibly(const ServiceState& service, const std::function<void()>& work,
                        const std::function<bool()>& meanwhile) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -32,7 +37,9 @@ bool run_interruptibly(kw_service* service, const std::function<void()>& work,
   } catch (const std::system_error&) {  // a limit of threads: it runs here, and signals wait
     const WithoutGil released;
     work();
-    return true;
+  }
+  if (!worker.joinable()) {
+    return hand_on(service);
   }
   bool interrupted = false;
   for (bool ended = false; !ended;) {
@@ -41,10 +48,12 @@ bool run_interruptibly(kw_service* service, const std::function<void()>& work,
       std::unique_lock lock(mutex);
       ended = changed.wait_for(lock, kBetweenLooks, [&] { return done; });
     }
-    if (ended || interrupted) continue;
-    if (PyErr_CheckSignals() == 0 && (!meanwhile || meanwhile())) continue;
+    if (interrupted || (hand_on(service) && (ended || PyErr_CheckSignals() == 0) &&
+                        (ended || !meanwhile || meanwhile()))) {
+      continue;
+    }
     interrupted = true;
-    kw_stop_tuning(service);
+    if (!ended) kw_stop_tuning(service.handle);
   }
   worker.join();
   return !interrupted;

@@ -25,7 +25,8 @@ PyObject* launch_call(const KernelState& kernel, PyObject* const* given, std::si
                       PyObject* stream) {
   CallArguments arguments;
   if (!arguments.read(kernel, given, count) ||
-      !launch(kernel, arguments.tensors, arguments.scalars, arguments.scalar_count, stream)) {
+      !launch(kernel, arguments.tensors, arguments.scalars, arguments.scalar_count, stream,
+              arguments.kept)) {
     return nullptr;
   }
   Py_RETURN_NONE;
@@ -41,8 +42,7 @@ PyObject* kernel_launch(PyObject* self, PyObject* const* given, Py_ssize_t count
     }
     stream = given[count + i];
   }
-  return guarded(
-      [&] { return launch_call(state_of(self), given, static_cast<std::size_t>(count), stream); });
+  return launch_call(state_of(self), given, static_cast<std::size_t>(count), stream);
 }
 
 /// The same as CPython calls objects since 3.12. The types of Python classes inherit it there, and
@@ -50,7 +50,8 @@ PyObject* kernel_launch(PyObject* self, PyObject* const* given, Py_ssize_t count
 PyObject* kernel_vectorcall(PyObject* self, PyObject* const* given, std::size_t count,
                             PyObject* names) {
   constexpr std::size_t kOffset = std::size_t{1} << (8 * sizeof(std::size_t) - 1);
-  return kernel_launch(self, given, static_cast<Py_ssize_t>(count & ~kOffset), names);
+  return Guarded<kernel_launch>::call(self, given, static_cast<Py_ssize_t>(count & ~kOffset),
+                                      names);
 }
 
 PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* names) {
@@ -68,36 +69,39 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* names) {
   if (names != nullptr && PyDict_Size(names) != known) {
     return PyErr_Format(PyExc_TypeError, "a kernel takes no argument but stream, not %R", names);
   }
-  return guarded([&] { return launch_call(state_of(self), given, count, stream); });
+  return launch_call(state_of(self), given, count, stream);
 }
 
 /// Fills `expected` from one object of "arguments". False where it is not understood.
 bool read_expected(PyObject* described, Expected& expected) {
   if (PyDict_Check(described) == 0) return false;
-  const auto text = [described](const char* key, std::string& into) {
-    PyObject* value = PyDict_GetItemString(described, key);
-    if (value == nullptr || PyUnicode_Check(value) == 0) return false;
-    const char* characters = PyUnicode_AsUTF8AndSize(value, nullptr);
-    if (characters != nullptr) into = characters;
-    return characters != nullptr;
+  const auto item = [described](const char* key) {
+    return Ref::to(PyDict_GetItemString(described, key));
   };
-  const auto integers = [described](const char* key, std::int64_t(&into)[kMostDims]) {
-    PyObject* list = PyDict_GetItemString(described, key);
-    if (list == nullptr || PyList_Check(list) == 0) return -1;
-    const Py_ssize_t count = PyList_Size(list);
+  const auto text = [&](const char* key, std::string& into) {
+    const Ref value = item(key);
+    return value && read_text(value.get(), into);
+  };
+  // Reading an item may run code that changes the list.
+  const auto integers = [&](const char* key, std::int64_t(&into)[kMostDims]) {
+    const Ref list = item(key);
+    const Ref items(list && PyList_Check(list.get()) != 0 ? PyList_AsTuple(list.get()) : nullptr);
+    const Py_ssize_t count = items ? PyTuple_Size(items.get()) : -1;
     if (count > kMostDims) return -1;
-    for (Py_ssize_t i = 0; i < count; ++i) into[i] = PyLong_AsLongLong(PyList_GetItem(list, i));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      into[i] = PyLong_AsLongLong(PyTuple_GetItem(items.get(), i));
+    }
     return PyErr_Occurred() == nullptr ? static_cast<int>(count) : -1;
   };
-  const auto flag = [described](const char* key) {
-    PyObject* value = PyDict_GetItemString(described, key);
-    return value != nullptr && PyObject_IsTrue(value) == 1;
+  const auto flag = [&](const char* key) {
+    const Ref value = item(key);
+    return value && PyObject_IsTrue(value.get()) == 1;
   };
   if (!text("name", expected.name) || !text("dtype", expected.dtype_text)) return false;
   expected.scalar = flag("scalar");
   expected.output = flag("output");
   if (expected.scalar) return true;
-  text("in_place", expected.in_place);
+  if (!text("in_place", expected.in_place)) PyErr_Clear();
   expected.ndim = integers("extent", expected.extent);
   return find_dtype(expected.dtype_text.c_str(), expected.dtype) && expected.ndim >= 0 &&
          integers("strides", expected.strides) == expected.ndim;
@@ -111,34 +115,38 @@ PyObject* kernel_expect(PyObject* self, PyObject* given) {
   PyObject* arguments = nullptr;
   int device = -1;
   if (PyArg_ParseTuple(given, "Oi", &arguments, &device) == 0) return nullptr;
-  return guarded([&]() -> PyObject* {
-    KernelState& state = state_of(self);
-    const char* problem = state.problem.c_str();
-    if (!state.arguments.empty()) return raise(problem, "it is known already what launches take");
-    if (PyList_Check(arguments) == 0) {
-      return PyErr_Format(PyExc_TypeError, "arguments is %R, and a list expected",
-                          Py_TYPE(arguments));
-    }
-    const auto count = static_cast<std::size_t>(PyList_Size(arguments));
-    if (count > kMostArguments) {
-      return raise(problem, "%zu arguments, and at most %zu expected", count, kMostArguments);
-    }
-    std::vector<Expected> read(count);
-    std::size_t tensors = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (!read_expected(PyList_GetItem(arguments, static_cast<Py_ssize_t>(i)), read[i])) {
-        PyErr_Clear();
-        return raise(problem, "argument %zu is not understood", i);
+  KernelState& state = state_of(self);
+  const char* problem = state.problem.c_str();
+  if (PyList_Check(arguments) == 0) {
+    return PyErr_Format(PyExc_TypeError, "arguments is %R, and a list expected",
+                        Py_TYPE(arguments));
+  }
+  const Ref items(PyList_AsTuple(arguments));
+  if (!items) return nullptr;
+  const auto count = static_cast<std::size_t>(PyTuple_Size(items.get()));
+  if (count > kMostArguments) {
+    return raise(problem, "%zu arguments, and at most %zu expected", count, kMostArguments);
+  }
+  std::vector<Expected> read(count);
+  std::size_t tensors = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!read_expected(PyTuple_GetItem(items.get(), static_cast<Py_ssize_t>(i)), read[i])) {
+      if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) {
+        return nullptr;
       }
-      if (read[i].scalar) continue;
-      if (tensors++ != i) return raise(problem, "argument %zu is a tensor behind a scalar", i);
-      if (!find_footprint(read[i])) return raise(problem, "argument %zu is no tensor", i);
+      PyErr_Clear();
+      return raise(problem, "argument %zu is not understood", i);
     }
-    state.arguments = std::move(read);
-    state.tensors = tensors;
-    state.device = device;
-    Py_RETURN_NONE;
-  });
+    if (read[i].scalar) continue;
+    if (tensors++ != i) return raise(problem, "argument %zu is a tensor behind a scalar", i);
+    if (!find_footprint(read[i])) return raise(problem, "argument %zu is no tensor", i);
+  }
+  // Reading them may have run code that called this.
+  if (!state.arguments.empty()) return raise(problem, "it is known already what launches take");
+  state.arguments = std::move(read);
+  state.tensors = tensors;
+  state.device = device;
+  Py_RETURN_NONE;
 }
 
 PyObject* kernel_new(PyTypeObject* type, PyObject*, PyObject*) {
@@ -146,7 +154,7 @@ PyObject* kernel_new(PyTypeObject* type, PyObject*, PyObject*) {
 }
 
 PyObject* kernel_description(PyObject* self, void*) {
-  return PyUnicode_FromString(kw_describe(state_of(self).handle));
+  return text_from(kw_describe(state_of(self).handle));
 }
 
 PyObject* kernel_workspace(PyObject* self, void*) {
@@ -163,10 +171,9 @@ void kernel_dealloc(PyObject* self) {
 }
 
 PyMethodDef kMethods[] = {
-    {"launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(kernel_launch)),
-     METH_FASTCALL | METH_KEYWORDS,
+    {"launch", method<kernel_launch>(), METH_FASTCALL | METH_KEYWORDS,
      "launch($self, /, *tensors_and_scalars, stream=None)\n--\n\nThe same as calling the kernel."},
-    {"_expect", kernel_expect, METH_VARARGS, kExpectDoc},
+    {"_expect", method<kernel_expect>(), METH_VARARGS, kExpectDoc},
     {nullptr, nullptr, 0, nullptr}};
 
 // The limited API has these since 3.12; CPython 3.10 and 3.11 know them as well.
@@ -176,17 +183,18 @@ PyMemberDef kMembers[] = {
     {nullptr, 0, 0, 0, nullptr}};
 
 PyGetSetDef kGetters[] = {
-    {"_description", kernel_description, nullptr, "kw_describe()'s JSON text.", nullptr},
-    {"workspace_bytes", kernel_workspace, nullptr,
+    {"_description", Guarded<kernel_description>::call, nullptr, "kw_describe()'s JSON text.",
+     nullptr},
+    {"workspace_bytes", Guarded<kernel_workspace>::call, nullptr,
      "The device bytes that a launch needs as workspace; often 0.", nullptr},
-    {"handle", kernel_handle, nullptr,
+    {"handle", Guarded<kernel_handle>::call, nullptr,
      "The address of the C API's kw_kernel, valid while this lives.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot kSlots[] = {{Py_tp_doc, const_cast<char*>("A loaded kernel for one problem.")},
-                        {Py_tp_new, reinterpret_cast<void*>(kernel_new)},
+                        {Py_tp_new, reinterpret_cast<void*>(Guarded<kernel_new>::call)},
                         {Py_tp_dealloc, reinterpret_cast<void*>(kernel_dealloc)},
-                        {Py_tp_call, reinterpret_cast<void*>(kernel_call)},
+                        {Py_tp_call, reinterpret_cast<void*>(Guarded<kernel_call>::call)},
                         {Py_tp_methods, kMethods},
                         {Py_tp_members, kMembers},
                         {Py_tp_getset, kGetters},

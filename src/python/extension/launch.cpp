@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "python/extension/driver_context.h"
+#include "python/extension/arrays/driver_context.h"
+#include "python/extension/arrays/stream.h"
+#include "python/extension/arrays/torch_tensor.h"
 #include "python/extension/errors.h"
-#include "python/extension/stream.h"
 
 namespace kernwright::python {
 namespace {
@@ -61,18 +62,18 @@ bool refuse(const KernelState& kernel, const Expected& expected, const ArrayView
   const char* problem = kernel.problem.c_str();
   const char* name = expected.name.c_str();
   if (!view.on_gpu()) {
-    raise(problem, "%s lies on no GPU: its DLPack device type is %d, and %d expected", name,
-          view.device.type, dlpack::kCuda);
+    raise(problem, "%s lies on %s, and a GPU (CUDA) expected", name,
+          place_name(view.device).c_str());
   } else if (!on_gpu_of(kernel, view)) {
     raise(problem, "%s lies on GPU %d, and the kernel was made for GPU %d", name, view.device.id,
           kernel.device);
+  } else if (expected.output && view.read_only) {
+    raise(problem, "%s is read-only, and an output is written", name);
   } else if (view.dtype != expected.dtype) {
     const char* given = dtype_name(view.dtype);
     raise(problem, "%s is %s, and %s expected", name,
           given != nullptr ? given : "of a dtype that kernwright does not know",
           expected.dtype_text.c_str());
-  } else if (expected.output && view.read_only) {
-    raise(problem, "%s is read-only, and an output is written", name);
   } else {
     raise(problem, "%s has the shape %s and the strides %s, and %s with the strides %s expected",
           name, text_of(view.shape, view.ndim).c_str(), text_of(view.strides, view.ndim).c_str(),
@@ -129,9 +130,14 @@ dlpack::VersionedTensor* allocate(const dlpack::ExchangeApi& api, dlpack::Tensor
   return nullptr;
 }
 
+bool may_use(const KernelState& kernel, const Expected& expected, const ArrayView& view) {
+  if (on_gpu_of(kernel, view) && !(view.read_only && expected.output)) return true;
+  return refuse(kernel, expected, view);
+}
+
 bool fits(const KernelState& kernel, const Expected& expected, const ArrayView& view) {
-  const bool right = on_gpu_of(kernel, view) && view.dtype == expected.dtype &&
-                     !(view.read_only && expected.output) &&
+  const bool right = on_gpu_of(kernel, view) && !(view.read_only && expected.output) &&
+                     view.dtype == expected.dtype &&
                      (lies_exactly_as(view, expected) || lies_as(view, expected));
   return right || refuse(kernel, expected, view);
 }
@@ -158,8 +164,9 @@ bool apart(const KernelState& kernel, const void* const* addresses) {
 
 bool can_launch(const KernelState& kernel) {
   if (kernel.device >= 0) return true;
-  raise(kernel.problem.c_str(),
-        "the service has no GPU (sku=...), so the kernel cannot be launched");
+  const Failure failure{"the service has no GPU (sku=...), so the kernel cannot be launched",
+                        false};
+  failure.raise(kernel.problem.c_str());
   return false;
 }
 
@@ -225,17 +232,32 @@ Framework framework_of(const KernelState& kernel, const Tensor* tensors) {
   return {};
 }
 
-bool announce(const KernelState& kernel, const Tensor* tensors, const void* stream) {
+bool announce(const KernelState& kernel, const Tensor* tensors, const void* stream, Kept& kept) {
   for (std::size_t i = 0; i < kernel.tensors; ++i) {
-    if (!tensors[i].view->asks_stream || announce_stream(tensors[i].array, stream)) continue;
+    if (!tensors[i].view->asks_stream || announce_stream(tensors[i].array, stream, kept)) continue;
     raise_current(kernel.problem.c_str(), kernel.arguments[i].name.c_str());
     return false;
   }
   return true;
 }
 
+Ref written_tensors(const KernelState& kernel, const Tensor* tensors) {
+  PyObject* found[kMostArguments];
+  Py_ssize_t count = 0;
+  for (std::size_t i = 0; i < kernel.tensors; ++i) {
+    const Tensor& tensor = tensors[i];
+    if (!kernel.arguments[i].output || tensor.is_new || !tensor.view->is_tensor) continue;
+    found[count++] = tensor.array;
+  }
+  Ref written(count > 0 ? PyTuple_New(count) : nullptr);
+  for (Py_ssize_t i = 0; written && i < count; ++i) {
+    PyTuple_SetItem(written.get(), i, Ref::to(found[i]).release());
+  }
+  return written;
+}
+
 bool launch(const KernelState& kernel, const Tensor* tensors, const double* scalars,
-            std::size_t scalar_count, PyObject* given_stream) {
+            std::size_t scalar_count, PyObject* given_stream, Kept& kept) {
   const char* problem = kernel.problem.c_str();
   const void* addresses[kMostArguments];
   if (!check_tensors(kernel, tensors, addresses)) return false;
@@ -253,7 +275,7 @@ bool launch(const KernelState& kernel, const Tensor* tensors, const double* scal
       return false;
     }
   }
-  if (!announce(kernel, tensors, stream)) return false;
+  if (!announce(kernel, tensors, stream, kept)) return false;
   const ContextScope context(kernel.device);
   if (context.failure() != nullptr) {
     raise(problem, "%s", context.failure());
@@ -265,8 +287,12 @@ bool launch(const KernelState& kernel, const Tensor* tensors, const double* scal
     status = kw_launch(kernel.handle, stream, addresses, kernel.tensors, scalars, scalar_count,
                        workspace.address());
   }
-  if (status != 0) raise(problem, "%s", kw_last_error());
-  return status == 0;
+  if (status != 0) {
+    Failure::last().raise(problem);
+    return false;
+  }
+  const Ref written = written_tensors(kernel, tensors);
+  return written ? mark_written(written.get()) : PyErr_Occurred() == nullptr;
 }
 
 }  // namespace kernwright::python

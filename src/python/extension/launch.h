@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "python/extension/array_view.h"
-#include "python/extension/overlap.h"
+#include "python/extension/arrays/array_view.h"
+#include "python/extension/arrays/overlap.h"
+#include "python/extension/arrays/stream.h"
 #include "python/extension/python.h"
-#include "python/extension/stream.h"
 #include <kernwright/c.h>
 
 namespace kernwright::python {
@@ -46,6 +46,7 @@ struct KernelState {
 struct Tensor {
   PyObject* array;  ///< borrowed
   const ArrayView* view;
+  bool is_new;  ///< made for this launch, so nobody has saved it
 };
 
 /// Finds the bytes of a tensor. False, without a Python error, where sizes or strides are none that
@@ -57,6 +58,9 @@ bool find_footprint(Expected& expected);
 
 /// Whether a call has as many arguments as the kernel takes.
 bool count_fits(const KernelState& kernel, std::size_t count);
+
+/// Whether the kernel may read the memory of an array at this place, and write it where it does.
+bool may_use(const KernelState& kernel, const Expected& expected, const ArrayView& view);
 
 /// Whether an array is what the kernel takes at this place.
 bool fits(const KernelState& kernel, const Expected& expected, const ArrayView& view);
@@ -76,12 +80,16 @@ bool check_tensors(const KernelState& kernel, const Tensor* tensors, const void*
 Framework framework_of(const KernelState& kernel, const Tensor* tensors);
 
 /// Tells the frameworks that want to know it which stream is about to use their arrays.
-bool announce(const KernelState& kernel, const Tensor* tensors, const void* stream);
+bool announce(const KernelState& kernel, const Tensor* tensors, const void* stream, Kept& kept);
+
+/// The tensors of PyTorch that a launch writes, for `mark_written`. Null where there are none, and
+/// with a Python error set.
+Ref written_tensors(const KernelState& kernel, const Tensor* tensors);
 
 /// Launches the kernel on its tensors and scalars, whose numbers are right. `given_stream` may be
-/// null or None.
+/// null or None. What exports of arrays hold is added to `kept`.
 bool launch(const KernelState& kernel, const Tensor* tensors, const double* scalars,
-            std::size_t scalar_count, PyObject* given_stream);
+            std::size_t scalar_count, PyObject* given_stream, Kept& kept);
 
 /// Memory of the caller's framework, so that it comes from its pool, and in a capture from the
 /// graph's. Null with a Python error set.

@@ -1,16 +1,18 @@
 // kernwright._kernwright: the C API for Python. What is convenient lies above it, in Python.
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "python/extension/array_view.h"
-#include "python/extension/driver_context.h"
+#include "python/extension/arrays/array_view.h"
+#include "python/extension/arrays/driver_context.h"
+#include "python/extension/arrays/stacked_array.h"
+#include "python/extension/arrays/torch_tensor.h"
 #include "python/extension/errors.h"
 #include "python/extension/graph_objects.h"
 #include "python/extension/guard_object.h"
@@ -18,7 +20,6 @@
 #include "python/extension/kernel_object.h"
 #include "python/extension/operation_call.h"
 #include "python/extension/python.h"
-#include "python/extension/stacked_array.h"
 #include <kernwright/c.h>
 
 namespace kernwright::python {
@@ -26,50 +27,76 @@ namespace {
 
 constexpr const char* kServiceCapsule = "kernwright.service";
 
-/// Hands a message to the Python callable `receiver`. Messages come from any thread.
-void log_message(void* receiver, int level, const char* message) {
+/// Messages come from any thread.
+void log_message(void* queue, int level, const char* message) {
   if (Py_IsInitialized() == 0) return;
-  const PyGILState_STATE held = PyGILState_Ensure();
-  const Ref ignored(PyObject_CallFunction(static_cast<PyObject*>(receiver), "is", level, message));
-  if (!ignored) PyErr_WriteUnraisable(static_cast<PyObject*>(receiver));
-  PyGILState_Release(held);
+  try {
+    static_cast<LogQueue*>(queue)->tell(level, message);
+  } catch (const std::exception&) {  // without memory a message is lost
+  }
+}
+
+/// Null with a Python error set.
+ServiceState* service_of(PyObject* capsule) {
+  return static_cast<ServiceState*>(PyCapsule_GetPointer(capsule, kServiceCapsule));
 }
 
 void close_service(PyObject* capsule) {
-  auto* service = static_cast<kw_service*>(PyCapsule_GetPointer(capsule, kServiceCapsule));
-  auto* receiver = static_cast<PyObject*>(PyCapsule_GetContext(capsule));
+  const std::unique_ptr<ServiceState> service(service_of(capsule));
   {
     const WithoutGil released;
-    kw_close(service);
+    kw_close(service->handle);
   }
-  Py_XDECREF(receiver);
+  if (service->log != nullptr && !service->log->hand_on()) PyErr_WriteUnraisable(capsule);
 }
 
-kw_service* service_of(PyObject* capsule) {
-  return static_cast<kw_service*>(PyCapsule_GetPointer(capsule, kServiceCapsule));
-}
+/// The library's text of a path: that of a str or of an os.PathLike in the file system's encoding.
+class Path {
+ public:
+  /// False with a Python error set.
+  bool read(PyObject* path) {
+    PyObject* bytes = nullptr;
+    if (PyUnicode_FSConverter(path, &bytes) == 0) return false;
+    bytes_ = Ref(bytes);
+    return true;
+  }
+  /// The same; None is no path.
+  bool read_optional(PyObject* path) { return path == Py_None || read(path); }
+  const char* text() const { return bytes_ ? PyBytes_AsString(bytes_.get()) : nullptr; }
 
-/// A list or tuple of str, kept as C strings.
+ private:
+  Ref bytes_;
+};
+
+/// A sequence of str, kept as C strings.
 class Strings {
  public:
   /// False with a Python error set.
   bool read(PyObject* sequence) {
-    const Py_ssize_t count = PySequence_Size(sequence);
-    if (count < 0) return false;
-    texts_.reserve(static_cast<std::size_t>(count));
-    for (Py_ssize_t i = 0; i < count; ++i) {
-      const Ref item(PySequence_GetItem(sequence, i));
-      const char* text = item ? PyUnicode_AsUTF8AndSize(item.get(), nullptr) : nullptr;
-      if (text == nullptr) return false;
-      texts_.emplace_back(text);
+    const Ref iterator(PyObject_GetIter(sequence));
+    while (iterator) {
+      const Ref item(PyIter_Next(iterator.get()));
+      if (!item) return PyErr_Occurred() == nullptr;
+      if (!add(item.get())) return false;
     }
-    for (const std::string& text : texts_) pointers_.push_back(text.c_str());
-    return true;
+    return false;
   }
-  const char* const* data() const { return pointers_.data(); }
-  std::size_t size() const { return pointers_.size(); }
+  std::size_t size() const { return texts_.size(); }
+  /// Valid until something is added.
+  const char* const* data() {
+    pointers_.clear();
+    for (const std::string& text : texts_) pointers_.push_back(text.c_str());
+    return pointers_.data();
+  }
 
  private:
+  bool add(PyObject* item) {
+    Path path;
+    if (!path.read(item)) return false;
+    texts_.emplace_back(path.text());
+    return true;
+  }
+
   std::vector<std::string> texts_;
   std::vector<const char*> pointers_;
 };
@@ -82,20 +109,24 @@ constexpr const char* kOpenDoc =
 PyObject* open_service(PyObject*, PyObject* given) {
   kw_options options{};
   options.struct_size = sizeof(options);
-  PyObject *caches = nullptr, *templates = nullptr, *epilogues = nullptr, *log = nullptr;
+  PyObject *cache = nullptr, *caches = nullptr, *templates = nullptr, *epilogues = nullptr,
+           *log = nullptr;
   PyObject* signed_caches = nullptr;
-  if (PyArg_ParseTuple(given, "zzzidzzzOOOdipOO", &options.cache, &options.sku, &options.on_miss,
+  if (PyArg_ParseTuple(given, "OzzidzzzOOOdipOO", &cache, &options.sku, &options.on_miss,
                        &options.device, &options.tune_seconds, &options.l2, &options.worker,
                        &options.min_match, &caches, &templates, &epilogues,
                        &options.background_seconds, &options.compile_threads,
                        &options.check_launches, &log, &signed_caches) == 0) {
     return nullptr;
   }
+  Path cache_path;
   Strings cache_list, template_list, epilogue_list, signed_list;
-  if (!cache_list.read(caches) || !template_list.read(templates) ||
-      !epilogue_list.read(epilogues) || !signed_list.read(signed_caches)) {
+  if (!cache_path.read_optional(cache) || !cache_list.read(caches) ||
+      !template_list.read(templates) || !epilogue_list.read(epilogues) ||
+      !signed_list.read(signed_caches)) {
     return nullptr;
   }
+  options.cache = cache_path.text();
   options.read_only_caches = cache_list.data();
   options.read_only_cache_count = cache_list.size();
   options.template_dirs = template_list.data();
@@ -104,26 +135,29 @@ PyObject* open_service(PyObject*, PyObject* given) {
   options.epilogue_count = epilogue_list.size();
   options.signed_caches = signed_list.data();
   options.signed_cache_count = signed_list.size();
+  auto service = std::make_unique<ServiceState>();
   if (log != Py_None) {
+    service->log = std::make_shared<LogQueue>(log);
     options.log = log_message;
-    options.log_data = log;
+    options.log_data = service->log.get();
   }
-  kw_service* service = nullptr;
   int status = 0;
   {
     const WithoutGil released;
-    status = kw_open(&options, &service);
+    status = kw_open(&options, &service->handle);
   }
-  if (status != 0) return raise("", "%s", kw_last_error());
-  PyObject* capsule = PyCapsule_New(service, kServiceCapsule, close_service);
-  if (capsule == nullptr) {
-    kw_close(service);
+  const Failure failure = status == 0 ? Failure() : Failure::last();
+  if (service->log != nullptr && !service->log->hand_on()) {
+    kw_close(service->handle);
     return nullptr;
   }
-  if (log != Py_None) {
-    Py_INCREF(log);
-    PyCapsule_SetContext(capsule, log);
+  if (status != 0) return failure.raise("");
+  PyObject* capsule = PyCapsule_New(service.get(), kServiceCapsule, close_service);
+  if (capsule == nullptr) {
+    kw_close(service->handle);
+    return nullptr;
   }
+  service.release();  // NOLINT(bugprone-unused-return-value): the capsule has it
   return capsule;
 }
 
@@ -131,24 +165,22 @@ PyObject* open_service(PyObject*, PyObject* given) {
 template <typename Find>
 PyObject* found_kernel(PyObject* capsule, PyObject* type, const char* problem, const Find& find,
                        const std::function<bool()>& meanwhile = {}) {
-  return guarded([&]() -> PyObject* {
-    kw_service* service = service_of(capsule);
-    if (service == nullptr) return nullptr;
-    kw_kernel* kernel = nullptr;
-    std::string reason;
-    const bool finished = run_interruptibly(
-        service,
-        [&] {
-          if (find(service, &kernel) != 0) reason = kw_last_error();
-        },
-        meanwhile);
-    if (!finished) {
-      kw_release(kernel);
-      return nullptr;
-    }
-    if (kernel == nullptr) return raise(problem, "%s", reason.c_str());
-    return make_kernel(type, kernel, problem);
-  });
+  const ServiceState* service = service_of(capsule);
+  if (service == nullptr) return nullptr;
+  kw_kernel* kernel = nullptr;
+  Failure failure;
+  const bool finished = run_interruptibly(
+      *service,
+      [&] {
+        if (find(service->handle, &kernel) != 0) failure = Failure::last();
+      },
+      meanwhile);
+  if (!finished) {
+    kw_release(kernel);
+    return nullptr;
+  }
+  if (kernel == nullptr) return failure.raise(problem);
+  return make_kernel(type, kernel, problem);
 }
 
 constexpr const char* kBestDoc =
@@ -178,30 +210,30 @@ PyObject* best_kernels(PyObject*, PyObject* given) {
   const char* problem = nullptr;
   Py_ssize_t most = 0;
   if (PyArg_ParseTuple(given, "OOsn", &capsule, &type, &problem, &most) == 0) return nullptr;
+  constexpr Py_ssize_t kMost = 1024;  // more than a problem has
   if (most < 1) return PyErr_Format(PyExc_ValueError, "most is %zd, and at least 1 expected", most);
-  return guarded([&]() -> PyObject* {
-    kw_service* service = service_of(capsule);
-    if (service == nullptr) return nullptr;
-    std::vector<kw_kernel*> kernels(static_cast<std::size_t>(most), nullptr);
-    std::size_t count = 0;
-    std::string reason;
-    const bool finished = run_interruptibly(service, [&] {
-      if (kw_get_best_kernels(service, problem, kernels.data(), kernels.size(), &count) != 0) {
-        reason = kw_last_error();
-      }
-    });
-    Ref list(finished && reason.empty() ? PyList_New(0) : nullptr);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (!list) {
-        kw_release(kernels[i]);
-        continue;
-      }
-      const Ref made(make_kernel(type, kernels[i], problem));
-      if (!made || PyList_Append(list.get(), made.get()) != 0) list = Ref();
+  const ServiceState* service = service_of(capsule);
+  if (service == nullptr) return nullptr;
+  std::vector<kw_kernel*> kernels(static_cast<std::size_t>(std::min(most, kMost)), nullptr);
+  std::size_t count = 0;
+  Failure failure;
+  const bool finished = run_interruptibly(*service, [&] {
+    if (kw_get_best_kernels(service->handle, problem, kernels.data(), kernels.size(), &count) !=
+        0) {
+      failure = Failure::last();
     }
-    if (finished && !reason.empty()) return raise(problem, "%s", reason.c_str());
-    return list.release();
   });
+  Ref list(finished && failure.reason.empty() ? PyList_New(0) : nullptr);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!list) {
+      kw_release(kernels[i]);
+      continue;
+    }
+    const Ref made(make_kernel(type, kernels[i], problem));
+    if (!made || PyList_Append(list.get(), made.get()) != 0) list = Ref();
+  }
+  if (finished && !failure.reason.empty()) return failure.raise(problem);
+  return list.release();
 }
 
 constexpr const char* kTuneDoc =
@@ -255,16 +287,30 @@ PyObject* tune(PyObject*, PyObject* given) {
 
 /// Runs `call`, which gives 0 or leaves its reason in kw_last_error(), without the GIL.
 template <typename Call>
-PyObject* done(kw_service* service, const Call& call) {
-  std::string reason;
+PyObject* done(const ServiceState& service, const Call& call) {
+  Failure failure;
   int status = 0;
   const bool finished = run_interruptibly(service, [&] {
-    status = call();
-    if (status != 0) reason = kw_last_error();
+    status = call(service.handle);
+    if (status != 0) failure = Failure::last();
   });
   if (!finished) return nullptr;
-  if (status != 0) return raise("", "%s", reason.c_str());
+  if (status != 0) return failure.raise("");
   Py_RETURN_NONE;
+}
+
+/// The same of what is done at once.
+template <typename Call>
+bool call_service(PyObject* capsule, const char* problem, const Call& call) {
+  const ServiceState* service = service_of(capsule);
+  if (service == nullptr) return false;
+  int status = 0;
+  {
+    const WithoutGil released;  // it may wait for a lock, and whoever has that for the GIL
+    status = call(service->handle);
+  }
+  if (status != 0) Failure::last().raise(problem);
+  return status == 0;
 }
 
 constexpr const char* kPrewarmDoc =
@@ -273,36 +319,36 @@ constexpr const char* kPrewarmDoc =
 PyObject* prewarm(PyObject*, PyObject* given) {
   PyObject *capsule = nullptr, *list = nullptr;
   if (PyArg_ParseTuple(given, "OO", &capsule, &list) == 0) return nullptr;
-  return guarded([&]() -> PyObject* {
-    kw_service* service = service_of(capsule);
-    Strings problems;
-    if (service == nullptr || !problems.read(list)) return nullptr;
-    return done(service, [&] { return kw_prewarm(service, problems.data(), problems.size()); });
+  const ServiceState* service = service_of(capsule);
+  Strings problems;
+  if (service == nullptr || !problems.read(list)) return nullptr;
+  return done(*service, [&](kw_service* handle) {
+    return kw_prewarm(handle, problems.data(), problems.size());
   });
 }
 
 constexpr const char* kPrewarmWorklistDoc =
     "prewarm_worklist(service, file)\n\nThe same for the problems of a worklist file.";
 PyObject* prewarm_worklist(PyObject*, PyObject* given) {
-  PyObject* capsule = nullptr;
-  const char* file = nullptr;
-  if (PyArg_ParseTuple(given, "Os", &capsule, &file) == 0) return nullptr;
-  return guarded([&]() -> PyObject* {
-    kw_service* service = service_of(capsule);
-    if (service == nullptr) return nullptr;
-    return done(service, [&] { return kw_prewarm_worklist(service, file); });
-  });
+  PyObject *capsule = nullptr, *path = nullptr;
+  if (PyArg_ParseTuple(given, "OO", &capsule, &path) == 0) return nullptr;
+  const ServiceState* service = service_of(capsule);
+  Path file;
+  if (service == nullptr || !file.read(path)) return nullptr;
+  return done(*service,
+              [&](kw_service* handle) { return kw_prewarm_worklist(handle, file.text()); });
 }
 
 constexpr const char* kRecordDoc =
     "record_shapes(service, file)\n\nkw_record_shapes(); None ends the recording.";
 PyObject* record_shapes(PyObject*, PyObject* given) {
-  PyObject* capsule = nullptr;
-  const char* file = nullptr;
-  if (PyArg_ParseTuple(given, "Oz", &capsule, &file) == 0) return nullptr;
-  kw_service* service = service_of(capsule);
-  if (service == nullptr) return nullptr;
-  if (kw_record_shapes(service, file) != 0) return raise("", "%s", kw_last_error());
+  PyObject *capsule = nullptr, *path = nullptr;
+  Path file;
+  if (PyArg_ParseTuple(given, "OO", &capsule, &path) == 0 || !file.read_optional(path) ||
+      !call_service(capsule, "",
+                    [&](kw_service* service) { return kw_record_shapes(service, file.text()); })) {
+    return nullptr;
+  }
   Py_RETURN_NONE;
 }
 
@@ -310,10 +356,11 @@ constexpr const char* kAutotuneDoc = "autotune(service, seconds)\n\nkw_autotune(
 PyObject* autotune(PyObject*, PyObject* given) {
   PyObject* capsule = nullptr;
   double seconds = 0;
-  if (PyArg_ParseTuple(given, "Od", &capsule, &seconds) == 0) return nullptr;
-  kw_service* service = service_of(capsule);
-  if (service == nullptr) return nullptr;
-  if (kw_autotune(service, seconds) != 0) return raise("", "%s", kw_last_error());
+  if (PyArg_ParseTuple(given, "Od", &capsule, &seconds) == 0 ||
+      !call_service(capsule, "",
+                    [&](kw_service* service) { return kw_autotune(service, seconds); })) {
+    return nullptr;
+  }
   Py_RETURN_NONE;
 }
 
@@ -321,20 +368,19 @@ constexpr const char* kSealDoc = "seal(service, mode)\n\nkw_seal(): \"error\" or
 PyObject* seal(PyObject*, PyObject* given) {
   PyObject* capsule = nullptr;
   const char* mode = nullptr;
-  if (PyArg_ParseTuple(given, "Os", &capsule, &mode) == 0) return nullptr;
-  kw_service* service = service_of(capsule);
-  if (service == nullptr) return nullptr;
-  if (kw_seal(service, mode) != 0) return raise("", "%s", kw_last_error());
+  if (PyArg_ParseTuple(given, "Os", &capsule, &mode) == 0 ||
+      !call_service(capsule, "", [&](kw_service* service) { return kw_seal(service, mode); })) {
+    return nullptr;
+  }
   Py_RETURN_NONE;
 }
 
 constexpr const char* kMetricsDoc = "metrics(service) -> str\n\nkw_metrics()'s text.";
 PyObject* metrics(PyObject*, PyObject* capsule) {
-  kw_service* service = service_of(capsule);
-  if (service == nullptr) return nullptr;
   const char* text = nullptr;
-  if (kw_metrics(service, &text) != 0) return raise("", "%s", kw_last_error());
-  return PyUnicode_FromString(text);
+  const bool found =
+      call_service(capsule, "", [&](kw_service* service) { return kw_metrics(service, &text); });
+  return found ? text_from(text) : nullptr;
 }
 
 constexpr const char* kRecordOfDoc =
@@ -343,21 +389,19 @@ PyObject* record(PyObject*, PyObject* given) {
   PyObject* capsule = nullptr;
   const char *problem = nullptr, *form = nullptr;
   if (PyArg_ParseTuple(given, "Oss", &capsule, &problem, &form) == 0) return nullptr;
-  kw_service* service = service_of(capsule);
-  if (service == nullptr) return nullptr;
   const char* text = nullptr;
-  if (kw_record(service, problem, form, &text) != 0) return raise(problem, "%s", kw_last_error());
-  // Names in a record may come from anywhere.
-  return PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "replace");
+  const bool found = call_service(capsule, problem, [&](kw_service* service) {
+    return kw_record(service, problem, form, &text);
+  });
+  return found ? text_from(text) : nullptr;
 }
 
 constexpr const char* kCountsDoc = "lookup_counts(service) -> str\n\nkw_lookup_counts()'s JSON.";
 PyObject* lookup_counts(PyObject*, PyObject* capsule) {
-  kw_service* service = service_of(capsule);
-  if (service == nullptr) return nullptr;
   const char* counts = nullptr;
-  if (kw_lookup_counts(service, &counts) != 0) return raise("", "%s", kw_last_error());
-  return PyUnicode_FromString(counts);
+  const bool found = call_service(
+      capsule, "", [&](kw_service* service) { return kw_lookup_counts(service, &counts); });
+  return found ? text_from(counts) : nullptr;
 }
 
 PyObject* integers(const std::int64_t* values, int count) {
@@ -372,18 +416,21 @@ constexpr const char* kReadDoc =
     "read(array) -> (address, dtype, shape, strides, device)\n\n"
     "What kernwright sees of an array, or of a tuple of arrays that are stacked. dtype is None "
     "where kernwright has no name for it, strides count elements, and device is the GPU's number, "
-    "None for an array that lies on no GPU.";
+    "or a text where the array lies on no GPU.";
 PyObject* read(PyObject*, PyObject* array) {
   ArrayView view;
+  Kept kept;
   std::int64_t rows[kMostStacked];
   if (PyTuple_Check(array) == 0) {
-    if (!read_array(array, view)) return nullptr;
-  } else if (const Stack stack = read_stacked(array, view, rows); stack != Stack::kWhole) {
+    if (!read_array(array, view, kept)) return nullptr;
+    if (view.is_tensor && !holds_values(array)) return nullptr;
+  } else if (const Stack stack = read_stacked(array, view, rows, kept); stack != Stack::kWhole) {
     if (stack == Stack::kApart) PyErr_SetString(PyExc_ValueError, "its arrays lie apart");
     return nullptr;
   }
   const int device = view.device.id >= 0 ? view.device.id : std::max(current_device(), 0);
-  PyObject* place = view.on_gpu() ? PyLong_FromLong(device) : Py_BuildValue("");
+  PyObject* place = view.on_gpu() ? PyLong_FromLong(device)
+                                  : PyUnicode_FromString(place_name(view.device).c_str());
   return Py_BuildValue("(NzNNN)", PyLong_FromVoidPtr(view.data), dtype_name(view.dtype),
                        integers(view.shape, view.ndim), integers(view.strides, view.ndim), place);
 }
@@ -394,7 +441,8 @@ constexpr const char* kStreamDoc =
     "say, and where it is no array.";
 PyObject* current_stream(PyObject*, PyObject* array) {
   ArrayView view;
-  if (!read_array(array, view)) {
+  Kept kept;
+  if (!read_array(array, view, kept)) {
     if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return nullptr;
     PyErr_Clear();
     Py_RETURN_NONE;
@@ -402,7 +450,9 @@ PyObject* current_stream(PyObject*, PyObject* array) {
   if (!view.on_gpu() || view.api == nullptr || view.api->current_stream == nullptr) Py_RETURN_NONE;
   const int device = view.device.id >= 0 ? view.device.id : std::max(current_device(), 0);
   void* stream = nullptr;
-  if (view.api->current_stream(dlpack::kCuda, device, &stream) != 0) return nullptr;
+  if (view.api->current_stream(dlpack::kCuda, device, &stream) != 0) {
+    return raise_current("", "stream");
+  }
   return PyLong_FromVoidPtr(stream);
 }
 
@@ -411,32 +461,29 @@ PyObject* device(PyObject*, PyObject*) { return PyLong_FromLong(current_device()
 PyObject* version(PyObject*, PyObject*) { return PyUnicode_FromString(kw_version()); }
 
 PyMethodDef kFunctions[] = {
-    {"open_service", open_service, METH_VARARGS, kOpenDoc},
-    {"best_kernel", best_kernel, METH_VARARGS, kBestDoc},
-    {"best_kernels", best_kernels, METH_VARARGS, kBestSeveralDoc},
-    {"bake", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(bake)), METH_FASTCALL,
-     kBakeDoc},
-    {"build_chain", build_chain, METH_VARARGS, kBuildChainDoc},
-    {"tune", tune, METH_VARARGS, kTuneDoc},
-    {"prewarm", prewarm, METH_VARARGS, kPrewarmDoc},
-    {"prewarm_worklist", prewarm_worklist, METH_VARARGS, kPrewarmWorklistDoc},
-    {"lookup_counts", lookup_counts, METH_O, kCountsDoc},
-    {"metrics", metrics, METH_O, kMetricsDoc},
-    {"record", record, METH_VARARGS, kRecordOfDoc},
-    {"seal", seal, METH_VARARGS, kSealDoc},
-    {"record_shapes", record_shapes, METH_VARARGS, kRecordDoc},
-    {"autotune", autotune, METH_VARARGS, kAutotuneDoc},
-    {"current_stream", current_stream, METH_O, kStreamDoc},
-    {"signature", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(signature)),
-     METH_FASTCALL, kSignatureDoc},
-    {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL,
-     kRunDoc},
-    {"read", read, METH_O, kReadDoc},
-    {"make_guard", make_guard, METH_VARARGS, kMakeGuardDoc},
-    {"current_device", device, METH_NOARGS,
+    {"open_service", method<open_service>(), METH_VARARGS, kOpenDoc},
+    {"best_kernel", method<best_kernel>(), METH_VARARGS, kBestDoc},
+    {"best_kernels", method<best_kernels>(), METH_VARARGS, kBestSeveralDoc},
+    {"bake", method<bake>(), METH_FASTCALL, kBakeDoc},
+    {"build_chain", method<build_chain>(), METH_VARARGS, kBuildChainDoc},
+    {"tune", method<tune>(), METH_VARARGS, kTuneDoc},
+    {"prewarm", method<prewarm>(), METH_VARARGS, kPrewarmDoc},
+    {"prewarm_worklist", method<prewarm_worklist>(), METH_VARARGS, kPrewarmWorklistDoc},
+    {"lookup_counts", method<lookup_counts>(), METH_O, kCountsDoc},
+    {"metrics", method<metrics>(), METH_O, kMetricsDoc},
+    {"record", method<record>(), METH_VARARGS, kRecordOfDoc},
+    {"seal", method<seal>(), METH_VARARGS, kSealDoc},
+    {"record_shapes", method<record_shapes>(), METH_VARARGS, kRecordDoc},
+    {"autotune", method<autotune>(), METH_VARARGS, kAutotuneDoc},
+    {"current_stream", method<current_stream>(), METH_O, kStreamDoc},
+    {"signature", method<signature>(), METH_FASTCALL, kSignatureDoc},
+    {"run", method<run>(), METH_FASTCALL, kRunDoc},
+    {"read", method<read>(), METH_O, kReadDoc},
+    {"make_guard", method<make_guard>(), METH_VARARGS, kMakeGuardDoc},
+    {"current_device", method<device>(), METH_NOARGS,
      "current_device() -> int\n\nThe GPU of the calling thread's context, -1 where it has none."},
-    {"version", version, METH_NOARGS, "version() -> str\n\nThe version of the library."},
-    {nullptr, nullptr, 0, nullptr}};
+    {"version", method<version>(), METH_NOARGS, "version() -> str\n\nThe version of the library."},
+    {nullptr, nullptr, 0, nullptr}};  // namespace
 
 PyModuleDef kModule = {PyModuleDef_HEAD_INIT,
                        "_kernwright",
@@ -455,7 +502,7 @@ PyMODINIT_FUNC PyInit__kernwright() {
   using namespace kernwright::python;
   Ref module(PyModule_Create(&kModule));
   PyObject* error = error_class();
-  if (!module || error == nullptr || !add_kernel_type(module.get()) ||
+  if (!module || error == nullptr || !watch_exit() || !add_kernel_type(module.get()) ||
       !add_baked_type(module.get()) || !add_chain_type(module.get()) ||
       !add_guard_type(module.get())) {
     return nullptr;

@@ -3,12 +3,13 @@
 #include <cstring>
 #include <string>
 
-#include "python/extension/array_view.h"
+#include "python/extension/arrays/array_view.h"
+#include "python/extension/arrays/results.h"
+#include "python/extension/arrays/stacked_array.h"
+#include "python/extension/arrays/torch_tensor.h"
 #include "python/extension/errors.h"
 #include "python/extension/kernel_object.h"
 #include "python/extension/launch.h"
-#include "python/extension/results.h"
-#include "python/extension/stacked_array.h"
 
 namespace kernwright::python {
 namespace {
@@ -27,7 +28,7 @@ class Arrays {
       PyErr_Format(PyExc_TypeError, "more than %zd arrays", kMostArrays);
       return false;
     }
-    if (array != Py_None && !read(array, views_[count_])) {
+    if (array != Py_None && !read(array, views_.make(i()))) {
       const std::string what = "array " + std::to_string(count_ + 1) + " of the call";
       raise_current("", what.c_str());
       return false;
@@ -44,12 +45,24 @@ class Arrays {
     return true;
   }
 
+  Kept& kept() { return kept_; }
   Py_ssize_t size() const { return count_; }
   /// Whether members of a tuple lie apart, so that there is no array of all of them.
   bool apart() const { return apart_; }
   PyObject* object(Py_ssize_t i) const { return objects_[i]; }
   bool is_there(Py_ssize_t i) const { return objects_[i] != Py_None; }
-  const ArrayView& view(Py_ssize_t i) const { return views_[i]; }
+  const ArrayView& view(Py_ssize_t i) const { return views_[static_cast<std::size_t>(i)]; }
+
+  /// Whether nobody expects a derivative of what `operation` computes of them. False with
+  /// kernwright.Error set.
+  bool need_no_derivative(PyObject* operation) const {
+    PyObject* tensors[kMostArrays];
+    std::size_t count = 0;
+    for (Py_ssize_t i = 0; i < count_; ++i) {
+      if (is_there(i) && view(i).is_tensor) tensors[count++] = object(i);
+    }
+    return python::need_no_derivative(tensors, count, operation);
+  }
 
   /// All that a plan depends on, as bytes.
   PyObject* signature() const {
@@ -66,11 +79,11 @@ class Arrays {
       end += size;
     };
     for (Py_ssize_t i = 0; i < count_; ++i) {
-      const ArrayView& array = views_[i];
       Header header{{}, {}, -1};
-      if (is_there(i)) header = {array.dtype, array.device, array.ndim};
+      if (is_there(i)) header = {view(i).dtype, view(i).device, view(i).ndim};
       append(&header, sizeof(header));
       if (header.ndim <= 0) continue;
+      const ArrayView& array = view(i);
       const auto bytes = sizeof(std::int64_t) * static_cast<std::size_t>(header.ndim);
       append(array.shape, bytes);
       append(array.strides, bytes);
@@ -80,27 +93,29 @@ class Arrays {
   }
 
  private:
+  std::size_t i() const { return static_cast<std::size_t>(count_); }
   bool read(PyObject* array, ArrayView& view) {
-    if (!take_stacks_ || PyTuple_Check(array) == 0) return read_array(array, view);
-    const Stack stack = read_stacked(array, view, rows_[count_]);
+    if (!take_stacks_ || PyTuple_Check(array) == 0) return read_array(array, view, kept_);
+    const Stack stack = read_stacked(array, view, rows_[count_], kept_);
     stacked_[count_] = static_cast<int>(PyTuple_Size(array));
     if (stack == Stack::kApart) apart_ = true;
     return stack != Stack::kUnreadable;
   }
 
   PyObject* objects_[kMostArrays];
-  ArrayView views_[kMostArrays];
+  ViewRoom<kMostArrays> views_;
   std::int64_t rows_[kMostArrays][kMostStacked];  ///< of each member of a tuple
   int stacked_[kMostArrays] = {};                 ///< members of the tuple; 0: it is none
   Py_ssize_t count_ = 0;
   bool take_stacks_, apart_ = false;
+  Kept kept_;
 };
 
 /// The results of a plan: what the caller gave, and new arrays in the other places.
 class Results {
  public:
   /// `first` is the place of the first output among the arrays. False with a Python error set.
-  bool complete(const Arrays& arrays, Py_ssize_t first, PyObject* outputs) {
+  bool complete(Arrays& arrays, Py_ssize_t first, PyObject* outputs) {
     count_ = arrays.size() - first;
     if (PyTuple_Check(outputs) == 0 || PyTuple_Size(outputs) != count_) {
       PyErr_SetString(PyExc_ValueError, "the plan has another number of outputs");
@@ -110,15 +125,15 @@ class Results {
     while (like < first && !arrays.is_there(like)) ++like;
     for (Py_ssize_t i = 0; i < count_; ++i) {
       if (arrays.is_there(first + i)) {
-        Py_INCREF(arrays.object(first + i));
-        made_[i] = Ref(arrays.object(first + i));
+        made_[i] = Ref::to(arrays.object(first + i));
         continue;
       }
       if (like == first) {
         PyErr_SetString(PyExc_TypeError, "no array is given");
         return false;
       }
-      if (!make(arrays.object(like), arrays.view(like), PyTuple_GetItem(outputs, i), i)) {
+      if (!make(arrays.object(like), arrays.view(like), PyTuple_GetItem(outputs, i), i,
+                arrays.kept())) {
         raise_current("", "the result");
         return false;
       }
@@ -127,7 +142,8 @@ class Results {
   }
 
   Tensor tensor(const Arrays& arrays, Py_ssize_t first, Py_ssize_t i) const {
-    return {made_[i].get(), arrays.is_there(first + i) ? &arrays.view(first + i) : &views_[i]};
+    if (arrays.is_there(first + i)) return {made_[i].get(), &arrays.view(first + i), false};
+    return {made_[i].get(), &views_[static_cast<std::size_t>(i)], true};
   }
 
   /// One array, or a tuple of several.
@@ -142,7 +158,8 @@ class Results {
 
  private:
   /// Makes the result `i` as `output` says: (shape, dtype, two axes that are then swapped or None).
-  bool make(PyObject* like, const ArrayView& like_view, PyObject* output, Py_ssize_t i) {
+  bool make(PyObject* like, const ArrayView& like_view, PyObject* output, Py_ssize_t i,
+            Kept& kept) {
     PyObject* shape = nullptr;
     const char* dtype = nullptr;
     PyObject* swap = nullptr;
@@ -151,27 +168,28 @@ class Results {
       return false;
     }
     if (PyArg_ParseTuple(output, "O!sO", &PyTuple_Type, &shape, &dtype, &swap) == 0) return false;
-    made_[i] = make_result(like, like_view, shape, dtype, views_[i]);
+    const auto at = static_cast<std::size_t>(i);
+    made_[i] = make_result(like, like_view, shape, dtype, views_.make(at), kept);
     if (!made_[i] || swap == Py_None) return static_cast<bool>(made_[i]);
     const Ref method(PyObject_GetAttrString(made_[i].get(), "swapaxes"));
     const Ref axes(PySequence_Tuple(swap));
     made_[i] = Ref(method && axes ? PyObject_CallObject(method.get(), axes.get()) : nullptr);
-    return made_[i] && read_array(made_[i].get(), views_[i]);
+    return made_[i] && read_array(made_[i].get(), views_.make(at), kept);
   }
 
   Ref made_[kMostArrays];
-  ArrayView views_[kMostArrays];
+  ViewRoom<kMostArrays> views_;
   Py_ssize_t count_ = 0;
 };
 
 /// Launches on the inputs that are there and on the results. False with a Python error set.
-bool launch_on(const KernelState& kernel, const Arrays& arrays, Py_ssize_t first,
-               const Results& results, PyObject* given_scalars) {
+bool launch_on(const KernelState& kernel, Arrays& arrays, Py_ssize_t first, const Results& results,
+               PyObject* given_scalars) {
   const Py_ssize_t scalar_count = PyTuple_Size(given_scalars);
   Tensor tensors[kMostArrays];
   std::size_t count = 0;
   for (Py_ssize_t i = 0; i < first; ++i) {
-    if (arrays.is_there(i)) tensors[count++] = {arrays.object(i), &arrays.view(i)};
+    if (arrays.is_there(i)) tensors[count++] = {arrays.object(i), &arrays.view(i), false};
   }
   for (Py_ssize_t i = first; i < arrays.size(); ++i) {
     tensors[count++] = results.tensor(arrays, first, i - first);
@@ -190,7 +208,7 @@ bool launch_on(const KernelState& kernel, const Arrays& arrays, Py_ssize_t first
     raise_current(kernel.problem.c_str(), kernel.arguments[count + i].name.c_str());
     return false;
   }
-  return launch(kernel, tensors, scalars, scalars_given, nullptr);
+  return launch(kernel, tensors, scalars, scalars_given, nullptr, arrays.kept());
 }
 
 PyObject* run_call(PyObject* plans, PyObject* ran, PyObject* tag, PyObject* inputs, PyObject* outs,
@@ -205,6 +223,7 @@ PyObject* run_call(PyObject* plans, PyObject* ran, PyObject* tag, PyObject* inpu
     Py_RETURN_NONE;
   }
   if (arrays.apart()) Py_RETURN_NOTIMPLEMENTED;
+  if (!arrays.need_no_derivative(PyTuple_GetItem(tag, 0))) return nullptr;
   const Ref bytes(arrays.signature());
   const Ref key(bytes ? PyTuple_Pack(2, tag, bytes.get()) : nullptr);
   if (!key) return nullptr;
@@ -213,8 +232,7 @@ PyObject* run_call(PyObject* plans, PyObject* ran, PyObject* tag, PyObject* inpu
     if (PyErr_Occurred() != nullptr) return nullptr;
     Py_RETURN_NONE;
   }
-  Py_INCREF(found);
-  const Ref plan(found);
+  const Ref plan = Ref::to(found);
   if (PyTuple_Check(found) == 0 || PyTuple_Size(found) != 2) {
     return PyErr_Format(PyExc_TypeError, "a plan is %R, and a pair expected", Py_TYPE(found));
   }
@@ -242,19 +260,15 @@ PyObject* run(PyObject*, PyObject* const* given, Py_ssize_t count) {
     return PyErr_Format(PyExc_TypeError, "run() takes two dicts, a tag and three tuples");
   }
   const bool take_stacks = count == 7 && given[6] == Py_True;
-  return guarded([&] {
-    return run_call(given[0], given[1], given[2], given[3], given[4], given[5], take_stacks);
-  });
+  return run_call(given[0], given[1], given[2], given[3], given[4], given[5], take_stacks);
 }
 
 PyObject* signature(PyObject*, PyObject* const* given, Py_ssize_t count) {
-  return guarded([&]() -> PyObject* {
-    Arrays arrays(true);
-    for (Py_ssize_t i = 0; i < count; ++i) {
-      if (!arrays.add(given[i])) return nullptr;
-    }
-    return arrays.signature();
-  });
+  Arrays arrays(true);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!arrays.add(given[i])) return nullptr;
+  }
+  return arrays.signature();
 }
 
 }  // namespace kernwright::python

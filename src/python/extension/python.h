@@ -4,11 +4,39 @@
 #define Py_LIMITED_API 0x030A0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <atomic>
 #include <exception>
 #include <new>
 #include <utility>
 
+// A process may end while a daemon thread is in a call. Such a thread must not touch an object
+// again: where it waits for the GIL, Python 3.10 to 3.13 unwind its stack without the GIL, through
+// the frames of this extension too. There it stays where it is until the process is gone.
 namespace kernwright::python {
+
+/// Whether the interpreter ends and the calling thread is not the one that ends it.
+bool is_left_behind();
+
+/// Waits for the end of the process.
+[[noreturn]] void wait_for_exit();
+
+/// Learns of the interpreter's end. Where threads are in the library then, or wait to come back
+/// from it, the process leaves without taking down what they use. Returns false with a Python error
+/// set.
+bool watch_exit();
+
+/// How many threads released the GIL in a WithoutGil.
+extern std::atomic<int> threads_without_gil;
+
+/// Gives a reference back.
+inline void drop(PyObject* owned) noexcept {
+  if (owned == nullptr || is_left_behind()) return;
+  try {
+    Py_DECREF(owned);
+  } catch (...) {  // its destructor waited for the GIL
+    wait_for_exit();
+  }
+}
 
 /// A reference that is given back at the end of its scope. Null where a call failed.
 class Ref {
@@ -16,11 +44,17 @@ class Ref {
   Ref() = default;
   explicit Ref(PyObject* owned) : object_(owned) {}
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Ref& operator=(Ref&& other) noexcept {
+  Ref& operator=(Ref other) noexcept {
     std::swap(object_, other.object_);
     return *this;
   }
-  ~Ref() { Py_XDECREF(object_); }
+  ~Ref() { drop(object_); }
+
+  /// One more reference to an object that somebody else holds. Null of null.
+  static Ref to(PyObject* borrowed) {
+    Py_XINCREF(borrowed);
+    return Ref(borrowed);
+  }
 
   PyObject* get() const { return object_; }
   PyObject* release() { return std::exchange(object_, nullptr); }
@@ -28,6 +62,32 @@ class Ref {
 
  private:
   PyObject* object_ = nullptr;
+};
+
+/// Objects that live as long as this.
+class Kept {
+ public:
+  Kept() = default;
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+  ~Kept() {
+    if (!list_ || is_left_behind()) return;
+    // What destroys an export knows nothing of the Python error that a call may end with.
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    list_ = Ref();
+    PyErr_Restore(type, value, trace);
+  }
+
+  /// Returns false with a Python error set.
+  bool add(PyObject* object) {
+    if (!list_) list_ = Ref(PyList_New(0));
+    return list_ && PyList_Append(list_.get(), object) == 0;
+  }
+  Ref take() { return std::move(list_); }
+
+ private:
+  Ref list_;
 };
 
 /// The attribute, or null without an error where there is none.
@@ -40,8 +100,18 @@ inline Ref attribute_if_there(PyObject* object, const char* name) {
 /// Releases the GIL for the length of a scope.
 class WithoutGil {
  public:
-  WithoutGil() : saved_(PyEval_SaveThread()) {}
-  ~WithoutGil() { PyEval_RestoreThread(saved_); }
+  WithoutGil() {
+    threads_without_gil.fetch_add(1, std::memory_order_relaxed);
+    saved_ = PyEval_SaveThread();
+  }
+  ~WithoutGil() {
+    try {
+      PyEval_RestoreThread(saved_);
+    } catch (...) {
+      wait_for_exit();
+    }
+    threads_without_gil.fetch_sub(1, std::memory_order_relaxed);
+  }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
@@ -58,7 +128,25 @@ PyObject* guarded(const Body& body) noexcept {
     return PyErr_NoMemory();
   } catch (const std::exception& error) {
     return PyErr_Format(PyExc_RuntimeError, "kernwright: %s", error.what());
+  } catch (...) {  // what it called waited for the GIL
+    wait_for_exit();
   }
+}
+
+/// `Function`, which Python calls, guarded.
+template <auto Function>
+struct Guarded;
+template <typename... Arguments, PyObject* (*Function)(Arguments...)>
+struct Guarded<Function> {
+  static PyObject* call(Arguments... arguments) noexcept {
+    return guarded([&] { return Function(arguments...); });
+  }
+};
+
+/// The same as tables of methods have it, whatever its arguments are.
+template <auto Function>
+PyCFunction method() {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(Guarded<Function>::call));
 }
 
 }  // namespace kernwright::python

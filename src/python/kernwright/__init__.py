@@ -77,6 +77,10 @@ def lookup_counts() -> List[LookupCount]:
     return default_service().lookup_counts()
 
 
+def __dir__() -> List[str]:
+    return sorted([*__all__, "__version__", "torch"])
+
+
 def __getattr__(name: str) -> Any:
     """kernwright.torch, which imports PyTorch, when it is asked for."""
     if name == "torch":

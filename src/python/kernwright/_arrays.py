@@ -1,9 +1,14 @@
 """What an operation has to know of its arrays: dtypes, and how rows lie in memory."""
 
+import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _kernwright
 from ._kernwright import Error
+
+_FRAMEWORK_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32",
+                     "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2", "half": "fp16",
+                     "float": "fp32"}
 
 
 class Array(NamedTuple):
@@ -12,14 +17,11 @@ class Array(NamedTuple):
     dtype: str
     shape: Tuple[int, ...]
     strides: Tuple[int, ...]
-    device: Optional[int]
+    device: int
 
     @property
     def elements(self) -> int:
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return math.prod(self.shape)
 
 
 class Rows(NamedTuple):
@@ -44,8 +46,8 @@ class View(NamedTuple):
 
 
 def read(name: str, array: Any) -> Array:
-    """The array under the name that an error gives it. Errors: Error where it is no array, or of a
-    dtype that kernwright does not have."""
+    """The array under the name that an error gives it. Errors: Error where it is no array, lies on
+    no GPU, or is of a dtype that kernwright does not have."""
     if isinstance(array, tuple):
         raise make_error(f"{name} is a tuple, and an array expected")
     return _read(name, array)
@@ -62,6 +64,8 @@ def _read(name: str, array: Any) -> Array:
         _, dtype, shape, strides, device = _kernwright.read(array)
     except Exception as error:  # also what the array itself raises
         raise make_error(f"{name}: {error}") from error
+    if isinstance(device, str):
+        raise make_error(f"{name} lies on {device}, and a GPU (CUDA) expected")
     if dtype is None:
         raise make_error(f"{name}: kernwright has no dtype {getattr(array, 'dtype', '?')}")
     return Array(name, dtype, shape, strides, device)
@@ -69,7 +73,7 @@ def _read(name: str, array: Any) -> Array:
 
 def make_error(reason: str, problem: str = "") -> Error:
     error = Error(f"{problem}: {reason}" if problem else reason)
-    error.problem, error.reason = problem, reason
+    error.problem, error.reason, error.is_refusal = problem, reason, True
     return error
 
 
@@ -79,6 +83,8 @@ def rows_of(array: Array) -> Rows:
     if not array.shape:
         raise make_error(f"{array.name} has no dimension, and at least 1 expected")
     columns = array.shape[-1]
+    if array.elements == 0:  # it has no memory to lie in
+        return Rows(math.prod(array.shape[:-1]), columns, columns)
     if columns > 1 and array.strides[-1] != 1:
         raise make_error(f"{array.name} has a last stride of {array.strides[-1]}, and 1 expected: "
                          "its rows are not contiguous")
@@ -93,8 +99,6 @@ def rows_of(array: Array) -> Rows:
                              f"{array.strides}: its rows are not equally far apart")
         reach = stride * size
         rows *= size
-    if rows == 0:
-        return Rows(0, columns, columns)
     return Rows(rows, columns, columns if pitch is None else pitch)
 
 
@@ -120,3 +124,12 @@ def has_shape(array: Array, *shape: int) -> Array:
     if array.shape != shape:
         raise make_error(f"{array.name} has the shape {array.shape}, and {shape} expected")
     return array
+
+
+def dtype_text(dtype: Any) -> Optional[str]:
+    """kernwright's name of a dtype, which may be one of a framework's; None of None."""
+    if dtype is None:
+        return None
+    # NumPy's and JAX's are classes too.
+    name = str(getattr(dtype, "__name__", dtype)).rpartition(".")[2]
+    return _FRAMEWORK_DTYPES.get(name, name)

@@ -116,6 +116,10 @@ class ChainBuilder:
         self._buffers: List[int] = []
         self._steps: List[Any] = []
 
+    def __repr__(self) -> str:
+        return (f"<kernwright.ChainBuilder: {len(self._steps)} kernels, {len(self._parameters)} "
+                f"parameters, {len(self._buffers)} buffers>")
+
     def parameter(self, array: Any) -> ChainSlot:
         """`array` to begin with, by Chain.rebind() others of its dtype, shape and strides. As it is,
         it is a tensor of a kernel; moved on with `at`, it is memory that has to contain one."""
@@ -124,8 +128,8 @@ class ChainBuilder:
 
     def buffer(self, size_bytes: int) -> ChainSlot:
         """So many bytes of the chain's own, aligned to 256 and not initialised."""
-        if size_bytes < 1:
-            raise make_error(f"a buffer of {size_bytes} bytes, and at least 1 expected")
+        if not isinstance(size_bytes, int) or size_bytes < 1:
+            raise make_error(f"a buffer of {size_bytes!r} bytes, and at least 1 expected")
         self._buffers.append(size_bytes)
         return ChainSlot(True, len(self._buffers) - 1)
 

@@ -1,4 +1,5 @@
-"""How often a fused forward was left for a module's own, for `kernwright.metrics`."""
+"""How often a fused forward was left for a module's own, and an operator to PyTorch, for
+`kernwright.metrics`."""
 
 import collections
 from typing import Counter
@@ -12,7 +13,7 @@ def text() -> str:
     if not counts:
         return ""
     name = "kernwright_fallbacks_total"
-    lines = [f"# HELP {name} Calls of patched modules that ran as before, by cause.",
+    lines = [f"# HELP {name} Calls that PyTorch computed, by cause.",
              f"# TYPE {name} counter"]
     lines += [f'{name}{{cause="{cause}"}} {count}' for cause, count in sorted(counts.items())]
     return "\n".join(lines) + "\n"

@@ -6,16 +6,17 @@ import copy
 import dataclasses
 import json
 import logging
+import operator
 import os
 import threading
-from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional,
-                    Sequence, Union)
+from typing import (Any, Callable, Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional,
+                    Sequence, Tuple, Union)
 
 from . import _fallbacks, _kernwright
-from ._arrays import View, make_error
+from ._arrays import View, dtype_text, make_error
 from ._chain import BakedLaunch
 from ._data import data_folders
-from ._kernwright import KernelHandle
+from ._kernwright import Error, KernelHandle
 from ._progress import AnyProgress, ProgressLine, TuneProgress
 from ._record import Record
 from ._toolkit import announce_toolkit
@@ -27,13 +28,17 @@ _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING)
 class Problem:
     """An operation at one shape: Problem("matmul", m=16, n=4096, k=4096, dtype="bf16"), or its text
     form, Problem("matmul m=16 n=4096 k=4096 dtype=bf16"). `kernwright operations` lists the
-    operations with their dims, dtypes and flags."""
+    operations with their dims, dtypes and flags. Dtypes may be those of torch and NumPy. Problems are
+    equal in whatever order their values stand. Errors: Error for a value that no problem has."""
 
     __slots__ = ("text",)
     text: str
 
     def __init__(self, operation: str, **values: Any) -> None:
-        self.text = " ".join([operation] + [f"{name}={value}" for name, value in values.items()])
+        if not isinstance(operation, str):
+            raise make_error(f"the operation is {operation!r}, and a text expected")
+        self.text = " ".join([operation] + [f"{name}={_value_text(operation, name, value)}"
+                                            for name, value in values.items()])
 
     def __str__(self) -> str:
         return self.text
@@ -42,21 +47,44 @@ class Problem:
         return f"Problem({self.text!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Problem) and other.text == self.text
+        return isinstance(other, Problem) and other._parts() == self._parts()
 
     def __hash__(self) -> int:
-        return hash(self.text)
+        return hash(self._parts())
+
+    def _parts(self) -> Tuple[str, FrozenSet[str]]:
+        operation, *values = self.text.split() or [""]
+        return operation, frozenset(values)
+
+
+def _value_text(operation: str, name: str, value: Any) -> str:
+    """A value of a problem as its text has it."""
+    if isinstance(value, str):
+        return value
+    if hasattr(value, "__index__") and not isinstance(value, bool):
+        size = operator.index(value)
+        if size < 1:
+            raise make_error(f"{name} is {size}, and at least 1 expected", operation)
+        return str(size)
+    if isinstance(value, (bool, int, float)) or value is None:
+        raise make_error(f"{name} is {value!r}, and a whole number or a text expected", operation)
+    return str(dtype_text(value))
+
+
+def _expect_number(name: str, value: Any, problem: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise make_error(f"{name} is {value!r}, and a number expected", problem)
 
 
 AnyProblem = Union[Problem, str]
 AnyPath = Union[str, "os.PathLike[str]"]
 
 
-def _paths(paths: Union[AnyPath, Sequence[AnyPath]]) -> List[str]:
+def _paths(paths: Union[AnyPath, Sequence[AnyPath]]) -> List[AnyPath]:
     """Of one path, or of several."""
     if isinstance(paths, (str, bytes, os.PathLike)):
-        return [os.fsdecode(paths)]
-    return [os.fsdecode(path) for path in paths]
+        return [paths]
+    return list(paths)
 
 
 class Kernel(KernelHandle):
@@ -106,7 +134,8 @@ class Kernel(KernelHandle):
     @property
     def measured_us(self) -> Optional[float]:
         """The median that was measured when it was tuned; None where it was only predicted."""
-        return self._summary["measured_us"] or None
+        measured: Optional[float] = self._summary["measured_us"]
+        return measured
 
     @property
     def summary(self) -> Dict[str, Any]:
@@ -161,10 +190,16 @@ class Service:
                  tune_seconds: float = 30, background_seconds: float = 600,
                  compile_threads: int = 0, check_launches: bool = False) -> None:
         announce_toolkit()
-        self._handle = _kernwright.open_service(
-            None if cache is None else os.fsdecode(cache), sku, on_miss, device, tune_seconds, l2,
-            None, min_match, _paths(read_only_caches), _paths(templates), _paths(epilogues),
-            background_seconds, compile_threads, check_launches, _pass_on, data_folders())
+        try:
+            self._handle = _kernwright.open_service(
+                cache, sku, on_miss, device, tune_seconds, l2,
+                None, min_match, _paths(read_only_caches), _paths(templates), _paths(epilogues),
+                background_seconds, compile_threads, check_launches, _pass_on, data_folders())
+        except Error as error:  # whose names are those of the C interface
+            error.reason = error.reason.replace("kw_options.", "")
+            error.args = (error.reason,)
+            raise
+        self._cache, self._sku = cache, sku
         self._device = -1 if sku else device
         self._autotune_seconds = 0.0
         self._shapes_file: Optional[str] = None
@@ -178,10 +213,29 @@ class Service:
         """The GPU's number, None with a sku."""
         return None if self._device < 0 else self._device
 
+    @property
+    def sku(self) -> Optional[str]:
+        """The GPU that it works for without one, None with a GPU."""
+        return self._sku
+
+    @property
+    def cache(self) -> str:
+        """Its cache directory."""
+        if self._cache is not None:
+            return os.fsdecode(self._cache)
+        root = os.environ.get("XDG_CACHE_HOME", "")
+        return os.environ.get("KERNWRIGHT_CACHE") or os.path.join(
+            root if os.path.isabs(root) else os.path.expanduser("~/.cache"), "kernwright")
+
+    def __repr__(self) -> str:
+        place = f"GPU {self._device}" if self._sku is None else f"sku {self._sku}"
+        return f"<kernwright.Service: {place}, cache {self.cache}>"
+
     def _ready(self, kernel: Kernel, views: Mapping[str, View] = {},
                read_only: Sequence[str] = ()) -> Kernel:
         """The kernel once it knows what it takes."""
         summary = json.loads(kernel._description)
+        summary["measured_us"] = summary["measured_us"] or None
         for argument in summary["arguments"]:
             view = views.get(argument["name"])
             if view is not None:
@@ -203,14 +257,13 @@ class Service:
         return [self._ready(kernel) for kernel in _kernwright.best_kernels(
             self._handle, Kernel, str(problem), most)]
 
-    def kernel_on(self, device: Optional[int], problem: str,
+    def kernel_on(self, device: int, problem: str,
                   views: Mapping[str, View] = {}, read_only: Sequence[str] = ()) -> Kernel:
         """What kernel() gives, for arrays on the GPU `device`. Arguments that `views` names come as views
         of what the operation takes. Those that `read_only` names are not written by this problem, though
         the operation has others that write them."""
         if self._device >= 0 and device != self._device:
-            where = "no GPU" if device is None else f"GPU {device}"
-            raise make_error(f"the arrays lie on {where}, and the service is for GPU "
+            raise make_error(f"the arrays lie on GPU {device}, and the service is for GPU "
                              f"{self._device}", problem)
         found = _kernwright.best_kernel(self._handle, Kernel, problem, _stream.get())
         return self._ready(found, views, read_only)
@@ -227,6 +280,7 @@ class Service:
 
         Errors: Error without a GPU, and where no candidate passes."""
         budget = self._tune_seconds if seconds is None else seconds
+        _expect_number("seconds", budget, str(problem))
         if progress not in ("auto", None) and not callable(progress):
             raise make_error(f"progress is {progress!r}, and 'auto', None or a function expected",
                              str(problem))
@@ -261,7 +315,7 @@ class Service:
         if isinstance(problems, Problem):
             problems = [problems]
         if isinstance(problems, (str, bytes, os.PathLike)):
-            _kernwright.prewarm_worklist(self._handle, os.fsdecode(problems))
+            _kernwright.prewarm_worklist(self._handle, problems)
         else:
             _kernwright.prewarm(self._handle, [str(problem) for problem in problems])
 
@@ -286,6 +340,7 @@ class Service:
         launch, from now until the end of the `with` block or close(). Blocks may lie in each other;
         the innermost counts. During a stream capture nothing is tuned. Errors: Error; later those
         of tune()."""
+        _expect_number("seconds", seconds)
         before = self._autotune_seconds
         _kernwright.autotune(self._handle, seconds)
         self._autotune_seconds = seconds
@@ -354,10 +409,8 @@ class _ServicePerDevice:
         self._services: Dict[int, Service] = {}
         self._lock = threading.Lock()
 
-    def kernel_on(self, device: Optional[int], problem: str,
+    def kernel_on(self, device: int, problem: str,
                   views: Mapping[str, View] = {}, read_only: Sequence[str] = ()) -> Kernel:
-        if device is None:
-            raise make_error("the arrays lie on no GPU", problem)
         return self.on(device).kernel_on(device, problem, views, read_only)
 
     def on(self, device: int) -> Service:
@@ -393,8 +446,10 @@ _active: "contextvars.ContextVar[Optional[AnyService]]" = contextvars.ContextVar
 
 def set_default(service: Optional[Service]) -> None:
     """Makes `service` the one that operations use outside of `with` blocks; None: one for each GPU,
-    with the default cache and prediction on a miss."""
+    with the default cache and prediction on a miss. Errors: Error for anything else."""
     global _everywhere
+    if service is not None and not isinstance(service, Service):
+        raise make_error(f"service is {service!r}, and a Service or None expected")
     _everywhere = _ServicePerDevice() if service is None else service
 
 

@@ -28,6 +28,9 @@ using c_api::lacks;
 using c_api::message_of;
 
 thread_local std::string last_error;
+thread_local bool last_was_refusal = false;
+// Of the message that was made last, until it is kept.
+thread_local bool is_failure = false;
 
 // As many as a worklist may have.
 constexpr size_t kMostProblems = 100'000;
@@ -93,7 +96,7 @@ std::unique_ptr<kw_kernel> given_out(const Kernel& kernel) {
 }
 
 std::string give(const Result<Kernel>& kernel, kw_kernel** out) {
-  if (!kernel) return kernel.error().message;
+  if (!kernel) return message_of(kernel.error());
   *out = given_out(*kernel).release();
   return {};
 }
@@ -101,7 +104,7 @@ std::string give(const Result<Kernel>& kernel, kw_kernel** out) {
 std::string tune(kw_service& service, const char* problem, double seconds,
                  const std::function<void(const TuneProgress&)>& progress, kw_kernel** kernel) {
   const Result<Problem> parsed = Problem::parse(problem);
-  if (!parsed) return parsed.error().message;
+  if (!parsed) return message_of(parsed.error());
   return give(service.service.tune(*parsed, seconds, progress), kernel);
 }
 
@@ -109,7 +112,13 @@ std::string tune(kw_service& service, const char* problem, double seconds,
 
 int kernwright::c_api::fail(std::string message) {
   last_error = visible_lines(message);
+  last_was_refusal = !std::exchange(is_failure, false);
   return -1;
+}
+
+std::string kernwright::c_api::message_of(const Error& error) {
+  is_failure = error.code != ErrorCode::invalid_argument;
+  return error.message;
 }
 
 bool kernwright::c_api::lacks(const char* function, std::initializer_list<Needed> pointers) {
@@ -131,7 +140,7 @@ KERNWRIGHT_API int kw_open(const kw_options* options, kw_service** service) {
         return message;
     }
     Result<Service> opened = Service::open(std::move(read));
-    if (!opened) return opened.error().message;
+    if (!opened) return message_of(opened.error());
     *service = new kw_service{*std::move(opened)};
     return {};
   });
@@ -145,7 +154,7 @@ KERNWRIGHT_API int kw_get_best_kernel(kw_service* service, const char* problem,
                  {{"service", service}, {"problem", problem}, {"kernel", kernel}},
                  [&]() -> std::string {
                    Result<Problem> parsed = Problem::parse(problem);
-                   if (!parsed) return parsed.error().message;
+                   if (!parsed) return message_of(parsed.error());
                    return give(service->service.get_best_kernel(*parsed), kernel);
                  });
 }
@@ -156,7 +165,7 @@ KERNWRIGHT_API int kw_get_best_kernel_on(kw_service* service, const char* proble
                  {{"service", service}, {"problem", problem}, {"kernel", kernel}},
                  [&]() -> std::string {
                    Result<Problem> parsed = Problem::parse(problem);
-                   if (!parsed) return parsed.error().message;
+                   if (!parsed) return message_of(parsed.error());
                    return give(service->service.get_best_kernel(*parsed, stream), kernel);
                  });
 }
@@ -170,10 +179,10 @@ KERNWRIGHT_API int kw_get_best_kernels(kw_service* service, const char* problem,
                   {"found", found}},
                  [&]() -> std::string {
                    Result<Problem> parsed = Problem::parse(problem);
-                   if (!parsed) return parsed.error().message;
+                   if (!parsed) return message_of(parsed.error());
                    Result<std::vector<Kernel>> best =
                        service->service.get_best_kernels(*parsed, count);
-                   if (!best) return best.error().message;
+                   if (!best) return message_of(best.error());
                    std::vector<std::unique_ptr<kw_kernel>> given;
                    for (const Kernel& kernel : *best) given.push_back(given_out(kernel));
                    for (size_t i = 0; i < given.size(); ++i) kernels[i] = given[i].release();
@@ -225,7 +234,7 @@ KERNWRIGHT_API int kw_prewarm(kw_service* service, const char* const* problems, 
                        return "kw_prewarm: problems[" + std::to_string(i) + "] is null";
                      }
                      Result<Problem> problem = Problem::parse(problems[i]);
-                     if (!problem) return problem.error().message;
+                     if (!problem) return message_of(problem.error());
                      parsed.push_back(*std::move(problem));
                    }
                    return message_of(service->service.prewarm(parsed));
@@ -296,10 +305,10 @@ KERNWRIGHT_API int kw_record(const kw_service* service, const char* problem, con
           return "kw_record: form is \"" + std::string(name) + "\"; it must be json or html";
         }
         const Result<Problem> parsed = Problem::parse(problem);
-        if (!parsed) return parsed.error().message;
+        if (!parsed) return message_of(parsed.error());
         Result<std::string> text =
             service->service.record(*parsed, name == "json" ? RecordForm::json : RecordForm::html);
-        if (!text) return text.error().message;
+        if (!text) return message_of(text.error());
         thread_local std::string given;
         given = *std::move(text);
         *record = given.c_str();
@@ -364,7 +373,7 @@ KERNWRIGHT_API int kw_bake(const kw_kernel* kernel, const void* const* tensors, 
                                          [&](const Arg* arguments, size_t count) -> std::string {
                                            Result<BakedLaunch> made =
                                                kernel->kernel.bake(arguments, count);
-                                           if (!made) return made.error().message;
+                                           if (!made) return message_of(made.error());
                                            *baked = new kw_baked{*std::move(made), kernel->counts};
                                            return {};
                                          });
@@ -400,6 +409,8 @@ KERNWRIGHT_API int kw_add_to_capture(const kw_baked* baked, void* stream) {
 KERNWRIGHT_API void kw_release_baked(kw_baked* baked) { delete baked; }
 
 KERNWRIGHT_API const char* kw_last_error(void) { return last_error.c_str(); }
+
+KERNWRIGHT_API int kw_last_error_is_refusal(void) { return last_was_refusal ? 1 : 0; }
 
 KERNWRIGHT_API const char* kw_version(void) {
   static const auto& version = *new std::string(kernwright_version());

@@ -59,7 +59,7 @@ std::string add(kw_chain_builder& builder, const std::vector<Kernel>& kernels,
   std::vector<ChainArg> read_arguments;
   for (size_t i = 0; i < count; ++i) {
     Result<ChainArg> argument = read(arguments[i]);
-    if (!argument) return argument.error().message;
+    if (!argument) return message_of(argument.error());
     read_arguments.push_back(*argument);
   }
   builder.builder.add(kernels, read_arguments.data(), read_arguments.size());
@@ -151,7 +151,7 @@ KERNWRIGHT_API int kw_chain_add_alternatives(kw_chain_builder* builder, kw_kerne
 KERNWRIGHT_API int kw_chain_build(const kw_chain_builder* builder, kw_chain** chain) {
   return guarded("kw_chain_build", {{"builder", builder}, {"chain", chain}}, [&]() -> std::string {
     Result<Chain> built = builder->builder.build();
-    if (!built) return built.error().message;
+    if (!built) return message_of(built.error());
     *chain = new kw_chain{*std::move(built), {}, {}};
     describe(**chain);
     return {};
@@ -193,7 +193,7 @@ KERNWRIGHT_API int kw_set_chain_path(kw_chain* chain, const char* path) {
 KERNWRIGHT_API int kw_tune_chain(kw_chain* chain, void* stream) {
   return guarded("kw_tune_chain", {{"chain", chain}}, [&]() -> std::string {
     Result<std::vector<ChainTime>> times = chain->chain.tune(stream);
-    if (!times) return times.error().message;
+    if (!times) return message_of(times.error());
     chain->times = *std::move(times);
     describe(*chain);
     return {};

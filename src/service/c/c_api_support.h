@@ -34,6 +34,14 @@ namespace kernwright::c_api {
 /// Keeps the message for the calling thread's kw_last_error and gives -1.
 int fail(std::string message);
 
+/// The message of an error, for `fail`. kw_last_error_is_refusal knows its code then.
+std::string message_of(const Error& error);
+
+/// The same of what may have failed, and an empty string for success.
+inline std::string message_of(const Result<void>& result) {
+  return result ? std::string() : message_of(result.error());
+}
+
 /// A pointer that a call cannot do without: an array only where it is to have elements.
 struct Needed {
   template <typename T>
@@ -56,13 +64,9 @@ int guarded(const char* function, std::initializer_list<Needed> pointers, Body&&
     std::string message = body();
     return message.empty() ? 0 : fail(std::move(message));
   } catch (const std::exception& e) {
-    return fail(std::string("unexpected exception: ") + e.what());
+    return fail(
+        message_of(Error{ErrorCode::internal, std::string("unexpected exception: ") + e.what()}));
   }
-}
-
-/// An empty string for success.
-inline std::string message_of(const Result<void>& result) {
-  return result ? std::string() : result.error().message;
 }
 
 /// What a caller's struct says, whatever version of it that is; an empty string for success, else

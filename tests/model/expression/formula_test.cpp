@@ -82,7 +82,12 @@ TEST(FormulaTest, KnowsWhatItUses) {
 }
 
 TEST(FormulaTest, RefusesWhatItDoesNotUnderstandAtItsColumn) {
-  EXPECT_EQ(error("a*q"), "\"a*q\": column 3: unknown name \"q\", known are x, y, a");
+  EXPECT_EQ(error("a*q"),
+            "\"a*q\": column 3: unknown name \"q\", known are x, y, a and the functions "
+            "abs, exp, gelu_erf, gelu_tanh, log, max, min, relu, sigmoid, silu, sqrt, tanh");
+  EXPECT_EQ(error("x+é"), "\"x+é\": column 3: expected a value, found 'é'");
+  EXPECT_EQ(error("x€"), "\"x€\": column 2: expected an operator or the end, found '€'");
+  EXPECT_EQ(error("x\xE2"), "\"x\xE2\": column 2: expected an operator or the end, found '\xE2'");
   EXPECT_EQ(error("a*"), "\"a*\": column 3: expected a value, found the end");
   EXPECT_EQ(error("x y"), "\"x y\": column 3: expected an operator or the end, found 'y'");
   EXPECT_EQ(error("(x"), "\"(x\": column 3: expected ')', found the end");

@@ -114,11 +114,212 @@ def test_what_no_kernel_computes_of_torchs_attention_is_refused(arguments, text)
                                         **arguments)
 
 
-def test_a_tensor_on_the_cpu_is_refused():
-    for call in (kw.linear, torch.ops.kernwright.linear):
-        with pytest.raises(kernwright.Error, match="no GPU") as caught:
-            call(torch.zeros(2, 8), torch.zeros(4, 8))
-        assert caught.value.problem == "matmul m=2 n=4 k=8 dtype=fp32"
+def seen(caplog):
+    """The lines about what is left to PyTorch, from now on."""
+    define._left.clear()
+    caplog.clear()
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+def same(result, wanted):
+    torch.testing.assert_close(result, wanted, rtol=1e-2, atol=1e-2)
+
+
+def test_what_no_kernel_takes_is_left_to_pytorch_with_one_line(caplog):
+    lines = seen(caplog)
+    x, weight = random(2, 8), random(4, 8)
+    for call in (kw.linear, torch.ops.kernwright.linear, kw.linear):
+        same(call(x, weight), x @ weight.t())
+    assert lines() == ["linear is left to PyTorch: x lies on the CPU, and a GPU (CUDA) expected"]
+    assert kw.linear(x, weight, out=(out := torch.empty(2, 4, dtype=x.dtype))) is out
+    same(out, x @ weight.t())
+
+
+def test_what_fails_is_not_left_to_pytorch(monkeypatch):
+    failure = kernwright.Error("the service is sealed")
+    compute = define._or_plain("linear", lambda: (_ for _ in ()).throw(failure), lambda: 1, lambda: 2)
+    with pytest.raises(kernwright.Error, match="sealed"):
+        compute()
+    failure.is_refusal = True
+    failure.reason = "no kernel takes it"
+    assert compute() == 1
+
+
+def test_wrong_shapes_on_the_cpu_are_errors_of_the_call():
+    with pytest.raises(kernwright.Error, match="x has rows of 8 elements, and weight has k=4"):
+        kw.linear(random(5, 8), random(6, 4))
+
+
+def turned(x, cos, sin):
+    first, second = x.chunk(2, -1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+
+
+F = torch.nn.functional
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("call, peer", [
+    (lambda x, w: kw.linear(x, w, w[:, 0], activation="silu", residual=x @ w.t()),
+     lambda x, w: F.silu(F.linear(x, w, w[:, 0])) + x @ w.t()),
+    (lambda x, w: kw.matmul(x, w.t(), activation="gelu_tanh"),
+     lambda x, w: F.gelu(x @ w.t(), approximate="tanh")),
+    (lambda x, w: kw.gated_linear(x, w), lambda x, w: F.silu(x @ w[:3].t()) * (x @ w[3:].t())),
+    (lambda x, w: kw.gated_linear(x, w, w[0]),
+     lambda x, w: F.silu(F.rms_norm(x, (8,), w[0], 1e-6) @ w[:3].t())
+     * (F.rms_norm(x, (8,), w[0], 1e-6) @ w[3:].t())),
+    (lambda x, w: torch.cat([part.flatten(-2) for part in
+                             kw.qkv_linear(x, w, kv_heads=1, head_dim=2)], -1),
+     lambda x, w: x @ w.t()),
+    (lambda x, w: kw.rms_norm(x, w[0]), lambda x, w: F.rms_norm(x, (8,), w[0], 1e-6)),
+    (lambda x, w: kw.rms_norm(x, w[0], residual=2 * x)[0],
+     lambda x, w: F.rms_norm(3 * x, (8,), w[0], 1e-6)),
+    (lambda x, w: kw.rms_norm(x, residual=2 * x)[1], lambda x, w: 3 * x),
+    (lambda x, w: kw.layer_norm(x, w[0], w[1]), lambda x, w: F.layer_norm(x, (8,), w[0], w[1])),
+    (lambda x, w: kw.layer_norm(x, residual=x)[0], lambda x, w: F.layer_norm(2 * x, (8,))),
+    (lambda x, w: kw.silu_and_mul(x), lambda x, w: F.silu(x[..., :4]) * x[..., 4:]),
+    (lambda x, w: kw.gelu_and_mul(x, approximate="tanh"),
+     lambda x, w: F.gelu(x[..., :4], approximate="tanh") * x[..., 4:]),
+    (lambda x, w: kw.silu_mul(x, 2 * x), lambda x, w: F.silu(x) * 2 * x),
+    (lambda x, w: kw.softmax(x, scale=0.5, mask=x), lambda x, w: (1.5 * x).softmax(-1)),
+    (lambda x, w: kw.softmax(x, causal=True),
+     lambda x, w: x.masked_fill(~torch.ones(5, 8, dtype=torch.bool).tril(3), -torch.inf).softmax(-1)),
+])
+def test_pytorch_computes_the_same(call, peer, dtype):
+    x, weight = random(3, 5, 8).to(dtype), random(6, 8).to(dtype)
+    result = call(x, weight)
+    assert result.dtype is dtype
+    torch.testing.assert_close(result.double(), peer(x.double(), weight.double()), rtol=3e-2, atol=3e-2)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_pytorch_computes_the_same_attention(causal):
+    q, k, v = random(2, 4, 5, 8), random(2, 2, 5, 8), random(2, 2, 5, 16)
+    wanted = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+    result, lse = kw.attention(q, k, v, causal=causal, return_lse=True)
+    same(result, wanted)
+    assert lse.dtype is torch.float32 and lse.shape == (2, 4, 5)
+    padded = torch.cat((k, k), 2), torch.cat((v, v), 2)
+    lengths = torch.full((2,), 5, dtype=torch.int32)
+    same(kw.attention(q, *padded, kv_lengths=lengths, causal=causal), wanted)
+    same(kw.attention(q, k, v, window=99), F.scaled_dot_product_attention(
+        q, k, v, is_causal=True, enable_gqa=True))
+    zeros = torch.zeros(4)
+    same(kw.attention(q, k, v, causal=causal, sinks=zeros - 1e9, alibi_slopes=zeros), wanted)
+
+
+def test_pytorch_computes_the_same_step():
+    k, v = random(2, 2, 9, 8), random(2, 2, 9, 8)
+    q, k_new, v_new = random(2, 1, 4, 8), random(2, 1, 2, 8), random(2, 1, 2, 8)
+    cos, sin = random(9, 4).float(), random(9, 4).float()
+    lengths = torch.tensor([3, 7], dtype=torch.int32)
+    result = kw.append_attention(q, k, v, k_new, v_new, lengths, cos, sin)
+    for row, length in enumerate(lengths):
+        angles = cos[length - 1], sin[length - 1]
+        same(k[row, :, length - 1], turned(k_new[row, 0], *angles))
+        same(v[row, :, length - 1], v_new[row, 0])
+        part = F.scaled_dot_product_attention(
+            turned(q[row, 0], *angles)[None, :, None], k[row:row + 1, :, :length],
+            v[row:row + 1, :, :length], enable_gqa=True)
+        same(result[row, 0], part[0, :, 0])
+    q, k = random(6, 4, 8), random(6, 2, 8)
+    cos, sin = random(6, 4).float(), random(6, 4).float()
+    for interleaved in (False, True):
+        order = torch.arange(8).view(4, 2).t().flatten() if interleaved else torch.arange(8)
+        wanted = torch.empty_like(q)
+        wanted[..., order] = turned(q[..., order], cos[:, None], sin[:, None]).to(q.dtype)
+        same(kw.rope(q, k, cos, sin, interleaved=interleaved)[0], wanted)
+
+
+@pytest.mark.parametrize("shape", [(0, 8), (2, 0, 8), (0, 3, 8)])
+def test_without_rows_the_result_is_empty(shape):
+    x, weight = torch.empty(shape), random(6, 8, dtype=torch.float32)
+    assert kw.linear(x, weight).shape == (*shape[:-1], 6)
+    assert kw.rms_norm(x).shape == shape and kw.silu_and_mul(x).shape == (*shape[:-1], 4)
+
+
+def strange():
+    x = random(4, 8, dtype=torch.float32)
+    yield torch._neg_view(x), torch.float32
+    yield torch.complex(x, x).conj().imag, torch.float32
+    yield torch.complex(x, x).conj(), torch.complex64
+    yield x[:1].expand(4, 8), torch.float32
+    yield random(8, 4, dtype=torch.float32).t(), torch.float32
+    yield random(4, 16, dtype=torch.float32)[:, ::2], torch.float32
+    yield torch._efficientzerotensor((4, 8)), torch.float32
+    yield x.as_subclass(type("Own", (torch.Tensor,), {})), torch.float32
+
+
+def test_strange_tensors_are_right_or_refused():
+    for x, dtype in strange():
+        weight = random(6, 8, dtype=torch.float32).to(dtype)
+        same(kw.linear(x, weight), F.linear(x, weight))
+        with pytest.raises(kernwright.Error):
+            kernwright.linear(x, weight)
+    for x in (random(4, 8).to_sparse(), random(4, 8).to_sparse_csr(), meta(4, 8),
+              torch.nested.nested_tensor([random(4, 8)])):
+        with pytest.raises(kernwright.Error):
+            kernwright.linear(x, x)
+    with FakeTensorMode():
+        fake = torch.empty(4, 8)
+    with pytest.raises(kernwright.Error, match="its address is 0"):
+        kernwright.linear(fake, fake)
+
+
+def test_vmap_is_right_or_refused():
+    x, weight = random(3, 5, 8), random(6, 8)
+    same(torch.vmap(lambda part: kw.linear(part, weight))(x), x @ weight.t())
+    with pytest.raises(kernwright.Error):
+        torch.vmap(kernwright.rms_norm)(x)
+
+
+def test_forward_mode_derivatives_are_refused():
+    x, weight = random(5, 8), random(6, 8)
+    calls = [lambda x: kw.linear(x, weight), kw.rms_norm, kw.silu_and_mul, kw.softmax,
+             lambda x: kernwright.linear(x, weight), kernwright.rms_norm,
+             torch.ops.kernwright.rms_norm]
+    for call in calls:
+        with pytest.raises(kernwright.Error):
+            torch.func.jvp(call, (x,), (x,))
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x, x)
+            with pytest.raises(kernwright.Error, match="tangent"):
+                call(dual)
+    with torch.autograd.forward_ad.dual_level():
+        with pytest.raises(kernwright.Error, match="tangent"):
+            torch.ops.kernwright.linear(torch.autograd.forward_ad.make_dual(x, x), weight)
+        same(kw.linear(x, weight), x @ weight.t())  # others are computed meanwhile
+
+
+@pytest.mark.parametrize("activation", [None, "silu", "gelu_erf", "gelu_tanh"])
+def test_gradients_of_gradients(activation):
+    x, weight, bias = (random(*shape).requires_grad_() for shape in ((3, 4), (2, 4), (2,)))
+    assert torch.autograd.gradgradcheck(
+        lambda *given: kw.linear(*given, activation=activation), (x, weight, bias))
+    if activation is not None:
+        assert torch.autograd.gradgradcheck(
+            lambda *given: kw.gated_linear(*given, activation=activation), (x, weight))
+
+
+def test_operations_on_arrays_refuse_what_requires_a_gradient():
+    x, weight = random(5, 8), random(6, 8)
+    needs = weight.clone().requires_grad_()
+    for call in (lambda: kernwright.linear(x, needs), lambda: kernwright.rms_norm(x, needs[0]),
+                 lambda: kernwright.linear(x, weight, out=random(5, 6).requires_grad_()),
+                 lambda: kernwright.silu_and_mul(torch.nn.Parameter(x))):
+        with pytest.raises(kernwright.Error, match="requires a gradient.*kernwright.torch"):
+            call()
+        with torch.no_grad(), pytest.raises(kernwright.Error, match="lies on the CPU"):
+            call()
+
+
+def test_what_is_written_has_another_version():
+    x, weight, out = random(5, 8), random(6, 8), random(5, 6).requires_grad_()
+    product = out.clone()
+    squares = product * product
+    kw.linear(x, weight, out=product.detach())
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squares.sum().backward()
 
 
 @pytest.mark.parametrize("activation", [None, "silu", "gelu_erf", "gelu_tanh"])

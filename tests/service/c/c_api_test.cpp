@@ -110,11 +110,13 @@ TEST(CApiTest, NothingIsTunedForASku) {
   EXPECT_NE(std::strstr(kw_last_error(), "for the sku h200"), nullptr) << kw_last_error();
   EXPECT_EQ(kw_tune(service, "vector_add n=1000 dtype=fp32", -1, &kernel), -1);
   EXPECT_STREQ(kw_last_error(), "seconds is -1; it must be above 0");
+  EXPECT_EQ(kw_last_error_is_refusal(), 1);
   for (const char* problem : {"", "vector_add", "vector_add n=many dtype=fp32", "= =", "\xff"}) {
     EXPECT_EQ(kw_tune(service, problem, 1, &kernel), -1) << problem;
     EXPECT_EQ(kw_get_best_kernel(service, problem, &kernel), -1) << problem;
     EXPECT_EQ(kw_prewarm(service, &problem, 1), -1) << problem;
     EXPECT_STRNE(kw_last_error(), "");
+    EXPECT_EQ(kw_last_error_is_refusal(), 1) << kw_last_error();
   }
   EXPECT_EQ(kernel, nullptr);
   kw_close(service);

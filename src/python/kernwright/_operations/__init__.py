@@ -4,7 +4,7 @@ They take arrays of any framework with DLPack or `__cuda_array_interface__` that
 work on the framework's current stream. Results are new arrays of the same framework, or `out=`.
 Nothing is copied: what no kernel can take as it lies is refused. All of them raise Error."""
 
-from .plan import dtype_text
+from .._arrays import dtype_text
 from .products import gated_linear, grouped_matmul, linear, matmul, scaled_matmul
 from .rows import (elementwise, gelu_and_mul, layer_norm, reduce, rms_norm, rope, silu_and_mul,
                    softmax)

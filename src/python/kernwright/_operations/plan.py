@@ -3,15 +3,10 @@
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _kernwright
-from .._arrays import Array, View, contiguous_rows, has_shape, make_error, read
+from .._arrays import Array, View, contiguous_rows, dtype_text, has_shape, make_error, read
 from .._service import Kernel, active, launching_like
 
 _MOST_PLANS = 1 << 16
-
-_FRAMEWORK_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32",
-                     "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2", "half": "fp16",
-                     "float": "fp32"}
-
 
 class Output(NamedTuple):
     """A result as it is made: contiguous, and then with these two axes swapped."""
@@ -25,15 +20,6 @@ class Plan(NamedTuple):
     where the caller gives none. Without a kernel there is nothing to compute."""
     kernel: Optional[Kernel]
     outputs: Tuple[Output, ...]
-
-
-def dtype_text(dtype: Any) -> Optional[str]:
-    """kernwright's name of a dtype, which may be one of a framework's; None of None."""
-    if dtype is None:
-        return None
-    # NumPy's and JAX's are classes too.
-    name = str(getattr(dtype, "__name__", dtype)).rpartition(".")[2]
-    return _FRAMEWORK_DTYPES.get(name, name)
 
 
 def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
@@ -61,7 +47,7 @@ def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
     return results
 
 
-def _kernel(operation: str, device: Optional[int], values: Dict[str, Any],
+def _kernel(operation: str, device: int, values: Dict[str, Any],
             views: Mapping[str, View] = {}, read_only: Sequence[str] = ()) -> Kernel:
     given = {name: str(value) for name, value in values.items() if value is not None}
     for name, value in given.items():

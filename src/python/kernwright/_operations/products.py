@@ -2,8 +2,9 @@
 
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from .._arrays import Array, View, contiguous_rows, has_shape, make_error, read, rows_of, same_dtype
-from .plan import (Output, Plan, dtype_text, _call, _kernel, _read_optional, _output,
+from .._arrays import (Array, View, contiguous_rows, dtype_text, has_shape, make_error, read, rows_of,
+                       same_dtype)
+from .plan import (Output, Plan, _call, _kernel, _read_optional, _output,
                    _contiguous_output)
 
 
@@ -55,7 +56,7 @@ def _product(given_x: Any, given_weight: Any, given_bias: Any, given_residual: A
     if residual is not None:
         has_shape(residual, *shape)
         contiguous_rows(residual)
-    if a.rows == 0:
+    if a.rows == 0 or n == 0:
         return Plan(None, (Output(shape, dtype),))
     ldd = n if given is None else rows_of(given).pitch
     natural_ldb = weight.k if weight.layout == "nk" else weight.n
@@ -232,7 +233,7 @@ def _grouped_matmul_plan(a: Any, b: Any, scale_a: Any, scale_b: Any, offs: Any, 
                                      "bf16" if scaled else dtype)
     _contiguous_output("out", out, (rows.rows, n), kind)
     result = (Output((rows.rows, n), kind),)
-    if rows.rows == 0:
+    if rows.rows == 0 or n == 0:
         return Plan(None, result)
     return Plan(_kernel("grouped_matmul", array.device, {
         "groups": groups, "rows": rows.rows, "n": n, "k": k, "dtype": dtype,

@@ -2,8 +2,8 @@
 
 from typing import Any, Optional, Tuple
 
-from .._arrays import contiguous_rows, has_shape, make_error, read, same_dtype
-from .plan import (Output, Plan, dtype_text, _call, _kernel, _size, _read_optional, _output,
+from .._arrays import contiguous_rows, dtype_text, has_shape, make_error, read, same_dtype
+from .plan import (Output, Plan, _call, _kernel, _size, _read_optional, _output,
                    _contiguous_output)
 
 

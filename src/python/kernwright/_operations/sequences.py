@@ -71,6 +71,8 @@ def _attention_plan(q: Any, k: Any, v: Any, kv_lengths: Any, sinks: Any, alibi_s
         results = [Output((batch, tokens, heads, head_dim), dtype, (1, 2))]
     if return_lse:
         results.append(Output(shape[:3], "fp32"))
+    if 0 in shape:
+        return Plan(None, tuple(results))
     per_head = queries.heads if layout == "bshd" else 1
     natural = {"ldq": per_head * queries.head_dim, "ldo": per_head * values.head_dim,
                "ldk": (keys.heads if layout == "bshd" else 1) * keys.head_dim,

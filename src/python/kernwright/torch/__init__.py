@@ -7,6 +7,7 @@
 The functions are kernwright's operations as operators, `torch.ops.kernwright`, which torch.compile
 traces and which have gradients where a backward is there; see `kernwright.torch.ops`."""
 
+from . import layers
 from ._patch import Report, patch, unpatch
 from .inductor import use_in_inductor
 from .ops import (append_attention, attention, gated_linear, gelu_and_mul, grouped_matmul,
@@ -14,6 +15,6 @@ from .ops import (append_attention, attention, gated_linear, gelu_and_mul, group
                   scaled_dot_product_attention, scaled_matmul, silu_and_mul, silu_mul, softmax)
 
 __all__ = ["Report", "append_attention", "attention", "gated_linear", "gelu_and_mul",
-           "grouped_matmul", "layer_norm", "linear", "matmul", "norm_rope", "patch", "qkv_linear",
+           "grouped_matmul", "layer_norm", "layers", "linear", "matmul", "norm_rope", "patch", "qkv_linear",
            "rms_norm", "rope", "scaled_dot_product_attention", "scaled_matmul", "silu_and_mul", "silu_mul",
            "softmax", "unpatch", "use_in_inductor"]

@@ -13,6 +13,9 @@ from .._arrays import make_error
 def _activation_backward(grad: Tensor, before: Tensor, activation: Optional[str]) -> Tensor:
     if activation is None:
         return grad
+    if activation == "silu" and torch.is_grad_enabled():  # silu_backward has no backward of its own
+        part = before.sigmoid()
+        return grad * part * (1 + before * (1 - part))
     if activation == "silu":
         return torch.ops.aten.silu_backward(grad, before)
     approximate = "tanh" if activation == "gelu_tanh" else "none"

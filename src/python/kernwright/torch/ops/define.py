@@ -1,14 +1,18 @@
 """How an operator is defined, which calls go past it, and what its shapes are checked by."""
 
-from typing import Any, Callable, Optional, Sequence
+import logging
+from typing import Any, Callable, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from ... import _fallbacks
 from ..._arrays import make_error
 from ..._kernwright import Error
 
+_log = logging.getLogger("kernwright")
+_left: Set[Tuple[str, str]] = set()  # the operators and reasons that the log has
 _library = torch.library.Library("kernwright", "DEF")
 
 # A kernel is made for the strides that it met, so a compiler may not lay a tensor out otherwise.
@@ -19,9 +23,13 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 
 
 def _direct(*tensors: Optional[Tensor]) -> bool:
-    """Whether a kernel may be launched at once: nobody traces, transforms, or needs a gradient."""
+    """Whether a kernel may be launched at once: nobody traces, transforms, or needs a gradient.
+    Errors: Error where one of them has a tangent of forward-mode derivatives, which nothing here
+    has."""
     if torch.compiler.is_compiling():
         return False
+    if forward_ad._current_level >= 0:
+        _refuse_tangents(tensors)
     if (torch._C._len_torch_dispatch_stack() or forward_ad._current_level >= 0
             or torch._C._get_tracing_state() is not None
             or torch._C._functorch.peek_interpreter_stack() is not None):
@@ -34,9 +42,41 @@ def _direct(*tensors: Optional[Tensor]) -> bool:
     return True
 
 
+def _or_plain(name: str, ours: Callable[..., Any], plain: Callable[..., Any],
+              shapes: Callable[..., Any]) -> Callable[..., Any]:
+    """`ours`, and where that refuses what it is given, `plain`, which does the same in PyTorch,
+    with one line in the log for each reason. What fails in another way is an error, and so is what `shapes`
+    refuses."""
+    def compute(*given: Any, **named: Any) -> Any:
+        if forward_ad._current_level >= 0:
+            _refuse_tangents((*given, *named.values()))
+        try:
+            return ours(*given, **named)
+        except Error as error:
+            if not error.is_refusal:
+                raise
+            reason = error
+        shapes(*given, **{key: value for key, value in named.items() if key != "out"})
+        _fallbacks.counts[f"operator {name}"] += 1
+        if (name, reason.reason) not in _left:
+            _left.add((name, reason.reason))
+            _log.warning("%s is left to PyTorch: %s", name, reason)
+        return plain(*given, **named)
+
+    return compute
+
+
+def _refuse_tangents(given: Sequence[Any]) -> None:
+    for tensor in given:
+        if isinstance(tensor, (list, tuple)):
+            _refuse_tangents(tensor)
+        if isinstance(tensor, Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
+            raise make_error("kernwright's operators have no forward-mode derivative, and an "
+                             "argument has a tangent; use PyTorch's own")
+
+
 def _define(schema: str, compute: Callable[..., Any], shapes: Callable[..., Any]) -> str:
-    """Defines an operator that gives what `compute` does, in tensors that `shapes` gives. On tensors that
-    lie on no GPU `compute` says so."""
+    """Defines an operator that gives what `compute` does, in tensors that `shapes` gives."""
     name = schema[:schema.index("(")]
     _library.define(schema, tags=_TAGS)
     for key in ("CUDA", "CompositeExplicitAutograd"):
@@ -53,6 +93,8 @@ def _define_forward_only(schema: str, compute: Callable[..., Any],
     operator = getattr(getattr(torch.ops.kernwright, packet), overload or "default")
 
     def refuse_gradients(keyset: Any, *arguments: Any, **named: Any) -> Any:
+        if forward_ad._current_level >= 0:
+            _refuse_tangents((*arguments, *named.values()))
         if torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments, *named.values()):
             raise make_error(f"kernwright::{packet} has no backward, and an argument requires a "
                              "gradient; call it under torch.no_grad(), or use PyTorch's own")

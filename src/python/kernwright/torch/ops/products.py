@@ -7,8 +7,9 @@ from torch import Tensor
 
 from ... import _operations as _arrays
 from .. import _fused, _gradients
+from . import plain
 from .define import (_define, _define_forward_only, _define_out, _direct, _expect, _expect_dims,
-                     _expect_shape, _library, _new)
+                     _expect_shape, _library, _new, _or_plain)
 from .rows import rms_norm
 
 
@@ -31,11 +32,6 @@ def _matrix(name: str, tensor: Tensor) -> Tuple[Any, Any]:
     return tensor.shape[0], tensor.shape[1]
 
 
-def _compute_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
-                    residual: Optional[Tensor] = None, **named: Any) -> Tensor:
-    return _arrays.linear(x, weight, bias, residual=residual, **named)
-
-
 def _linear_shape(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
                   residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
                   out_dtype: Optional[torch.dtype] = None) -> Tensor:
@@ -45,6 +41,9 @@ def _linear_shape(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
 
 _LINEAR = ("Tensor x, Tensor weight, Tensor? bias=None, Tensor? residual=None, *, "
            "str? activation=None")
+_compute_linear = _or_plain(
+    "linear", lambda x, weight, bias=None, residual=None, **named:
+    _arrays.linear(x, weight, bias, residual=residual, **named), plain.linear, _linear_shape)
 _define(f"linear({_LINEAR}, ScalarType? out_dtype=None) -> Tensor", _compute_linear, _linear_shape)
 _define_out("linear", _LINEAR, _compute_linear, _linear_shape)
 
@@ -61,18 +60,13 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *,
     Differentiable in x, weight, bias and residual. Errors: kernwright.Error, see
     kernwright.linear."""
     if _direct(x, weight, bias, residual, out):
-        return _arrays.linear(x, weight, bias, activation=activation, residual=residual, out=out,
-                              out_dtype=out_dtype)
+        return _compute_linear(x, weight, bias, residual, activation=activation, out=out,
+                               out_dtype=out_dtype)
     if out is None:
         return torch.ops.kernwright.linear(x, weight, bias, residual, activation=activation,
                                            out_dtype=out_dtype)
     torch.ops.kernwright.linear.out(x, weight, bias, residual, activation=activation, out=out)
     return out
-
-
-def _compute_matmul(a: Tensor, b: Tensor, bias: Optional[Tensor] = None,
-                    residual: Optional[Tensor] = None, **named: Any) -> Tensor:
-    return _arrays.matmul(a, b, bias=bias, residual=residual, **named)
 
 
 def _matmul_shape(a: Tensor, b: Tensor, bias: Optional[Tensor] = None,
@@ -83,6 +77,9 @@ def _matmul_shape(a: Tensor, b: Tensor, bias: Optional[Tensor] = None,
 
 
 _MATMUL = "Tensor a, Tensor b, Tensor? bias=None, Tensor? residual=None, *, str? activation=None"
+_compute_matmul = _or_plain(
+    "matmul", lambda a, b, bias=None, residual=None, **named:
+    _arrays.matmul(a, b, bias=bias, residual=residual, **named), plain.matmul, _matmul_shape)
 _define(f"matmul({_MATMUL}, ScalarType? out_dtype=None) -> Tensor", _compute_matmul, _matmul_shape)
 _define_out("matmul", _MATMUL, _compute_matmul, _matmul_shape)
 
@@ -94,8 +91,8 @@ def matmul(a: Tensor, b: Tensor, *, bias: Optional[Tensor] = None,
 
     a: [..., k]; b: [k, n], or the transposed view of [n, k]; the rest as in `linear`."""
     if _direct(a, b, bias, residual, out):
-        return _arrays.matmul(a, b, bias=bias, activation=activation, residual=residual, out=out,
-                              out_dtype=out_dtype)
+        return _compute_matmul(a, b, bias, residual, activation=activation, out=out,
+                               out_dtype=out_dtype)
     if out is None:
         return torch.ops.kernwright.matmul(a, b, bias, residual, activation=activation,
                                            out_dtype=out_dtype)
@@ -106,8 +103,8 @@ def matmul(a: Tensor, b: Tensor, *, bias: Optional[Tensor] = None,
 Weights = Union[Tensor, Sequence[Tensor]]
 
 
-def _compute_gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = None, *,
-                          activation: str = "silu", eps: float = 1e-6) -> Tensor:
+def _our_gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = None, *,
+                      activation: str = "silu", eps: float = 1e-6) -> Tensor:
     if isinstance(weight, Tensor):
         if norm_weight is None:
             return _arrays.gated_linear(x, weight, activation=activation)
@@ -144,6 +141,8 @@ def _gated_linear_shape(x: Tensor, weight: Weights, norm_weight: Optional[Tensor
     return _product_shape(x, k, rows // 2)
 
 
+_compute_gated_linear = _or_plain("gated_linear", _our_gated_linear, plain.gated_linear,
+                                  _gated_linear_shape)
 _GATED = "Tensor? norm_weight=None, *, str activation='silu', float eps=1e-6) -> Tensor"
 _define(f"gated_linear(Tensor x, Tensor weight, {_GATED}", _compute_gated_linear,
         _gated_linear_shape)
@@ -172,9 +171,9 @@ def gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = Non
                                                      eps=eps)
 
 
-def _compute_qkv_linear(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
-                        norm_weight: Optional[Tensor] = None, *, kv_heads: int,
-                        head_dim: int, eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
+def _our_qkv_linear(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
+                    norm_weight: Optional[Tensor] = None, *, kv_heads: int,
+                    head_dim: int, eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
     if isinstance(weight, Tensor):
         return _fused.qkv_linear(x, weight, bias, norm_weight, kv_heads, head_dim, eps)
     results = _fused.qkv_linear(x, tuple(weight), None if bias is None else tuple(bias),
@@ -208,6 +207,7 @@ def _qkv_linear_shape(x: Tensor, weight: Weights, bias: Optional[Weights] = None
     return q, k_new, v_new
 
 
+_compute_qkv_linear = _or_plain("qkv_linear", _our_qkv_linear, plain.qkv_linear, _qkv_linear_shape)
 _QKV = ("Tensor? norm_weight=None, *, int kv_heads, int head_dim, float eps=1e-6) "
         "-> (Tensor, Tensor, Tensor)")
 _define_forward_only(f"qkv_linear(Tensor x, Tensor weight, Tensor? bias=None, {_QKV}",
@@ -229,7 +229,8 @@ def qkv_linear(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
     Source: matmul with split=qkv."""
     if isinstance(weight, Tensor):
         if _direct(x, weight, bias, norm_weight):
-            return _fused.qkv_linear(x, weight, bias, norm_weight, kv_heads, head_dim, eps)
+            return _compute_qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads,
+                                       head_dim=head_dim, eps=eps)
         return torch.ops.kernwright.qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads,
                                                head_dim=head_dim, eps=eps)
     if _direct(x, *weight, *(bias or ()), norm_weight):

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from ... import _operations as _arrays
 from .. import _fused
-from .define import (_define_forward_only, _direct, _expect, _expect_dims, _expect_shape, _new)
+from . import plain
+from .define import (_define_forward_only, _direct, _expect, _expect_dims, _expect_shape, _new,
+                     _or_plain)
 
 
 def _norm_shape(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None) -> Tensor:
@@ -23,18 +25,28 @@ def _sum_shape(x: Tensor, residual: Tensor, *vectors: Optional[Tensor]) -> Tuple
     return _norm_shape(x, *vectors), _new(x, x.shape)
 
 
+_rms_norm = _or_plain("rms_norm", _arrays.rms_norm, plain.rms_norm,
+                      lambda x, weight=None, eps=1e-6: _norm_shape(x, weight))
+_add_rms_norm = _or_plain(
+    "rms_norm", lambda x, residual, *rest: _arrays.rms_norm(x, *rest, residual=residual),
+    plain.add_norm(plain.rms_norm),
+    lambda x, residual, weight=None, eps=1e-6: _sum_shape(x, residual, weight))
+_layer_norm = _or_plain("layer_norm", _arrays.layer_norm, plain.layer_norm,
+                        lambda x, weight=None, bias=None, eps=1e-5: _norm_shape(x, weight, bias))
+_add_layer_norm = _or_plain(
+    "layer_norm", lambda x, residual, *rest: _arrays.layer_norm(x, *rest, residual=residual),
+    plain.add_norm(plain.layer_norm),
+    lambda x, residual, weight=None, bias=None, eps=1e-5: _sum_shape(x, residual, weight, bias))
 _define_forward_only("rms_norm(Tensor x, Tensor? weight=None, float eps=1e-6) -> Tensor",
-                     _arrays.rms_norm, lambda x, weight=None, eps=1e-6: _norm_shape(x, weight))
+                     _rms_norm, lambda x, weight=None, eps=1e-6: _norm_shape(x, weight))
 _define_forward_only("add_rms_norm(Tensor x, Tensor residual, Tensor? weight=None, "
-                     "float eps=1e-6) -> (Tensor, Tensor)",
-                     lambda x, residual, *rest: _arrays.rms_norm(x, *rest, residual=residual),
+                     "float eps=1e-6) -> (Tensor, Tensor)", _add_rms_norm,
                      lambda x, residual, weight=None, eps=1e-6: _sum_shape(x, residual, weight))
 _define_forward_only("layer_norm(Tensor x, Tensor? weight=None, Tensor? bias=None, "
-                     "float eps=1e-5) -> Tensor", _arrays.layer_norm,
+                     "float eps=1e-5) -> Tensor", _layer_norm,
                      lambda x, weight=None, bias=None, eps=1e-5: _norm_shape(x, weight, bias))
 _define_forward_only("add_layer_norm(Tensor x, Tensor residual, Tensor? weight=None, "
-                     "Tensor? bias=None, float eps=1e-5) -> (Tensor, Tensor)",
-                     lambda x, residual, *rest: _arrays.layer_norm(x, *rest, residual=residual),
+                     "Tensor? bias=None, float eps=1e-5) -> (Tensor, Tensor)", _add_layer_norm,
                      lambda x, residual, weight=None, bias=None, eps=1e-5:
                      _sum_shape(x, residual, weight, bias))
 
@@ -47,7 +59,9 @@ def rms_norm(x: Tensor, weight: Optional[Tensor] = None, eps: float = 1e-6, *,
     x: [..., columns] without gaps; weight: [columns]; bf16, fp16 or fp32, all alike
     residual: as x; it is added first, and the result is then (normalised, sum)"""
     if _direct(x, weight, residual):
-        return _arrays.rms_norm(x, weight, eps, residual=residual)
+        if residual is None:
+            return _rms_norm(x, weight, eps)
+        return _add_rms_norm(x, residual, weight, eps)
     if residual is None:
         return torch.ops.kernwright.rms_norm(x, weight, eps)
     return torch.ops.kernwright.add_rms_norm(x, residual, weight, eps)
@@ -58,7 +72,9 @@ def layer_norm(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor
     """weight * (x - mean) / sqrt(variance + eps) + bias over the last dimension, as
     torch.nn.functional.layer_norm. Arguments as in `rms_norm`."""
     if _direct(x, weight, bias, residual):
-        return _arrays.layer_norm(x, weight, bias, eps, residual=residual)
+        if residual is None:
+            return _layer_norm(x, weight, bias, eps)
+        return _add_layer_norm(x, residual, weight, bias, eps)
     if residual is None:
         return torch.ops.kernwright.layer_norm(x, weight, bias, eps)
     return torch.ops.kernwright.add_layer_norm(x, residual, weight, bias, eps)
@@ -75,45 +91,61 @@ def _silu_mul_shape(gate: Tensor, up: Tensor) -> Tensor:
     return _new(gate, gate.shape)
 
 
-_define_forward_only("silu_and_mul(Tensor x) -> Tensor", _arrays.silu_and_mul, _halved_shape)
-_define_forward_only("gelu_and_mul(Tensor x, *, str approximate='none') -> Tensor",
-                     _arrays.gelu_and_mul,
+_silu_and_mul = _or_plain("silu_and_mul", _arrays.silu_and_mul, plain.silu_and_mul, _halved_shape)
+_gelu_and_mul = _or_plain("gelu_and_mul", _arrays.gelu_and_mul, plain.gelu_and_mul,
+                          lambda x, *, approximate="none": _halved_shape(x))
+_silu_mul = _or_plain("silu_mul", _fused.silu_mul, plain.silu_mul, _silu_mul_shape)
+_define_forward_only("silu_and_mul(Tensor x) -> Tensor", _silu_and_mul, _halved_shape)
+_define_forward_only("gelu_and_mul(Tensor x, *, str approximate='none') -> Tensor", _gelu_and_mul,
                      lambda x, *, approximate="none": _halved_shape(x))
-_define_forward_only("silu_mul(Tensor gate, Tensor up) -> Tensor", _fused.silu_mul,
-                     _silu_mul_shape)
+_define_forward_only("silu_mul(Tensor gate, Tensor up) -> Tensor", _silu_mul, _silu_mul_shape)
 
 
 def silu_and_mul(x: Tensor) -> Tensor:
     """silu(x[..., :n]) * x[..., n:]. x: [..., 2 * n] without gaps; bf16, fp16 or fp32."""
-    return _arrays.silu_and_mul(x) if _direct(x) else torch.ops.kernwright.silu_and_mul(x)
+    return _silu_and_mul(x) if _direct(x) else torch.ops.kernwright.silu_and_mul(x)
 
 
 def gelu_and_mul(x: Tensor, *, approximate: str = "none") -> Tensor:
     """gelu(x[..., :n]) * x[..., n:]; approximate: "none" or "tanh", as
     torch.nn.functional.gelu."""
     if _direct(x):
-        return _arrays.gelu_and_mul(x, approximate=approximate)
+        return _gelu_and_mul(x, approximate=approximate)
     return torch.ops.kernwright.gelu_and_mul(x, approximate=approximate)
 
 
 def silu_mul(gate: Tensor, up: Tensor) -> Tensor:
     """silu(gate) * up. Two tensors of one shape without gaps; bf16, fp16 or fp32."""
-    return _fused.silu_mul(gate, up) if _direct(gate, up) else torch.ops.kernwright.silu_mul(
+    return _silu_mul(gate, up) if _direct(gate, up) else torch.ops.kernwright.silu_mul(
         gate, up)
 
 
+def _our_softmax(x: Tensor, mask: Optional[Tensor] = None, *, scale: float = 1.0,
+                 causal: bool = False) -> Tensor:
+    return _arrays.softmax(x, scale=scale, causal=causal, mask=mask)
+
+
+def _softmax_shape(x: Tensor, mask: Optional[Tensor] = None, *, scale: float = 1.0,
+                   causal: bool = False) -> Tensor:
+    _expect(mask is None or not causal, lambda: "causal=True and a mask are given, and one of them "
+                                                "expected")
+    _expect(x.dim() >= 2 or not causal,
+            lambda: "x has 1 dimension, and with causal=True at least 2 expected")
+    if mask is not None:
+        _expect_shape("mask", mask, *x.shape)
+    return _new(x, x.shape)
+
+
+_softmax = _or_plain("softmax", _our_softmax, plain.softmax, _softmax_shape)
 _define_forward_only("softmax(Tensor x, Tensor? mask=None, *, float scale=1.0, bool causal=False) "
-                     "-> Tensor",
-                     lambda x, mask=None, *, scale=1.0, causal=False:
-                     _arrays.softmax(x, scale=scale, causal=causal, mask=mask),
-                     lambda x, mask=None, *, scale=1.0, causal=False: _new(x, x.shape))
+                     "-> Tensor", _softmax, _softmax_shape)
 
 
 def softmax(x: Tensor, *, scale: float = 1.0, causal: bool = False,
             mask: Optional[Tensor] = None) -> Tensor:
     """softmax(scale * x + mask) over the last dimension; see kernwright.softmax."""
     if _direct(x, mask):
-        return _arrays.softmax(x, scale=scale, causal=causal, mask=mask)
+        return _softmax(x, mask, scale=scale, causal=causal)
     return torch.ops.kernwright.softmax(x, mask, scale=scale, causal=causal)
 
 
@@ -126,9 +158,10 @@ def _rope_shape(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *,
     return _new(q, q.shape), _new(k, k.shape)
 
 
+_rope = _or_plain("rope", _arrays.rope, plain.rope, _rope_shape)
 _define_forward_only("rope(Tensor q, Tensor k, Tensor cos, Tensor sin, *, bool interleaved=False) "
                      "-> (Tensor, Tensor)",
-                     _arrays.rope, _rope_shape)
+                     _rope, _rope_shape)
 
 
 def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *,
@@ -138,7 +171,7 @@ def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *,
     q: [..., heads, head_dim], k: [..., kv_heads, head_dim], without gaps; cos, sin: [tokens,
     head_dim / 2] in fp32; see kernwright.rope."""
     if _direct(q, k, cos, sin):
-        return _arrays.rope(q, k, cos, sin, interleaved=interleaved)
+        return _rope(q, k, cos, sin, interleaved=interleaved)
     return torch.ops.kernwright.rope(q, k, cos, sin, interleaved=interleaved)
 
 
@@ -157,9 +190,10 @@ def _norm_rope_shape(q: Tensor, k: Tensor, v: Tensor, q_norm: Tensor, k_norm: Te
     return _new(q, q.shape), _new(k, k.shape), _new(v, v.shape)
 
 
+_norm_rope = _or_plain("norm_rope", _fused.norm_rope, plain.norm_rope, _norm_rope_shape)
 _define_forward_only("norm_rope(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, "
                      "Tensor cos, Tensor sin, *, float eps=1e-6) -> (Tensor, Tensor, Tensor)",
-                     _fused.norm_rope, _norm_rope_shape)
+                     _norm_rope, _norm_rope_shape)
 
 
 def norm_rope(q: Tensor, k: Tensor, v: Tensor, q_norm: Tensor, k_norm: Tensor, cos: Tensor,
@@ -172,5 +206,5 @@ def norm_rope(q: Tensor, k: Tensor, v: Tensor, q_norm: Tensor, k_norm: Tensor, c
     cos, sin: [tokens, head_dim / 2] in fp32, the same for all sequences
     Source: the operation kv_append with rope=qk and norm=rms."""
     if _direct(q, k, v, q_norm, k_norm, cos, sin):
-        return _fused.norm_rope(q, k, v, q_norm, k_norm, cos, sin, eps=eps)
+        return _norm_rope(q, k, v, q_norm, k_norm, cos, sin, eps=eps)
     return torch.ops.kernwright.norm_rope(q, k, v, q_norm, k_norm, cos, sin, eps=eps)

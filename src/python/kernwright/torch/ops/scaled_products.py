@@ -8,8 +8,9 @@ from torch import Tensor
 
 from ... import _operations as _arrays
 from ..._operations.products import _are_numbers, _blocks
+from . import plain
 from .define import (_define_forward_only, _define_out, _direct, _expect, _expect_dims,
-                     _expect_shape, _new)
+                     _expect_shape, _new, _or_plain)
 from .products import _matrix, _product_shape
 
 _FP8 = torch.float8_e4m3fn
@@ -75,17 +76,18 @@ def _scaled_shape(a: Tensor, b: Tensor, scale_a: Union[Tensor, float],
     return _product_shape(a, k, n, bias, residual, out_dtype or torch.bfloat16, ("a", "b"))
 
 
-def _compute_scaled(a: Tensor, b: Tensor, scale_a: Union[Tensor, float],
-                    scale_b: Union[Tensor, float], bias: Optional[Tensor] = None,
-                    residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
-                    out: Optional[Tensor] = None,
-                    out_dtype: Optional[torch.dtype] = None) -> Tensor:
+def _our_scaled(a: Tensor, b: Tensor, scale_a: Union[Tensor, float],
+                scale_b: Union[Tensor, float], bias: Optional[Tensor] = None,
+                residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
+                out: Optional[Tensor] = None,
+                out_dtype: Optional[torch.dtype] = None) -> Tensor:
     if out is None and out_dtype is None:
         out_dtype = torch.bfloat16
     return _arrays.scaled_matmul(a, b, scale_a, scale_b, bias=bias, residual=residual,
                                  activation=activation, out=out, out_dtype=out_dtype)
 
 
+_compute_scaled = _or_plain("scaled_matmul", _our_scaled, plain.scaled_matmul, _scaled_shape)
 for _name, _kind in (("scaled_matmul", "Tensor"), ("scaled_matmul.Scalar", "float")):
     _arguments = (f"Tensor a, Tensor b, {_kind} scale_a, {_kind} scale_b, Tensor? bias=None, "
                   "Tensor? residual=None, *, str? activation=None")
@@ -155,11 +157,12 @@ def _grouped_shape(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor]
                 out_dtype or (torch.bfloat16 if scaled else a.dtype))
 
 
-def _compute_grouped(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor] = None,
-                     scale_b: Optional[Tensor] = None, **named: Any) -> Tensor:
+def _our_grouped(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor] = None,
+                 scale_b: Optional[Tensor] = None, **named: Any) -> Tensor:
     return _arrays.grouped_matmul(a, b, offs, scale_a=scale_a, scale_b=scale_b, **named)
 
 
+_compute_grouped = _or_plain("grouped_matmul", _our_grouped, plain.grouped_matmul, _grouped_shape)
 _GROUPED = ("Tensor a, Tensor b, Tensor offs, Tensor? scale_a=None, Tensor? scale_b=None, *, "
             "str? activation=None, bool gated=False")
 _define_forward_only(f"grouped_matmul({_GROUPED}, ScalarType? out_dtype=None) -> Tensor",
@@ -189,9 +192,8 @@ def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, *, scale_a: Optional[Tens
     instead of those of blocks. There is no backward. Errors: kernwright.Error, see
     kernwright.grouped_matmul."""
     if _direct(a, b, offs, scale_a, scale_b, out):
-        return _arrays.grouped_matmul(a, b, offs, scale_a=scale_a, scale_b=scale_b,
-                                      activation=activation, gated=gated, out=out,
-                                      out_dtype=out_dtype)
+        return _compute_grouped(a, b, offs, scale_a, scale_b, activation=activation, gated=gated,
+                                out=out, out_dtype=out_dtype)
     if out is None:
         return torch.ops.kernwright.grouped_matmul(a, b, offs, scale_a, scale_b,
                                                    activation=activation, gated=gated,

@@ -8,7 +8,9 @@ from torch import Tensor
 from ... import _operations as _arrays
 from ..._arrays import make_error
 from .. import _fused
-from .define import (_define_forward_only, _direct, _expect, _expect_dims, _expect_shape, _new)
+from . import plain
+from .define import (_define_forward_only, _direct, _expect, _expect_dims, _expect_shape, _new,
+                     _or_plain)
 
 _DIMS = ": batch, heads, tokens and head_dim"
 
@@ -33,13 +35,18 @@ def _attention_shape(q: Tensor, k: Tensor, v: Tensor, *_: Any, **named: Any) -> 
     return result
 
 
-def _compute_attention(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor] = None,
-                       alibi_slopes: Optional[Tensor] = None, kv_lengths: Optional[Tensor] = None,
-                       **named: Any) -> Any:
+def _lse_shape(q: Tensor, *rest: Any, **named: Any) -> Tuple[Tensor, Tensor]:
+    return _attention_shape(q, *rest, **named), _new(q, q.shape[:3], torch.float32)
+
+
+def _our_attention(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor] = None,
+                   alibi_slopes: Optional[Tensor] = None, kv_lengths: Optional[Tensor] = None,
+                   **named: Any) -> Any:
     return _arrays.attention(q, k, v, sinks=sinks, alibi_slopes=alibi_slopes,
                              kv_lengths=kv_lengths, out=_attention_result(q, v), **named)
 
 
+_compute_attention = _or_plain("attention", _our_attention, plain.attention, _attention_shape)
 _ATTENTION = ("(Tensor q, Tensor k, Tensor v, Tensor? sinks=None, Tensor? alibi_slopes=None, "
               "Tensor? kv_lengths=None, *, bool causal=False, float? scale=None, "
               "int? window=None, float? softcap=None)")
@@ -47,8 +54,7 @@ _define_forward_only(f"attention{_ATTENTION} -> Tensor", _compute_attention, _at
 _define_forward_only(f"attention_lse{_ATTENTION} -> (Tensor, Tensor)",
                      lambda *arguments, **named:
                      _compute_attention(*arguments, **named, return_lse=True),
-                     lambda q, *rest, **named: (_attention_shape(q, *rest, **named),
-                                                _new(q, q.shape[:3], torch.float32)))
+                     _lse_shape)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
@@ -62,9 +68,9 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
     each contiguous or the transposed view of [batch, tokens, heads, head_dim], all alike.
     causal: the last query sees all keys. The result lies as q does."""
     if _direct(q, k, v, sinks, alibi_slopes, kv_lengths):
-        return _arrays.attention(q, k, v, causal=causal, scale=scale, window=window,
-                                 softcap=softcap, sinks=sinks, alibi_slopes=alibi_slopes,
-                                 kv_lengths=kv_lengths, return_lse=return_lse)
+        return _compute_attention(q, k, v, sinks, alibi_slopes, kv_lengths, causal=causal,
+                                  scale=scale, window=window, softcap=softcap,
+                                  return_lse=return_lse)
     operator = torch.ops.kernwright.attention_lse if return_lse else torch.ops.kernwright.attention
     return operator(q, k, v, sinks, alibi_slopes, kv_lengths, causal=causal, scale=scale,
                     window=window, softcap=softcap)
@@ -99,10 +105,12 @@ def _append_attention_shape(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_ne
     return _new(q, q.shape)
 
 
+_append_attention = _or_plain("append_attention", _fused.append_attention, plain.append_attention,
+                              _append_attention_shape)
 _define_forward_only("append_attention(Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor k_new, "
                      "Tensor v_new, Tensor kv_lengths, Tensor cos, Tensor sin, "
                      "Tensor? q_norm=None, Tensor? k_norm=None, *, float? scale=None, "
-                     "float eps=1e-6) -> Tensor", _fused.append_attention, _append_attention_shape)
+                     "float eps=1e-6) -> Tensor", _append_attention, _append_attention_shape)
 
 
 def append_attention(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_new: Tensor,
@@ -118,7 +126,7 @@ def append_attention(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_new: Tens
     cos, sin: [tokens, head_dim / 2] in fp32, of all positions; q_norm, k_norm: [head_dim]
     Result: as q. Source: the operation attention with append=rope or norm_rope."""
     if _direct(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm, k_norm):
-        return _fused.append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm, k_norm,
-                                       scale=scale, eps=eps)
+        return _append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm, k_norm,
+                                 scale=scale, eps=eps)
     return torch.ops.kernwright.append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin,
                                                  q_norm, k_norm, scale=scale, eps=eps)

@@ -1,11 +1,20 @@
-#include "python/extension/stream.h"
+#include "python/extension/arrays/stream.h"
 
 namespace kernwright::python {
 namespace {
 
+/// Whether a stream may have this number: it is an address, or one that the driver has a meaning
+/// for, and would follow blindly otherwise.
+bool is_stream(const void* stream) {
+  const auto number = reinterpret_cast<std::uintptr_t>(stream);
+  if (number <= 2 || number >= 4096) return true;
+  PyErr_Format(PyExc_ValueError, "%zu is no stream", static_cast<std::size_t>(number));
+  return false;
+}
+
 bool read_number(PyObject* number, void*& stream) {
   stream = PyLong_AsVoidPtr(number);
-  return stream != nullptr || PyErr_Occurred() == nullptr;
+  return (stream != nullptr || PyErr_Occurred() == nullptr) && is_stream(stream);
 }
 
 /// The number of a framework's stream. False with a Python error set. What torch's streams have is
@@ -50,7 +59,7 @@ bool find_stream(PyObject* given, const Framework& framework, int device, void*&
   if (framework.torch) return find_torch_stream(device, stream);
   // 1 and 2 mean to the driver what they mean there.
   stream = reinterpret_cast<void*>(framework.stream);
-  return true;
+  return is_stream(stream);
 }
 
 bool only_stream(const char* what, PyObject* const* given, Py_ssize_t count, PyObject* names,

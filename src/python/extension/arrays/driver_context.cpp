@@ -1,4 +1,4 @@
-#include "python/extension/driver_context.h"
+#include "python/extension/arrays/driver_context.h"
 
 #include <cstdint>
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "python/extension/array_view.h"
+#include "python/extension/arrays/array_view.h"
 #include "python/extension/python.h"
 
 namespace kernwright::python {
@@ -9,6 +9,6 @@ namespace kernwright::python {
 /// `shape` is a tuple of integers, `dtype` one of kernwright's names. `view` is what read_array()
 /// gives of the new array. Null with a Python error set.
 Ref make_result(PyObject* like, const ArrayView& like_view, PyObject* shape, const char* dtype,
-                ArrayView& view);
+                ArrayView& view, Kept& kept);
 
 }  // namespace kernwright::python

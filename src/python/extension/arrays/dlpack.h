@@ -16,6 +16,10 @@ inline constexpr std::int32_t kCpu = 1;
 inline constexpr std::int32_t kCuda = 2;
 inline constexpr std::int32_t kCudaManaged = 13;
 
+/// Flags of a versioned tensor: nothing may write it; it is a copy, so nobody sees what is written.
+inline constexpr std::uint64_t kReadOnly = 1;
+inline constexpr std::uint64_t kCopied = 2;
+
 struct Version {
   std::uint32_t major;
   std::uint32_t minor;

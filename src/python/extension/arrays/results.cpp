@@ -1,4 +1,4 @@
-#include "python/extension/results.h"
+#include "python/extension/arrays/results.h"
 
 #include "python/extension/launch.h"
 
@@ -46,15 +46,15 @@ int read_shape(PyObject* shape, std::int64_t (&extent)[kMostDims],
 }  // namespace
 
 Ref make_result(PyObject* like, const ArrayView& like_view, PyObject* shape, const char* dtype,
-                ArrayView& view) {
+                ArrayView& view, Kept& kept) {
   dlpack::Tensor prototype{};
   if (!find_dtype(dtype, prototype.dtype)) {
     PyErr_Format(PyExc_ValueError, "kernwright has no dtype %s", dtype);
     return Ref();
   }
-  if (like_view.torch) {
+  if (like_view.asks_torch) {
     Ref made = make_torch_tensor(like, shape, prototype.dtype);
-    return made && read_array(made.get(), view) ? std::move(made) : Ref();
+    return made && read_array(made.get(), view, kept) ? std::move(made) : Ref();
   }
   const dlpack::ExchangeApi* api = like_view.api;
   if (api == nullptr || api->allocate == nullptr || api->import_managed == nullptr) {
@@ -72,7 +72,7 @@ Ref make_result(PyObject* like, const ArrayView& like_view, PyObject* shape, con
   void* object = nullptr;
   if (made == nullptr || api->import_managed(made, &object) != 0) return Ref();
   Ref array(static_cast<PyObject*>(object));
-  return read_array(array.get(), view) ? std::move(array) : Ref();
+  return read_array(array.get(), view, kept) ? std::move(array) : Ref();
 }
 
 }  // namespace kernwright::python

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "python/extension/array_view.h"
+#include "python/extension/arrays/array_view.h"
 #include "python/extension/python.h"
 
 namespace kernwright::python {
@@ -15,7 +15,7 @@ struct Framework {
 
   Framework() = default;
   explicit Framework(const ArrayView& view)
-      : api(view.api), torch(view.torch), stream(view.stream) {}
+      : api(view.api), torch(view.asks_torch), stream(view.stream) {}
 
   /// Whether it says what its current stream is.
   bool says() const {

@@ -1,0 +1,53 @@
+#include "python/extension/python.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <pthread.h>
+#include <unistd.h>
+
+namespace kernwright::python {
+namespace {
+
+// Who ends the interpreter is written before it is known that somebody does.
+pthread_t ending_thread;
+std::atomic<bool> ends{false};
+
+/// Ends the process before the destructors of libraries run, where threads use these.
+void leave(int status, void*) {
+  if (threads_without_gil.load() == 0) return;
+  std::fflush(nullptr);
+  ::_exit(status);
+}
+
+PyObject* notice_exit(PyObject*, PyObject*) {
+  // Another interpreter than the main one may end while the process goes on.
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) {
+    ending_thread = pthread_self();
+    ends.store(true, std::memory_order_release);
+    ::on_exit(leave, nullptr);  // as the last, it runs before all that was registered before
+  }
+  Py_RETURN_NONE;
+}
+
+PyMethodDef exit_notice = {"notice_exit", notice_exit, METH_NOARGS, nullptr};
+
+}  // namespace
+
+std::atomic<int> threads_without_gil{0};
+
+bool is_left_behind() {
+  return ends.load(std::memory_order_acquire) && pthread_equal(pthread_self(), ending_thread) == 0;
+}
+
+void wait_for_exit() {
+  for (;;) ::pause();
+}
+
+bool watch_exit() {
+  const Ref module(PyImport_ImportModule("atexit"));
+  const Ref function(PyCFunction_New(&exit_notice, nullptr));
+  return module && function &&
+         static_cast<bool>(Ref(PyObject_CallMethod(module.get(), "register", "O", function.get())));
+}
+
+}  // namespace kernwright::python

@@ -1,0 +1,249 @@
+"""What the operators compute, by PyTorch's own functions: for tensors that no kernel takes. Sums
+are kept in fp32, or what is wider, and results are rounded once where a kernel rounds once."""
+
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.is_floating_point() and x.dtype != torch.float64 else x
+
+
+def activate(x: Tensor, activation: Optional[str]) -> Tensor:
+    """Errors: ValueError for a name that is none."""
+    functions: Dict[Optional[str], Callable[[Tensor], Tensor]] = {
+        None: lambda x: x, "silu": functional.silu, "gelu_erf": functional.gelu,
+        "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh")}
+    if activation not in functions:
+        raise ValueError(f"activation is {activation!r}, and None, 'silu', 'gelu_erf' or "
+                         "'gelu_tanh' expected")
+    return functions[activation](x)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
+           residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
+           out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    result = functional.linear(_wide(x), _wide(weight), None if bias is None else _wide(bias))
+    result = activate(result, activation)
+    if residual is not None:
+        result = result + _wide(residual)
+    return _to(result, out, x.dtype if out_dtype is None else out_dtype)
+
+
+def _to(result: Tensor, out: Optional[Tensor], dtype: torch.dtype) -> Tensor:
+    if out is None:
+        return result.to(dtype)
+    if out.shape != result.shape:
+        raise ValueError(f"out has the shape {tuple(out.shape)}, and {tuple(result.shape)} "
+                         "expected")
+    return out.copy_(result)
+
+
+def matmul(a: Tensor, b: Tensor, bias: Optional[Tensor] = None,
+           residual: Optional[Tensor] = None, **named: Any) -> Tensor:
+    return linear(a, b.t(), bias, residual, **named)
+
+
+Weights = Union[Tensor, Sequence[Tensor]]
+
+
+def _whole(weight: Weights) -> Tensor:
+    return weight if isinstance(weight, Tensor) else torch.cat(tuple(weight))
+
+
+def gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = None, *,
+                 activation: str = "silu", eps: float = 1e-6) -> Tensor:
+    wide = _wide(x) if norm_weight is None else _normal(x, norm_weight, eps)
+    gate, up = functional.linear(wide, _wide(_whole(weight))).chunk(2, -1)
+    return (activate(gate, activation) * up).to(x.dtype)
+
+
+def qkv_linear(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
+               norm_weight: Optional[Tensor] = None, *, kv_heads: int, head_dim: int,
+               eps: float = 1e-6) -> Tuple[Tensor, ...]:
+    wide = _wide(x) if norm_weight is None else _normal(x, norm_weight, eps)
+    whole = functional.linear(wide, _wide(_whole(weight)),
+                              None if bias is None else _wide(_whole(bias)))
+    heads = whole.to(x.dtype).unflatten(-1, (-1, head_dim))
+    return tuple(part.contiguous() for part in heads.split(
+        (heads.shape[-2] - 2 * kv_heads, kv_heads, kv_heads), -2))
+
+
+def _normal(x: Tensor, weight: Optional[Tensor], eps: float) -> Tensor:
+    wide = _wide(x)
+    wide = wide * (wide.square().mean(-1, keepdim=True) + eps).rsqrt()
+    return wide if weight is None else wide * _wide(weight)
+
+
+def rms_norm(x: Tensor, weight: Optional[Tensor] = None, eps: float = 1e-6) -> Tensor:
+    return _normal(x, weight, eps).to(x.dtype)
+
+
+def layer_norm(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+               eps: float = 1e-5) -> Tensor:
+    return functional.layer_norm(_wide(x), x.shape[-1:], None if weight is None else _wide(weight),
+                                 None if bias is None else _wide(bias), eps).to(x.dtype)
+
+
+def add_norm(norm: Callable[..., Tensor]) -> Callable[..., Tuple[Tensor, Tensor]]:
+    """A norm of x and a residual, which also gives their sum."""
+    def compute(x: Tensor, residual: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
+        both = _wide(x) + _wide(residual)
+        return norm(both, *rest).to(x.dtype), both.to(x.dtype)
+
+    return compute
+
+
+def silu_mul(gate: Tensor, up: Tensor) -> Tensor:
+    return (functional.silu(_wide(gate)) * _wide(up)).to(gate.dtype)
+
+
+def silu_and_mul(x: Tensor) -> Tensor:
+    return silu_mul(*x.chunk(2, -1))
+
+
+def gelu_and_mul(x: Tensor, *, approximate: str = "none") -> Tensor:
+    gate, up = x.chunk(2, -1)
+    return (functional.gelu(_wide(gate), approximate=approximate) * _wide(up)).to(x.dtype)
+
+
+def softmax(x: Tensor, mask: Optional[Tensor] = None, *, scale: float = 1.0,
+            causal: bool = False) -> Tensor:
+    wide = scale * _wide(x)
+    if mask is not None:
+        wide = wide + _wide(mask)
+    if causal:
+        wide = wide.masked_fill(~_sees(x.shape[-2], x.shape[-1], None, x.device), -torch.inf)
+    return wide.softmax(-1).to(x.dtype)
+
+
+def _sees(queries: int, keys: int, window: Optional[int], device: Any) -> Tensor:
+    """Whether a query sees a key: those up to its own, which is the last for the last query."""
+    own = torch.arange(queries, device=device)[:, None] + keys - queries
+    at = torch.arange(keys, device=device)
+    return (at <= own) & (at > own - window) if window else at <= own
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
+    if interleaved:
+        first, second = x[..., ::2], x[..., 1::2]
+        return torch.stack((first * cos - second * sin, second * cos + first * sin), -1).flatten(-2)
+    first, second = x.chunk(2, -1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+
+
+def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *,
+         interleaved: bool = False) -> Tuple[Tensor, Tensor]:
+    angles = [_wide(table).reshape(*q.shape[:-2], 1, q.shape[-1] // 2) for table in (cos, sin)]
+    return (_turned(_wide(q), *angles, interleaved).to(q.dtype),
+            _turned(_wide(k), *angles, interleaved).to(k.dtype))
+
+
+def norm_rope(q: Tensor, k: Tensor, v: Tensor, q_norm: Tensor, k_norm: Tensor, cos: Tensor,
+              sin: Tensor, *, eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
+    angles = [_wide(table)[:, None] for table in (cos, sin)]
+    return (_turned(_normal(q, q_norm, eps), *angles, False).to(q.dtype),
+            _turned(_normal(k, k_norm, eps), *angles, False).to(k.dtype),
+            v.clone(memory_format=torch.contiguous_format))
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor] = None,
+              alibi_slopes: Optional[Tensor] = None, kv_lengths: Optional[Tensor] = None, *,
+              causal: bool = False, scale: Optional[float] = None, window: Optional[int] = None,
+              softcap: Optional[float] = None, return_lse: bool = False) -> Any:
+    from .sequences import _attention_result
+
+    queries, keys = q.shape[2], k.shape[2]
+    groups = q.shape[1] // max(k.shape[1], 1)
+    wide_k, wide_v = (_wide(part).repeat_interleave(groups, 1) for part in (k, v))
+    logits = _wide(q) @ wide_k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap is not None:
+        logits = softcap * (logits / softcap).tanh()
+    lengths = (torch.full((q.shape[0],), keys, device=q.device) if kv_lengths is None
+               else kv_lengths.to(torch.int64))
+    at = torch.arange(keys, device=q.device)
+    own = torch.arange(queries, device=q.device) + (lengths - queries)[:, None]
+    seen = (at < lengths[:, None])[:, None].expand(-1, queries, -1)
+    if causal or window:
+        seen = seen & (at <= own[..., None])
+    if window:
+        seen = seen & (at > own[..., None] - window)
+    if alibi_slopes is not None:
+        distance = (at - own[..., None]).abs().to(logits.dtype)
+        logits = logits - alibi_slopes[:, None, None] * distance[:, None]
+    logits = logits.masked_fill(~seen[:, None], -torch.inf)
+    lse = logits.logsumexp(-1)
+    if sinks is not None:
+        lse = torch.logaddexp(lse, _wide(sinks)[:, None].expand_as(lse))
+    weights = (logits - lse[..., None]).exp().nan_to_num(0.0)
+    result = _attention_result(q, v)
+    result.copy_(weights @ wide_v)
+    return (result, lse.float()) if return_lse else result
+
+
+def append_attention(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_new: Tensor,
+                     kv_lengths: Tensor, cos: Tensor, sin: Tensor,
+                     q_norm: Optional[Tensor] = None, k_norm: Optional[Tensor] = None, *,
+                     scale: Optional[float] = None, eps: float = 1e-6) -> Tensor:
+    batch, kv_heads, _, head_dim = k.shape
+    heads = q.shape[-2]
+    places = kv_lengths.to(torch.int64) - 1
+    angles = [_wide(table)[places][:, None] for table in (cos, sin)]
+    query = _wide(q).reshape(batch, heads, head_dim)
+    key = _wide(k_new).reshape(batch, kv_heads, head_dim)
+    if q_norm is not None:
+        query = _normal(query, q_norm, eps)
+    if k_norm is not None:
+        key = _normal(key, k_norm, eps)
+    query, key = (_turned(part, *angles, False).to(q.dtype) for part in (query, key))
+    sequences = torch.arange(batch, device=q.device)
+    k[sequences, :, places] = key
+    v[sequences, :, places] = v_new.reshape(batch, kv_heads, head_dim)
+    result: Tensor = attention(query[:, :, None], k, v, kv_lengths=kv_lengths, scale=scale)
+    return result[:, :, 0].reshape(q.shape)
+
+
+def _in_blocks(scales: Tensor, rows: int, columns: int, of_rows: int) -> Tensor:
+    """Scales of blocks, one for each element."""
+    return scales.repeat_interleave(of_rows, 0)[:rows].repeat_interleave(128, 1)[:, :columns]
+
+
+def _dequantised(a: Tensor, matrix: Tensor, scale_a: Union[Tensor, float],
+                 scale_b: Union[Tensor, float]) -> Tuple[Tensor, Tensor]:
+    """Rows of a and a matrix [n, k], with their scales."""
+    rows, weight = a.float(), matrix.float()
+    if isinstance(scale_a, Tensor) and isinstance(scale_b, Tensor):
+        scale_a = _in_blocks(scale_a, rows.shape[0], rows.shape[1], 1)
+        scale_b = _in_blocks(scale_b.t(), weight.shape[0], weight.shape[1], 128)
+    return rows * scale_a, weight * scale_b
+
+
+def scaled_matmul(a: Tensor, b: Tensor, scale_a: Union[Tensor, float],
+                  scale_b: Union[Tensor, float], bias: Optional[Tensor] = None,
+                  residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
+                  out: Optional[Tensor] = None,
+                  out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    rows, weight = _dequantised(a.flatten(0, -2), b.t(), scale_a, scale_b)
+    return linear(rows.view(a.shape), weight, bias, residual, activation=activation, out=out,
+                  out_dtype=out_dtype or torch.bfloat16)
+
+
+def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor] = None,
+                   scale_b: Optional[Tensor] = None, *, activation: Optional[str] = None,
+                   gated: bool = False, out: Optional[Tensor] = None,
+                   out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    if out is None:
+        dtype = out_dtype or (torch.bfloat16 if a.element_size() == 1 else a.dtype)
+        out = a.new_empty((a.shape[0], b.shape[2] // 2 if gated else b.shape[2]), dtype=dtype)
+    begin, ends = 0, list(map(int, offs.tolist()))
+    of_group: Callable[..., Tensor] = gated_linear if gated else linear
+    for group, end in enumerate(ends):
+        rows, weight = a[begin:end], b[group].t()
+        if scale_a is not None and scale_b is not None:
+            rows, weight = _dequantised(rows, weight, scale_a[begin:end], scale_b[group])
+        out[begin:end] = of_group(_wide(rows), _wide(weight), activation=activation)
+        begin = end
+    return out
