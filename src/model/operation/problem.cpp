@@ -43,7 +43,7 @@ Result<Problem> Problem::parse(std::string_view text) {
     if (!is_identifier(name) || value.empty()) {
       return Error{
           ErrorCode::invalid_argument,
-          concat("\"", word, "\" is not name=value, and no value, such as a formula, has spaces")};
+          concat("\"", word, "\" is not name=value; a value, such as a formula, has no spaces")};
     }
     if (value.find_first_not_of("0123456789") != std::string_view::npos) {
       problem.flags_.emplace_back(name, value);

@@ -269,7 +269,9 @@ TEST(OperationTest, ADefaultSizeIsMadeOfWhatStandsBeforeTheDim) {
             (std::vector<std::int64_t>{2, 3, 6}));
   EXPECT_EQ(with_pitch("pitch").error().message,
             "o.json:4: dims.pitch.default: \"pitch\": unknown name \"pitch\", known are "
-            "dtype_bf16, dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n");
+            "dtype_bf16, dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n "
+            "and the functions abs, exp, gelu_erf, gelu_tanh, log, max, min, relu, sigmoid, silu, "
+            "sqrt, tanh");
   EXPECT_EQ(with_pitch("m - 64").error().message,
             "o.json:17: example: scale: dim pitch=0 is less than 1");
 }
@@ -361,7 +363,9 @@ TEST(OperationTest, AScalarsDefaultMayDependOnTheProblem) {
             "o.json:12: scalars[0].check: missing");
   EXPECT_EQ(with(R"json("default": "1 / k", "check": 1)json").error().message,
             "o.json:12: scalars[0].default: \"1 / k\": column 5: unknown name \"k\", known are "
-            "dtype_bf16, dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n");
+            "dtype_bf16, dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n "
+            "and the functions abs, exp, gelu_erf, gelu_tanh, log, max, min, relu, sigmoid, silu, "
+            "sqrt, tanh");
 }
 
 TEST(OperationTest, AnOutputSaysHowItIsCompared) {
@@ -558,8 +562,10 @@ TEST(OperationTest, AFormulaHasToBeThereAndUnderstood) {
   };
   EXPECT_EQ(refused("scale m=2 n=3 dtype=fp32"),
             "scale: f is missing, it is a formula over x, y; see kernwright operations scale");
-  EXPECT_EQ(refused("scale m=2 n=3 dtype=fp32 f=x+z"),
-            "scale: f: \"x+z\": column 3: unknown name \"z\", known are x, y");
+  EXPECT_EQ(
+      refused("scale m=2 n=3 dtype=fp32 f=x+z"),
+      "scale: f: \"x+z\": column 3: unknown name \"z\", known are x, y and the functions abs, exp, "
+      "gelu_erf, gelu_tanh, log, max, min, relu, sigmoid, silu, sqrt, tanh");
 }
 
 TEST(OperationTest, WhatATypeVariableFollowsMustFit) {

@@ -40,10 +40,13 @@ TEST(ProblemTest, WithReplacesOrAdds) {
 
 TEST(ProblemTest, ParseNamesTheWordThatIsWrong) {
   const auto error = [](std::string_view text) { return Problem::parse(text).error().message; };
-  EXPECT_EQ(error("matmul m"), "\"m\" is not name=value");
-  EXPECT_EQ(error("matmul m="), "\"m=\" is not name=value");
-  EXPECT_EQ(error("matmul =3"), "\"=3\" is not name=value");
-  EXPECT_EQ(error("matmul 3m=3"), "\"3m=3\" is not name=value");
+  const auto not_a_pair = [](const std::string& word) {
+    return "\"" + word + "\" is not name=value; a value, such as a formula, has no spaces";
+  };
+  EXPECT_EQ(error("matmul m"), not_a_pair("m"));
+  EXPECT_EQ(error("matmul m="), not_a_pair("m="));
+  EXPECT_EQ(error("matmul =3"), not_a_pair("=3"));
+  EXPECT_EQ(error("matmul 3m=3"), not_a_pair("3m=3"));
   EXPECT_EQ(error("matmul m=99999999999999999999"),
             "\"m=99999999999999999999\" does not fit 64 bits");
   EXPECT_EQ(error("m=3"), "\"m=3\": expected the operation's name first");
