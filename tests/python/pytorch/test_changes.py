@@ -166,7 +166,7 @@ CHANGES = {
 
 def everything(model, ids, call=None):
     """Logits of a prefill, of one into a cache with decode steps, and of a chunk."""
-    call = call or model
+    call = model if call is None else call
     whole = call(ids, use_cache=False).logits
     cache = static_cache(model, ids.shape[0])
     if model.dtype is not torch.bfloat16:
@@ -194,3 +194,26 @@ def test_change(on_cpu, family, name):
     assert name in ("there and back", "layer_idx") or relative(expected, before) > 0.001
     copied = copy.deepcopy(patched)
     assert relative(everything(copied, ids), expected) < 0.03
+
+
+@pytest.mark.parametrize("name", [
+    "load by assigning", "adapter of v_proj", "forward of mlp", "hook before up_proj",
+    "is_causal of the config", "inv_freq behind its version"])
+@torch.no_grad()
+def test_change_after_compiling(on_cpu, name):
+    ids = tokens(2, 6)
+    patched, unpatched = language_model("Llama"), language_model("Llama")
+    kw.patch(patched)
+    compiled = torch.compile(patched, backend="eager", dynamic=False)
+
+    def logits(model, call):
+        cache = static_cache(model, 2)
+        model(ids[:, :5], past_key_values=cache)
+        return torch.cat((call(ids, use_cache=False).logits,
+                          call(ids[:, 5:], past_key_values=cache).logits), 1)
+
+    assert relative(logits(patched, compiled), logits(unpatched, unpatched)) < 0.03
+    assert "append_attention" in on_cpu
+    CHANGES[name](patched)
+    CHANGES[name](unpatched)
+    assert relative(logits(patched, compiled), logits(unpatched, unpatched)) < 0.03

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+import kernwright
 from kernwright import torch as kw
 
 
@@ -243,6 +244,11 @@ def test_a_report_prints_a_line_for_each_kind_of_module(on_cpu):
     text = str(kw.patch(tiny()))
     assert "TinyMLP" in text and "Linear" in text and "TinyRMSNorm" in text
     assert len(text.splitlines()) == 1 + 3
+
+
+def test_what_is_no_module_is_refused():
+    with pytest.raises(TypeError, match="model is a int, and a torch.nn.Module expected"):
+        kw.patch(3)
 
 
 # Models of Hugging Face.
@@ -547,3 +553,31 @@ def test_hooks_keep_a_layer_from_being_fused(on_cpu):
     model = language_model("Llama")
     model.model.layers[0].mlp.register_forward_hook(lambda *_: None)
     assert "hooks" in row(kw.patch(model), "model.layers.0", "decoder_layer").reason
+
+
+def test_products_of_other_classes_are_named(on_cpu):
+    config = transformers.GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=50)
+    report = kw.patch(transformers.GPT2LMHeadModel(config).bfloat16())
+    found = row(report, "transformer.h.0.attn.c_attn")
+    assert not found.replaced and found.kind == "Conv1D" and "holds a matrix" in found.reason
+
+
+@torch.no_grad()
+def test_a_step_beyond_a_static_cache_is_an_error(on_cpu):
+    model, ids = language_model("Llama"), tokens(1, 26)
+    kw.patch(model)
+    with pytest.raises((IndexError, RuntimeError)):
+        decode(model, ids)
+
+
+@torch.no_grad()
+def test_what_was_left_is_counted(on_cpu, caplog):
+    model, ids = language_model("Llama"), tokens(1, 6)
+    report = kw.patch(model)
+    model(ids)
+    assert not report.fallbacks
+    model.model.layers[1].self_attn.q_proj.register_forward_hook(lambda *_: None)
+    model(ids), model(ids)
+    assert report.fallbacks["model", "hooks on layers.1.self_attn.q_proj was 0 and is 1"] == 2
+    assert "runs as before: hooks on layers.1" in caplog.text and "ran as before" in str(report)
+    assert 'kernwright_fallbacks_total{cause="module"}' in kernwright._fallbacks.text()

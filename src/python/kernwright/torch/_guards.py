@@ -7,8 +7,10 @@ that with what was there, by identity. Where something is another object, it is 
 by value, and the answer holds until something changes again."""
 
 import collections
+import copy
 import inspect
 import logging
+import sys
 import types
 from typing import Any, Callable, Counter, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -106,6 +108,8 @@ class Look:
             self._add_function(function, _DEPTH)
         for library, names in _TORCH:
             self._add_names(vars(library), names, library.__name__)
+        if not parts:  # it reads around no forward
+            return
         hooks_everywhere = vars(nn.modules.module)
         self._add_names(hooks_everywhere, _GLOBAL_HOOKS, "torch")
         for name in _GLOBAL_HOOKS:
@@ -119,6 +123,10 @@ class Look:
         named = [(names, keys, set(), False) for names, keys in self._names.values()]
         return _kernwright.make_guard(self._root, self._dicts + named, self._lists, self._types,
                                       self._attributes)
+
+    def reads(self) -> "Reads":
+        return Reads(self._root, self._dicts, self._types, self._attributes,
+                     list(self._names.values()))
 
     def _first(self, thing: Any) -> bool:
         """Whether it was not looked at before."""
@@ -141,10 +149,12 @@ class Look:
         if kind is nn.Linear:  # which reads its parameters alone
             watched -= {"in_features", "out_features"}
         else:
-            watched.add("_modules")
-            self._watch(module._modules)
+            if module._modules:
+                watched.add("_modules")
+                self._watch(module._modules)
             self.facts[f"children of {path or 'it'}"] = list(module._modules)
-            self._add_tensors(at, module._buffers)
+            if module._buffers:
+                self._add_tensors(at, module._buffers)
         self._add_tensors(at, module._parameters)
         if path:
             watched |= {"_forward_hooks", "_forward_pre_hooks"}
@@ -156,7 +166,8 @@ class Look:
             self.facts[f"{at}training"] = module.training
         self._dicts.append((vars(module), watched, set(), True))
         if self._first(kind):
-            self._add_attribute(kind, "__call__")
+            if path:
+                self._add_attribute(kind, "__call__")
             self._add_attribute(kind, "forward")
             self._add_function(kind.forward, _DEPTH)
 
@@ -206,7 +217,8 @@ class Look:
         if not isinstance(function, types.FunctionType) or not self._first(function):
             return
         names, where = function.__globals__, function.__module__
-        wanted = [name for name in set(_names_in(function.__code__)) if name in names]
+        wanted = [name for name in sorted(set(_names_in(function.__code__)))
+                  if name in names and not isinstance(names[name], logging.Logger)]
         self._add_names(names, wanted, where)
         package = where.partition(".")[0]
         for name in wanted:
@@ -226,6 +238,62 @@ class Look:
             for name in known:
                 self.facts[f"{path}[{name}]"] = _Same(mapping[name])
                 self._add_function(mapping[name], 1)
+
+
+class Reads:
+    """What a guard compares, as plain reads that a compiler sees. Of a module it guards neither
+    hooks nor what its own dict lacks, so these are read from the dicts themselves."""
+
+    def __init__(self, root: Dict[str, Any], dicts: Sequence[Any], kinds: Sequence[Any],
+                 attributes: Sequence[Any], names: Sequence[Any]) -> None:
+        self.dicts: List[Tuple[Any, ...]] = []
+        self.of_root: List[Tuple[str, Any]] = []
+        modules = {id(vars(module)) for module, _ in kinds}
+        for entries, keys, typed, whole in dicts:
+            same, equal = [], []
+            for key in keys:
+                value = entries[key]
+                is_plain = not isinstance(_plain(value), _Same) and not (
+                    key in _EVERY and isinstance(value, dict))
+                (equal if is_plain else same).append((key, copy.deepcopy(value) if is_plain
+                                                      else value))
+            if entries is root:  # which would keep itself alive
+                self.of_root += equal
+                continue
+            is_module = id(entries) in modules
+            self.dicts.append((entries, same, equal, [(key, type(entries[key])) for key in typed],
+                               len(entries) if whole and not is_module else -1,
+                               is_module and "forward" not in entries))
+        self.kinds = [(module, kind) for module, kind in kinds if vars(module) is not root]
+        self.attributes = list(attributes)
+        for entries, keys in names:
+            owner = sys.modules.get(entries.get("__name__", ""))
+            if owner is not None and vars(owner) is entries:
+                self.attributes += [(owner, key, entries[key]) for key in sorted(keys)]
+
+    def hold(self, root: nn.Module) -> bool:
+        for module, kind in self.kinds:
+            if type(module) is not kind:
+                return False
+        for entries, same, equal, typed, size, is_bare in self.dicts:
+            if size >= 0 and len(entries) != size or is_bare and "forward" in entries:
+                return False
+            for name, value in same:
+                if entries[name] is not value:
+                    return False
+            for name, value in equal:
+                if entries[name] != value:
+                    return False
+            for name, kind in typed:
+                if type(entries[name]) is not kind:
+                    return False
+        for name, value in self.of_root:
+            if getattr(root, name) != value:
+                return False
+        for owner, name, value in self.attributes:
+            if getattr(owner, name) is not value:
+                return False
+        return True
 
 
 def difference(before: Dict[str, Any], now: Dict[str, Any]) -> Optional[str]:
@@ -268,13 +336,13 @@ class Guard:
         self.__dict__.update(decided)
         look = Look(module, parts(module), functions)
         self._facts = look.facts
-        self._now = look.guard()
+        self._now, self._reads = look.guard(), look.reads()
         self.reason: Optional[str] = None  # why it does not hold
 
     def holds(self, module: nn.Module) -> bool:
         now = self._now
         if now is None or not now.holds(module.__dict__):
-            self._look(module)
+            self.renew(module)
         if self.reason is None:
             return True
         self.tally.add("module", self.name, self.reason)
@@ -282,19 +350,20 @@ class Guard:
 
     def traces(self, module: nn.Module) -> bool:
         """The same for a compiler, which guards what it sees read."""
-        return self.reason is None
+        return self.reason is None and self._reads.hold(module)
 
-    def _look(self, module: nn.Module) -> None:
+    def renew(self, module: nn.Module) -> None:
+        """Looks at the module by value."""
         try:
             look = Look(module, self._parts(module), self._functions)
         except AttributeError as error:
             self._now, self.reason = None, str(error)
             return
         self.reason = difference(self._facts, look.facts)
-        self._now = look.guard()
+        self._now, self._reads = look.guard(), look.reads()
 
     def __deepcopy__(self, memo: Any) -> "Guard":
-        """The guard of a copy of the module, which looks at its first call."""
+        """The guard of a copy of the module, which has to renew it."""
         copied = Guard.__new__(Guard)
-        copied.__dict__.update(self.__dict__, _now=None, reason=None)
+        copied.__dict__.update(self.__dict__, _now=None, reason="it is a copy")
         return copied

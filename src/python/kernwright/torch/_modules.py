@@ -131,6 +131,13 @@ class Front(nn.Module):
     def _kernwright_own(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
         return super().forward(*given, **named)
 
+    def __setstate__(self, state: Any) -> None:
+        """Looks at a copy of the module."""
+        super().__setstate__(state)
+        guard = vars(self).get("_kernwright")
+        if guard is not None:
+            guard.renew(self)
+
     def _kernwright_may_retry(self, named: Dict[str, Any]) -> bool:
         """Whether the module's own forward may follow on a fused one that was refused."""
         return True

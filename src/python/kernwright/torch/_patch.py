@@ -172,7 +172,13 @@ class _Patcher:
             found = [(name, type(module).__name__, op, self.look(name, module, check))
                      for op, is_one, check in tests if op in self.ops
                      for name, module in self.model.named_modules() if is_one(module)]
+            known = {name for name, *_ in found}
             report = Report(self.model, self.tally)
+            report.rows += [Row(name, type(module).__name__, "linear", False,
+                                "holds a matrix, and is none of the classes that are known")
+                            for name, module in self.model.named_modules()
+                            if name not in known and type(module).__name__ == "Conv1D"
+                            and "linear" in self.ops]
             report.rows += [Row(name, kind, op, *finish()) for name, kind, op, finish in found]
         return report
 
@@ -201,11 +207,20 @@ def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
 
     Weights stay the model's own. Where a kernel reads several as one tensor, they are moved into one
     and become views of it, so that nothing is held twice; the report says so. Modules that need a
-    gradient, other dtypes and other devices run as before. torch.compile takes a patched model;
-    hooks on modules inside of a fused layer are not called. To pickle the model, undo() first.
+    gradient, other dtypes and other devices run as before. torch.compile takes a patched model.
 
-    Returns the Report, whose undo() takes all of it back. Errors: ValueError for another op, or for a
+    What a module was decided from is compared at each call, in eager mode by the extension and
+    under torch.compile by Dynamo's guards: classes and forwards, hooks, members, the config, the
+    functions that a forward calls. Where something is no longer the same, such as for an adapter,
+    the module's own forward runs. That is logged once, and counted in the report and in
+    kernwright.metrics(). Dynamo does not see that a module is given another __class__, here as
+    elsewhere. To pickle the model, undo() first.
+
+    Returns the Report, whose undo() takes all of it back. Errors: TypeError where the model is no
+    module; ValueError for another op, or for a
     model that is patched already."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, and a torch.nn.Module expected")
     ops = (ops,) if isinstance(ops, str) else ops
     unknown = set(ops) - set(OPS)
     if unknown:
