@@ -181,7 +181,6 @@ table("weights", {
 table("weights", {
     "v of another dtype": lambda p: p.wide or p.put("v", lambda w: w.half()),
     "norm of another dtype": lambda p: p.put("norm", lambda w: w.float()),
-    "k without memory": lambda p: p.put("k", lambda w: w.to("meta")),
     "up of a subclass": lambda p: p.put("up", lambda w: w.as_subclass(
         type("Other", (torch.Tensor,), {})))}, quiet=True, mixes=False)
 table("weights", {"two layers share one": shares}, before=tie)

@@ -6,9 +6,9 @@ from unittest import mock
 import pytest
 
 try:
-    import kernwright
     import reference
     import torch
+    from kernwright._arrays import make_error
     from kernwright.torch import _modules
 except ModuleNotFoundError as error:
     if error.name != "torch":
@@ -25,9 +25,9 @@ def counted(name, function, tf32):
         for tensor in torch.utils._pytree.tree_leaves((arguments, named)):
             if isinstance(tensor, torch.Tensor) and tensor.numel():
                 if tensor.data_ptr() % 16 != 0:
-                    raise kernwright.Error(f"{name}: a tensor must be aligned to 16 bytes")
+                    raise make_error("a tensor must be aligned to 16 bytes", name)
                 if tensor.dtype is torch.float32 and "linear" in name and not tf32:
-                    raise kernwright.Error(f"{name}: tensor cores take fp32 as tf32")
+                    raise make_error("tensor cores take fp32 as tf32", name)
         return function(*arguments, **named)
 
     return call
