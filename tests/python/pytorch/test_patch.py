@@ -581,3 +581,37 @@ def test_what_was_left_is_counted(on_cpu, caplog):
     assert report.fallbacks["model", "hooks on layers.1.self_attn.q_proj was 0 and is 1"] == 2
     assert "runs as before: hooks on layers.1" in caplog.text and "ran as before" in str(report)
     assert 'kernwright_fallbacks_total{cause="module"}' in kernwright._fallbacks.text()
+
+
+def saved_by_safetensors(model, folder):
+    safetensors = pytest.importorskip("safetensors.torch")
+    safetensors.save_model(model, folder / "model.safetensors")
+    return safetensors.load_file(folder / "model.safetensors")
+
+
+def saved_by_accelerate(model, folder):
+    accelerate = pytest.importorskip("accelerate")
+    accelerate.Accelerator(cpu=True).save_model(model, folder)
+    return pytest.importorskip("safetensors.torch").load_file(folder / "model.safetensors")
+
+
+def saved_by_transformers(model, folder):
+    model.save_pretrained(folder)
+    return pytest.importorskip("safetensors.torch").load_file(folder / "model.safetensors")
+
+
+def saved_by_torch(model, folder):
+    torch.save(model.state_dict(), folder / "model.pt")
+    return torch.load(folder / "model.pt")
+
+
+@pytest.mark.parametrize("save", [saved_by_safetensors, saved_by_accelerate, saved_by_transformers,
+                                  saved_by_torch])
+def test_savers_find_every_weight(on_cpu, tmp_path, save):
+    model = language_model("Qwen3")
+    expected = {name: value.clone() for name, value in model.state_dict().items()}
+    report = kw.patch(model)
+    assert "moved into one allocation" in str(report)
+    saved = save(model, tmp_path)
+    assert set(saved) == set(expected)
+    assert all(torch.equal(saved[name], value) for name, value in expected.items())
