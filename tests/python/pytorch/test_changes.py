@@ -148,6 +148,9 @@ CHANGES = {
     "inv_freq": lambda m: setattr(m.model.rotary_emb, "inv_freq",
                                   m.model.rotary_emb.inv_freq * 0.5),
     "attention_scaling": lambda m: setattr(m.model.rotary_emb, "attention_scaling", 0.5),
+    "halves of angles": lambda m: m.model.rotary_emb.register_forward_hook(
+        lambda _, given, angles: None if angles[0] is None else tuple(
+            torch.cat((table[..., :8], 0.5 * table[..., 8:]), -1) for table in angles)),
     "class of v_proj": swap_class,
     "parametrization": parametrize,
     "module in the place of o_proj": lambda m: setattr(
@@ -217,3 +220,41 @@ def test_change_after_compiling(on_cpu, name):
     CHANGES[name](patched)
     CHANGES[name](unpatched)
     assert relative(logits(patched, compiled), logits(unpatched, unpatched)) < 0.03
+
+
+@torch.no_grad()
+def test_one_part_in_another_dtype_is_refused_as_before(on_cpu):
+    for part in (lambda m: attention_of(m).k_proj, lambda m: mlp_of(m).up_proj,
+                 lambda m: mlp_of(m).down_proj, lambda m: m.model.embed_tokens):
+        patched, ids = language_model("Llama"), tokens(2, 10)
+        kw.patch(patched)
+        part(patched).half()
+        with pytest.raises(RuntimeError, match="same dtype|expected m"):
+            everything(patched, ids)
+
+
+def test_inference_mode(on_cpu):
+    patched, ids = language_model("Llama"), tokens(2, 8)
+    with torch.inference_mode():
+        expected, _ = decode(patched, ids)
+        kw.patch(patched)
+        on_cpu.clear()
+        assert relative(decode(patched, ids)[0], expected) < 0.03
+    assert "append_attention" in on_cpu
+
+
+@torch.no_grad()
+def test_a_registry_that_is_replaced(on_cpu, monkeypatch):
+    patched, ids = language_model("Llama"), tokens(2, 8)
+    expected = patched(ids).logits
+    kw.patch(patched)
+
+    class Registry:
+        _global_mapping = None
+
+        def get_interface(self, name, default):
+            return lambda *given, **named: (2 * default(*given, **named)[0], None)
+
+    modeling = transformers.models.llama.modeling_llama
+    monkeypatch.setattr(modeling, "ALL_ATTENTION_FUNCTIONS", Registry())
+    assert relative(patched(ids).logits, expected) > 0.03

@@ -230,11 +230,12 @@ class Look:
 
     def _add_registry(self, path: str, registry: Any) -> None:
         """Functions that Transformers keeps under names, everywhere and in one registry."""
-        if not self._first(registry):
+        mappings = registry._global_mapping, getattr(registry, "_local_mapping", None)
+        if not self._first(registry) or not all(isinstance(mapping, dict) for mapping in mappings):
             return
-        for mapping in (registry._global_mapping, registry._local_mapping):
+        for mapping in mappings:
             known = [name for name in _IMPLEMENTATIONS if name in mapping]
-            self._dicts.append((mapping, set(known), set(), mapping is registry._local_mapping))
+            self._dicts.append((mapping, set(known), set(), mapping is mappings[1]))
             for name in known:
                 self.facts[f"{path}[{name}]"] = _Same(mapping[name])
                 self._add_function(mapping[name], 1)

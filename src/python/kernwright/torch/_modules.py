@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._device import DeviceContext
 
+from .._arrays import make_error
 from .._kernwright import Error
 from . import ops as kw
 from ._guards import original
@@ -115,6 +116,13 @@ def is_refusal(error: Error) -> bool:
     return not error.problem or "aligned" in error.reason
 
 
+def expect_dtype(x: Tensor, *weights: Tensor) -> None:
+    """Refuses weights of other dtypes, which the module's own forward then refuses in its way."""
+    for weight in weights:
+        if weight.dtype is not x.dtype:
+            raise make_error(f"a weight is {weight.dtype}, and {x.dtype} expected as its input")
+
+
 def note_refusal(module: nn.Module, error: Error) -> None:
     module._kernwright.tally.add("refusal", module._kernwright.name, str(error))
 
@@ -204,8 +212,10 @@ class SwiGLU(Packed):
 
     def _kernwright_inner(self, x: Tensor, norm_weight: Optional[Tensor] = None,
                           eps: float = 1e-6) -> Tensor:
-        return kw.gated_linear(x, (self.gate_proj.weight, self.up_proj.weight), norm_weight,
-                               activation=self._kernwright_activation, eps=eps)
+        weights = self.gate_proj.weight, self.up_proj.weight
+        expect_dtype(x, *weights)
+        return kw.gated_linear(x, weights, norm_weight, activation=self._kernwright_activation,
+                               eps=eps)
 
 
 class Experts(Front):
@@ -284,7 +294,7 @@ class DecoderLayer(Packed):
                 and not self.training and asks_no_more(call, OF_LAYERS)
                 and attention.config._attn_implementation == "sdpa"
                 and not getattr(attention.config, "output_attentions", False)
-                and (step is not None or begins(cache_of(call))) and holds(self))
+                and step is not None and holds(self))  # the model knows whose angles they are
 
     def _kernwright_qkv_of(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         norm, attention = self.input_layernorm, self.self_attn
@@ -293,6 +303,7 @@ class DecoderLayer(Packed):
         biases = None
         if parts[0].bias is not None:
             biases = parts[0].bias, parts[1].bias, parts[2].bias
+        expect_dtype(x, norm.weight, *weights, *(biases or ()))
         head_dim = attention.head_dim
         kv_heads = weights[1].shape[0] // head_dim
         if normalises(x):
@@ -304,6 +315,7 @@ class DecoderLayer(Packed):
     def _kernwright_rest(self, x: Tensor, attended: Tensor) -> Tensor:
         """What comes behind attention."""
         mlp, norm, o = self.mlp, self.post_attention_layernorm, self.self_attn.o_proj
+        expect_dtype(x, o.weight, norm.weight)
         x = kw.linear(attended, o.weight, o.bias, residual=x)
         if not isinstance(mlp, SwiGLU):  # but a router with experts
             return x + mlp(kw.rms_norm(x, norm.weight, epsilon(norm)))
@@ -311,6 +323,7 @@ class DecoderLayer(Packed):
             inner = mlp._kernwright_inner(x, norm.weight, epsilon(norm))
         else:
             inner = mlp._kernwright_inner(kw.rms_norm(x, norm.weight, epsilon(norm)))
+        expect_dtype(inner, mlp.down_proj.weight)
         return kw.linear(inner, mlp.down_proj.weight, mlp.down_proj.bias, residual=x)
 
     def _kernwright_decode(self, call: Dict[str, Any], step: DecodeStep) -> Tensor:
@@ -485,7 +498,8 @@ class Model(Front):
             return False
         # Layers that were called alone may be at other places.
         if not torch.compiler.is_compiling() and len(
-                {layer.cumulative_length._version for layer in layers}) != 1:
+                {layer.cumulative_length._version for layer in layers
+                 if not layer.cumulative_length.is_inference()}) > 1:
             return False
         if self._kernwright.unpadded or (mask is None and position_ids is None):
             return True
