@@ -135,7 +135,7 @@ TEST_F(ProfilerTest, WithoutARecordThereIsNothingToProfile) {
 
 TEST_F(ProfilerTest, WithoutAGpuNothingIsCounted) {
   site_.has_device = false;
-  EXPECT_THAT(profile().error().message, HasSubstr("counters can only be imported"));
+  EXPECT_THAT(profile().error().message, HasSubstr("for the sku h200 without one"));
 }
 
 }  // namespace
