@@ -31,8 +31,13 @@ class Case(NamedTuple):
     alone: bool = False
     compiles: bool = True
     mixes: bool = True
+    asserts: bool = False
     config: Optional[Dict[str, Any]] = None
     before: Optional[Callable[[Play], Any]] = None
+
+    def asserts_on(self, device):
+        """Whether a kernel of PyTorch's asserts, which ends what a process can compute."""
+        return self.asserts and device == "cuda"
 
     def play(self, *given, **named):
         p = Play(*given, config=self.config, before=self.before, **named)
@@ -928,7 +933,7 @@ def walks(**options):
     return lambda function: case("caches", alone=True, **options)(torch.no_grad()(function))
 
 
-@walks(compiles=False)
+@walks(compiles=False, asserts=True)
 def beyond_the_last_place(p):
     """An error before anything is written; its class is not compared."""
     cache = p.walk("filled", "static", ((0, 7), (7, 8)), cache=p.cache("static", 8))
