@@ -466,14 +466,21 @@ class Model(Front):
         anything is written to the cache, where the cache is full."""
         rotary, length, keys = self.rotary_emb, layers[0].cumulative_length, layers[0].keys
         angles = rotary.inv_freq.float() * length
-        row = torch.stack((angles.cos(), angles.sin())).unsqueeze(1)
+        half = angles.shape[-1]
+        tables = torch.empty((2, keys.shape[2], half), dtype=torch.float32, device=keys.device)
+        if torch.compiler.is_compiling():
+            row = torch.stack((angles.cos(), angles.sin())).unsqueeze(1)
+            lengths = (length + 1).to(torch.int32).expand(batch).contiguous()
+        else:  # a step waits for each of these kernels, so there are as few as possible
+            row = torch.empty((2, 1, half), dtype=torch.float32, device=keys.device)
+            torch.cos(angles, out=row[0, 0])
+            torch.sin(angles, out=row[1, 0])
+            lengths = torch.empty(batch, dtype=torch.int32, device=keys.device)
+            torch.add(length.expand(batch), 1, out=lengths)
         if rotary.attention_scaling != 1:
             row = row * rotary.attention_scaling
-        tables = torch.empty((2, keys.shape[2], row.shape[-1]), dtype=torch.float32,
-                             device=keys.device)
         tables.index_copy_(1, length.view(1), row)
-        lengths = (length + 1).to(torch.int32).expand(batch)
-        return DecodeStep(lengths.contiguous(), tables[0], tables[1])
+        return DecodeStep(lengths, tables[0], tables[1])
 
     def _kernwright_decodes(self, given: Tensor, mask: Any, position_ids: Optional[Tensor],
                             cache: Any) -> bool:

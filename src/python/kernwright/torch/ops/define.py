@@ -66,6 +66,18 @@ def _or_plain(name: str, ours: Callable[..., Any], plain: Callable[..., Any],
     return compute
 
 
+def _are_apart(name: str, x: Tensor) -> bool:
+    """Counts a call whose weights no longer lie together, and logs the first of an operator.
+    Returns whether PyTorch must compute it: kernels of the products by themselves may not be in
+    memory, and nothing is loaded in a capture."""
+    _fallbacks.counts["apart"] += 1
+    if (name, "apart") not in _left:
+        _left.add((name, "apart"))
+        _log.warning("weights of %s no longer lie together, so its products are computed one by "
+                     "one; patch the model anew to move them together", name)
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 def _refuse_tangents(given: Sequence[Any]) -> None:
     for tensor in given:
         if isinstance(tensor, (list, tuple)):

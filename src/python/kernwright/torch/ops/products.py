@@ -5,11 +5,11 @@ from typing import Any, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-from ... import _fallbacks, _operations as _arrays
+from ... import _operations as _arrays
 from .. import _fused, _gradients
 from . import plain
-from .define import (_define, _define_forward_only, _define_out, _direct, _expect, _expect_dims,
-                     _expect_shape, _library, _new, _or_plain)
+from .define import (_are_apart, _define, _define_forward_only, _define_out, _direct, _expect,
+                     _expect_dims, _expect_shape, _library, _new, _or_plain)
 from .rows import rms_norm
 
 
@@ -111,7 +111,8 @@ def _our_gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] 
         return _fused.gated_linear(x, weight, norm_weight, activation, eps)
     result = _fused.gated_linear(x, tuple(weight), norm_weight, activation, eps)
     if result is NotImplemented:
-        _fallbacks.counts["apart"] += 1
+        if _are_apart("gated_linear", x):
+            return plain.gated_linear(x, weight, norm_weight, activation=activation, eps=eps)
         x, (gate, up) = _normalised(x, norm_weight, eps), weight
         result = linear(x, gate, activation=activation).mul_(linear(x, up))
     return result
@@ -180,7 +181,9 @@ def _our_qkv_linear(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
     results = _fused.qkv_linear(x, tuple(weight), None if bias is None else tuple(bias),
                                 norm_weight, kv_heads, head_dim, eps)
     if results is NotImplemented:
-        _fallbacks.counts["apart"] += 1
+        if _are_apart("qkv_linear", x):
+            return plain.qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads,
+                                    head_dim=head_dim, eps=eps)
         x = _normalised(x, norm_weight, eps)
         q, k, v = (linear(x, member, of_member).unflatten(-1, (-1, head_dim))
                    for member, of_member in zip(weight, (None,) * 3 if bias is None else bias))
