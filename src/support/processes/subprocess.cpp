@@ -162,7 +162,7 @@ Subprocess& Subprocess::operator=(Subprocess&& other) noexcept {
 Subprocess::~Subprocess() {
   if (::getpid() != owner_) return;  // a copy in a forked process
   kill();
-  if (!wait(deadline_in(kReapSeconds))) reap_later(pid_);
+  if (pid_ > 0 && !wait(deadline_in(kReapSeconds))) reap_later(pid_);
 }
 
 Result<Subprocess> Subprocess::spawn(const SpawnOptions& options) {

@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 #include "support/files.h"
 #include "support/text.h"
@@ -65,6 +67,19 @@ TEST(SubprocessTest, IsGoneWithItsOwner) {
     EXPECT_EQ(::kill(pid, 0), 0);
   }
   EXPECT_NE(::kill(pid, 0), 0);
+}
+
+TEST(SubprocessTest, AStartReapsNobodyElse) {
+  {
+    Result<Subprocess> moved_from = shell("exit 1"), owner = std::move(moved_from);
+  }
+  auto other = shell("exit 7");
+  ASSERT_TRUE(other);
+  // Ended, and not yet asked for.
+  siginfo_t ended{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(other->pid()), &ended, WEXITED | WNOWAIT), 0);
+  ASSERT_TRUE(shell("exit 0"));
+  EXPECT_EQ(other->wait(kNoDeadline).value().code, 7);
 }
 
 TEST(SubprocessTest, VariablesAreRemovedByName) {
