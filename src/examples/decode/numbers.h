@@ -69,7 +69,8 @@ void parallel_for(std::int64_t count, std::int64_t cost, const Work& work) {
     for (; begun < threads; ++begun) {
       running.emplace_back(part, count * begun / threads, count * (begun + 1) / threads);
     }
-  } catch (const std::exception&) {  // this thread does what no other can be started for
+  } catch (const std::exception& no_thread) {
+    static_cast<void>(no_thread);  // this thread does the rest
   }
   part(count * begun / threads, count);
   for (std::thread& thread : running) thread.join();
