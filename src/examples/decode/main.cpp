@@ -83,7 +83,7 @@ class Run {
     if (!done) return done.error();
     if (!options_.json.empty()) {
       std::ofstream file(options_.json);
-      file << report_.dump(1, ' ', false, json::error_handler_t::replace) << std::endl;
+      file << report_.dump(1, ' ', false, json::error_handler_t::replace) << '\n' << std::flush;
       if (!file) return kw::Error{kw::ErrorCode::io, options_.json + ": cannot be written"};
     }
     return passed_;
