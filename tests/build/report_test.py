@@ -324,7 +324,7 @@ class ReportTest(unittest.TestCase):
         wide = self.browser.run("""(() => {
             const table = document.querySelector('.audit').getBoundingClientRect();
             return [...document.querySelectorAll('.audit td:last-child')].map(cell => cell.getBoundingClientRect().width / table.width) })()""")
-        self.assertGreater(len(wide), 5)
+        self.assertGreater(len(wide), 2)
         self.assertGreater(min(wide), 0.95)
 
     def test_on_paper_pictures_have_the_size_of_the_text(self):
@@ -395,25 +395,31 @@ class ReportTest(unittest.TestCase):
         self.browser.frame()
         self.assertEqual(self.browser.run("document.querySelectorAll('tr.detail').length"), 1)
 
-    def test_caches_without_a_common_problem_are_said_to_be(self):
-        (self.folder / "nothing").mkdir(exist_ok=True)
-        page = self.report("single", 1, "--compare", self.folder / "nothing")
-        self.addCleanup(self.report, "single", 1)
-        self.browser.open(page)
-        self.assertEqual(self.browser.run("document.querySelector('#compare .lead').textContent"),
-                         "No problem is in both: 1 problem is only here.")
-        self.assertEqual(self.browser.run("document.querySelectorAll('#compare table').length"), 0)
+    def refusal(self, *arguments):
+        """The message of a report that is not made."""
+        page = self.folder / "refused.html"
+        ran = subprocess.run([KERNWRIGHT, "report", *arguments, "-o", page], check=False, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual((ran.returncode, page.exists()), (1, False), ran.stdout)
+        return ran.stderr
 
-    def test_a_worklist_without_records_names_its_problems(self):
+    def test_nothing_to_show_or_to_compare_with_is_refused(self):
+        nothing = self.folder / "nothing"
+        nothing.mkdir(exist_ok=True)
+        self.assertIn(f"no record in {nothing} to compare with",
+                      self.refusal(self.folder / "single", "--compare", nothing))
         listed = self.folder / "list.json"
+        listed.write_text(json.dumps({"problems": ["vector_add n=8 dtype=bf16"]}))
+        self.assertIn("no record of 1 problem in", self.refusal(listed, "--cache", nothing))
+
+    def test_a_worklist_names_its_problems_without_records(self):
+        listed, page = self.folder / "list.json", self.folder / "list.html"
         listed.write_text(json.dumps({"problems": ["vector_add n=8 dtype=bf16", PROBLEM]}))
-        for cache, text in (("nothing", "0 of 2 problems have a record"), ("single", "1 of 2 problems has a record")):
-            (self.folder / "nothing").mkdir(exist_ok=True)
-            page = self.folder / "list.html"
-            subprocess.run([KERNWRIGHT, "report", listed, "--cache", self.folder / cache, "-o", page], check=True, stdout=subprocess.DEVNULL)
-            self.browser.open(page)
-            self.assertEqual(self.browser.run("document.querySelector('.tally').textContent"), text)
-            self.assertIn("vector_add n=8 dtype=bf16", self.browser.run("document.querySelector('header details').textContent"))
+        subprocess.run([KERNWRIGHT, "report", listed, "--cache", self.folder / "single", "-o", page], check=True, stdout=subprocess.DEVNULL)
+        self.browser.open(page)
+        self.assertEqual(self.browser.run("document.querySelector('.tally').textContent"),
+                         "1 of 2 problems has a record")
+        self.assertIn("vector_add n=8 dtype=bf16", self.browser.run("document.querySelector('header details').textContent"))
         self.assertEqual(self.browser.run("document.querySelectorAll('.distribution').length"), 3)
 
     def test_what_is_focused_or_read_out_has_a_name(self):
