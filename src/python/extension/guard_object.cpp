@@ -6,74 +6,64 @@
 namespace kernwright::python {
 namespace {
 
-/// One value of a dict. PyDict_Next() finds it by its place, which costs a fifth of a look-up.
+struct GuardedSize {
+  PyObject* container;
+  Py_ssize_t size;
+};
+
+/// No entry of a dict has a place from `end` on.
+struct GuardedEnd {
+  PyObject* dict;
+  Py_ssize_t end;
+};
+
+/// One value of a dict, or its type. PyDict_Next() finds it by its place, which costs a fifth of a
+/// look-up.
 struct GuardedEntry {
+  PyObject* dict;
   Py_ssize_t place;
-  PyObject* key;    ///< owned
-  PyObject* value;  ///< owned: the value, or its type where `kind`
-  bool kind;
+  PyObject *key, *value;
 };
 
-struct GuardedDict {
-  PyObject* dict;   ///< owned where it is not the root
-  Py_ssize_t size;  ///< -1: other keys may come and go
-  Py_ssize_t end;   ///< no entry has a place from here on
-  std::vector<GuardedEntry> entries;
+struct GuardedItem {
+  PyObject* list;
+  Py_ssize_t place;
+  PyObject* item;
 };
 
-struct GuardedList {
-  PyObject* list;                ///< owned
-  std::vector<PyObject*> items;  ///< owned
+struct GuardedType {
+  PyObject *owner, *type;
 };
 
 struct GuardedAttribute {
-  PyObject *owner, *name, *value;  ///< owned
+  PyObject *owner, *name, *value;
 };
 
+/// Facts of one kind lie together, since a model has thousands: loops over few facts of each dict
+/// end where the processor does not expect it.
 struct GuardState {
-  PyObject* root = nullptr;  ///< not owned
-  std::vector<GuardedDict> dicts;
-  std::vector<GuardedList> lists;
-  std::vector<GuardedAttribute> types;  ///< without a name
+  PyObject* root = nullptr;      ///< not owned
+  std::vector<PyObject*> owned;  ///< all that the facts name, except the root
+  std::vector<GuardedType> types;
+  std::vector<GuardedSize> dict_sizes, list_sizes;
+  std::vector<GuardedEntry> values, kinds;
+  std::vector<GuardedEnd> ends;
+  std::vector<GuardedItem> items;
   std::vector<GuardedAttribute> attributes;
 
   GuardState() = default;
   GuardState(const GuardState&) = delete;
   GuardState& operator=(const GuardState&) = delete;
   ~GuardState() {
-    visit([](PyObject* object) {
-      drop(object);
-      return 0;
-    });
+    for (PyObject* object : owned) drop(object);
   }
 
-  /// Calls `each` on all that is owned, up to the first that it does not give 0 for.
-  template <typename Each>
-  int visit(const Each& each) const {
-    for (const GuardedDict& watched : dicts) {
-      if (watched.dict != root) {
-        if (const int status = each(watched.dict); status != 0) return status;
-      }
-      for (const GuardedEntry& entry : watched.entries) {
-        if (const int status = each(entry.key); status != 0) return status;
-        if (const int status = each(entry.value); status != 0) return status;
-      }
-    }
-    for (const GuardedList& watched : lists) {
-      if (const int status = each(watched.list); status != 0) return status;
-      for (PyObject* item : watched.items) {
-        if (const int status = each(item); status != 0) return status;
-      }
-    }
-    for (const auto* list : {&types, &attributes}) {
-      for (const GuardedAttribute& attribute : *list) {
-        for (PyObject* object : {attribute.owner, attribute.name, attribute.value}) {
-          if (object == nullptr) continue;
-          if (const int status = each(object); status != 0) return status;
-        }
-      }
-    }
-    return 0;
+  /// Keeps the object as long as the state lives, and returns it.
+  PyObject* own(PyObject* object) {
+    if (object == root) return object;
+    owned.push_back(object);
+    Py_INCREF(object);
+    return object;
   }
 };
 
@@ -85,42 +75,45 @@ GuardState& guard_state_of(PyObject* self) { return *reinterpret_cast<GuardObjec
 
 PyObject* type_of(PyObject* object) { return reinterpret_cast<PyObject*>(Py_TYPE(object)); }
 
-bool is_unchanged(const GuardedDict& watched) {
-  if (watched.size >= 0 && PyDict_Size(watched.dict) != watched.size) return false;
+/// The value of the entry, if it has the same key. Else null.
+PyObject* value_now(const GuardedEntry& entry) {
   PyObject *key = nullptr, *value = nullptr;
-  for (const GuardedEntry& entry : watched.entries) {
-    Py_ssize_t place = entry.place;
-    if (PyDict_Next(watched.dict, &place, &key, &value) == 0 || key != entry.key ||
-        (entry.kind ? type_of(value) : value) != entry.value) {
-      return false;
-    }
-  }
-  if (watched.size <= 0) return true;
-  Py_ssize_t place = watched.end;
-  return PyDict_Next(watched.dict, &place, &key, &value) == 0;
+  Py_ssize_t place = entry.place;
+  const bool same = PyDict_Next(entry.dict, &place, &key, &value) != 0 && key == entry.key;
+  return same ? value : nullptr;
 }
 
-bool is_unchanged(const GuardedList& watched) {
-  const auto size = static_cast<std::size_t>(PyList_Size(watched.list));
-  if (size != watched.items.size()) return false;
-  for (std::size_t i = 0; i < size; ++i) {
-    if (PyList_GetItem(watched.list, static_cast<Py_ssize_t>(i)) != watched.items[i]) return false;
+/// Whether all that is read without calling Python is as it was.
+bool are_unchanged(const GuardState& state) {
+  for (const GuardedType& type : state.types) {
+    if (type_of(type.owner) != type.type) return false;
+  }
+  for (const GuardedSize& watched : state.dict_sizes) {
+    if (PyDict_Size(watched.container) != watched.size) return false;
+  }
+  for (const GuardedEntry& entry : state.values) {
+    if (value_now(entry) != entry.value) return false;
+  }
+  for (const GuardedEntry& entry : state.kinds) {
+    PyObject* value = value_now(entry);
+    if (value == nullptr || type_of(value) != entry.value) return false;
+  }
+  for (const GuardedEnd& watched : state.ends) {
+    Py_ssize_t place = watched.end;
+    if (PyDict_Next(watched.dict, &place, nullptr, nullptr) != 0) return false;
+  }
+  for (const GuardedSize& watched : state.list_sizes) {
+    if (PyList_Size(watched.container) != watched.size) return false;
+  }
+  for (const GuardedItem& watched : state.items) {
+    if (PyList_GetItem(watched.list, watched.place) != watched.item) return false;
   }
   return true;
 }
 
 /// -1 with a Python error set.
 int guard_check(const GuardState& state, PyObject* root) {
-  if (root != state.root) return 0;
-  for (const GuardedAttribute& type : state.types) {
-    if (type_of(type.owner) != type.value) return 0;
-  }
-  for (const GuardedDict& watched : state.dicts) {
-    if (!is_unchanged(watched)) return 0;
-  }
-  for (const GuardedList& watched : state.lists) {
-    if (!is_unchanged(watched)) return 0;
-  }
+  if (root != state.root || !are_unchanged(state)) return 0;
   for (const GuardedAttribute& attribute : state.attributes) {
     const Ref now(PyObject_GetAttr(attribute.owner, attribute.name));
     if (!now && PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return -1;
@@ -146,7 +139,8 @@ int guard_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   const GuardState* state = reinterpret_cast<GuardObject*>(self)->state;
   if (state == nullptr) return 0;
-  return state->visit([&](PyObject* object) { return visit(object, arg); });
+  for (PyObject* object : state->owned) Py_VISIT(object);
+  return 0;
 }
 
 int guard_clear(PyObject* self) {
@@ -182,26 +176,25 @@ PyType_Spec kGuardSpec = {"kernwright._kernwright.Guard", sizeof(GuardObject), 0
 
 PyTypeObject* guard_type = nullptr;  // guarded by the GIL
 
-PyObject* new_reference(PyObject* object) {
-  Py_INCREF(object);
-  return object;
-}
-
-/// Records the entries of `watched` that `keys` and `kinds` name, and the place behind the last.
-/// False with a Python error set.
-bool record_entries(GuardedDict& watched, PyObject* keys, PyObject* kinds) {
+/// Records the entries of the dict that `keys` and `kinds` name and, where `whole`, that it has no
+/// other keys than now. False with a Python error set.
+bool record_dict(GuardState& state, PyObject* dict, PyObject* keys, PyObject* kinds, bool whole) {
+  state.own(dict);
+  const Py_ssize_t size = PyDict_Size(dict);
   PyObject *key = nullptr, *value = nullptr;
-  Py_ssize_t place = 0;
-  for (Py_ssize_t before = 0; PyDict_Next(watched.dict, &place, &key, &value) != 0;
-       before = place) {
+  Py_ssize_t place = 0, recorded = 0;
+  for (Py_ssize_t before = 0; PyDict_Next(dict, &place, &key, &value) != 0; before = place) {
     const int same = PySet_Contains(keys, key);
     const int kind = same == 0 ? PySet_Contains(kinds, key) : 0;
     if (same < 0 || kind < 0) return false;
     if (same == 0 && kind == 0) continue;
-    watched.entries.push_back(
-        {before, new_reference(key), new_reference(kind != 0 ? type_of(value) : value), kind != 0});
+    auto& entries = same != 0 ? state.values : state.kinds;
+    entries.push_back(
+        {dict, before, state.own(key), state.own(same != 0 ? value : type_of(value))});
+    ++recorded;
   }
-  watched.end = place;
+  if (whole) state.dict_sizes.push_back({dict, size});
+  if (whole && recorded < size) state.ends.push_back({dict, place});
   return true;
 }
 
@@ -210,14 +203,10 @@ bool record_dicts(GuardState& state, PyObject* list) {
     PyObject *dict = nullptr, *keys = nullptr, *kinds = nullptr;
     int whole = 0;
     if (PyArg_ParseTuple(PyList_GetItem(list, i), "O!OOp", &PyDict_Type, &dict, &keys, &kinds,
-                         &whole) == 0) {
+                         &whole) == 0 ||
+        !record_dict(state, dict, keys, kinds, whole != 0)) {
       return false;
     }
-    state.dicts.push_back({dict == state.root ? dict : new_reference(dict),
-                           whole != 0 ? PyDict_Size(dict) : -1,
-                           0,
-                           {}});
-    if (!record_entries(state.dicts.back(), keys, kinds)) return false;
   }
   return true;
 }
@@ -229,9 +218,9 @@ bool record_lists(GuardState& state, PyObject* lists) {
       PyErr_Format(PyExc_TypeError, "%R, and a list expected", Py_TYPE(list));
       return false;
     }
-    state.lists.push_back({new_reference(list), {}});
+    state.list_sizes.push_back({state.own(list), PyList_Size(list)});
     for (Py_ssize_t j = 0; j < PyList_Size(list); ++j) {
-      state.lists.back().items.push_back(new_reference(PyList_GetItem(list, j)));
+      state.items.push_back({list, j, state.own(PyList_GetItem(list, j))});
     }
   }
   return true;
@@ -253,14 +242,14 @@ PyObject* make_guard(PyObject*, PyObject* given) {
   for (Py_ssize_t i = 0; i < PyList_Size(types); ++i) {
     PyObject *owner = nullptr, *type = nullptr;
     if (PyArg_ParseTuple(PyList_GetItem(types, i), "OO", &owner, &type) == 0) return nullptr;
-    state->types.push_back({new_reference(owner), nullptr, new_reference(type)});
+    state->types.push_back({state->own(owner), state->own(type)});
   }
   for (Py_ssize_t i = 0; i < PyList_Size(attributes); ++i) {
     PyObject *owner = nullptr, *name = nullptr, *value = nullptr;
     if (PyArg_ParseTuple(PyList_GetItem(attributes, i), "OUO", &owner, &name, &value) == 0) {
       return nullptr;
     }
-    state->attributes.push_back({new_reference(owner), new_reference(name), new_reference(value)});
+    state->attributes.push_back({state->own(owner), state->own(name), state->own(value)});
   }
   GuardObject* guard = PyObject_GC_New(GuardObject, guard_type);
   if (guard == nullptr) return nullptr;
