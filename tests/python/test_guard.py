@@ -36,6 +36,16 @@ def test_dicts(change, holds):
     assert made.holds(root) is holds
 
 
+def test_a_key_that_takes_the_place_of_the_last():
+    thing, root = Thing(), {}
+    thing.same, thing.free = [], 1
+    made = guard(root, [(vars(thing), {"same"}, set(), True)])
+    assert made.holds(root)
+    del thing.free
+    thing.more = 1
+    assert not made.holds(root)
+
+
 def test_keys_may_come_where_the_dict_is_not_watched_as_a_whole():
     watched, root = {"same": []}, {}
     made = guard(root, [(watched, {"same"}, set(), False)])

@@ -11,10 +11,12 @@ struct GuardedSize {
   Py_ssize_t size;
 };
 
-/// No entry of a dict has a place from `end` on.
+/// The last entry of a dict. Another key takes the place behind it or, where instances share keys
+/// and this one was deleted, its own.
 struct GuardedEnd {
   PyObject* dict;
-  Py_ssize_t end;
+  Py_ssize_t place;
+  PyObject* key;
 };
 
 /// One value of a dict, or its type. PyDict_Next() finds it by its place, which costs a fifth of a
@@ -99,8 +101,12 @@ bool are_unchanged(const GuardState& state) {
     if (value == nullptr || type_of(value) != entry.value) return false;
   }
   for (const GuardedEnd& watched : state.ends) {
-    Py_ssize_t place = watched.end;
-    if (PyDict_Next(watched.dict, &place, nullptr, nullptr) != 0) return false;
+    PyObject* key = nullptr;
+    Py_ssize_t place = watched.place;
+    if (PyDict_Next(watched.dict, &place, &key, nullptr) == 0 || key != watched.key ||
+        PyDict_Next(watched.dict, &place, nullptr, nullptr) != 0) {
+      return false;
+    }
   }
   for (const GuardedSize& watched : state.list_sizes) {
     if (PyList_Size(watched.container) != watched.size) return false;
@@ -183,7 +189,9 @@ bool record_dict(GuardState& state, PyObject* dict, PyObject* keys, PyObject* ki
   const Py_ssize_t size = PyDict_Size(dict);
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t place = 0, recorded = 0;
+  GuardedEnd end = {dict, 0, nullptr};
   for (Py_ssize_t before = 0; PyDict_Next(dict, &place, &key, &value) != 0; before = place) {
+    end = {dict, before, key};
     const int same = PySet_Contains(keys, key);
     const int kind = same == 0 ? PySet_Contains(kinds, key) : 0;
     if (same < 0 || kind < 0) return false;
@@ -194,7 +202,10 @@ bool record_dict(GuardState& state, PyObject* dict, PyObject* keys, PyObject* ki
     ++recorded;
   }
   if (whole) state.dict_sizes.push_back({dict, size});
-  if (whole && recorded < size) state.ends.push_back({dict, place});
+  if (whole && recorded < size) {
+    state.own(end.key);
+    state.ends.push_back(end);
+  }
   return true;
 }
 
