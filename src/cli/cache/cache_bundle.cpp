@@ -37,7 +37,7 @@ std::uint64_t utc_seconds() {
 
 /// Warns of a serial that no bundle which is exported by the clock will reach for long.
 void warn_of_future(std::uint64_t serial) {
-  constexpr std::uint64_t kDay = 24 * 60 * 60;
+  constexpr auto kDay = std::uint64_t{24} * 60 * 60;
   const std::uint64_t now = utc_seconds();
   if (serial <= now + kDay) return;
   report_warning(concat("the bundle's serial, ", serial, ", is ", (serial - now) / kDay,
