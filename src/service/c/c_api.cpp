@@ -110,7 +110,7 @@ std::string tune(kw_service& service, const char* problem, double seconds,
 
 }  // namespace
 
-int kernwright::c_api::fail(std::string message) {
+int kernwright::c_api::fail(const std::string& message) {
   last_error = visible_lines(message);
   last_was_refusal = !std::exchange(is_failure, false);
   return -1;

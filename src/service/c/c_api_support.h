@@ -32,7 +32,7 @@ struct kw_kernel {
 namespace kernwright::c_api {
 
 /// Keeps the message for the calling thread's kw_last_error and gives -1.
-int fail(std::string message);
+int fail(const std::string& message);
 
 /// The message of an error, for `fail`. kw_last_error_is_refusal knows its code then.
 std::string message_of(const Error& error);

@@ -72,7 +72,7 @@ Result<Measuring*> TuningDesk::measuring() {
             options_.in_process ? measure_in_process(std::move(context), options_.open_device,
                                                      options_.make_data_ops)
                                 : measure_in_worker(std::move(context), options_.worker));
-  measuring_.reset(opened.release());
+  measuring_ = std::move(opened);
   return measuring_.get();
 }
 
