@@ -196,8 +196,9 @@ Result<std::vector<KernelInterface>> kernel_interfaces(std::string_view cubin) {
   std::vector<KernelInterface> result;
   KW_TRY(visit_sections(cubin, ".nv.info.", [&](std::string_view kernel, std::string_view info) {
     std::optional<KernelInterface> read = read_interface(kernel, info);
-    if (read) result.push_back(*std::move(read));
-    return read.has_value();
+    if (!read) return false;
+    result.push_back(*std::move(read));
+    return true;
   }));
   return result;
 }

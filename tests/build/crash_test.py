@@ -34,6 +34,8 @@ class World:
         self.tool = tool
         self.cache = folder / "cache"
         self.fleet = folder / "fleet"
+        for root in (self.cache, self.fleet):  # verify refuses what is not there
+            root.mkdir()
         self.bundle = folder / "bundle.tar.zst"
         self.worklist = folder / "worklist.json"
         self.records = set()

@@ -4,7 +4,6 @@
 #include <exception>
 #include <initializer_list>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <kernwright/c.h>
@@ -61,8 +60,8 @@ template <typename Body>
 int guarded(const char* function, std::initializer_list<Needed> pointers, Body&& body) noexcept {
   try {
     if (lacks(function, pointers)) return -1;
-    std::string message = body();
-    return message.empty() ? 0 : fail(std::move(message));
+    const std::string message = body();
+    return message.empty() ? 0 : fail(message);
   } catch (const std::exception& e) {
     return fail(
         message_of(Error{ErrorCode::internal, std::string("unexpected exception: ") + e.what()}));
