@@ -31,7 +31,7 @@ struct CompileRequest {
   std::vector<LinkedInput> linked;  ///< into a cubin, by nvJitLink
   /// Headers that are a user's, and the files that errors name in their place. No part of the
   /// digest: they change no code.
-  std::vector<std::pair<std::string, std::string>> user_files;
+  std::vector<std::pair<std::string, std::string>> user_files = {};
 
   /// The artifact's key: the digest of source, headers, options, target, output kind, linked inputs
   /// and `compiler`, which is `Compiler::identity`.
