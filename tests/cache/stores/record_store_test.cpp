@@ -367,10 +367,10 @@ class ReplacedMeanwhile {
     to_ = &store;
     static FileCalls calls = system_file_calls();
     calls.open = [](const char* path, std::size_t root_bytes, int flags, mode_t mode) {
-      const RecordStore* store =
+      const RecordStore* to =
           fs::path(path).extension() == ".kwr" ? std::exchange(to_, nullptr) : nullptr;
-      if (store != nullptr) {
-        EXPECT_TRUE(store->put(sample_record(9)));
+      if (to != nullptr) {
+        EXPECT_TRUE(to->put(sample_record(9)));
         fs::remove(path);
       }
       return system_file_calls().open(path, root_bytes, flags, mode);
