@@ -15,6 +15,11 @@ tables = figures.reference()
 for sku in ("H200", "H100"):
     if f"## {sku}: kernels" not in tables or f"## {sku}: decode steps" not in tables:
         sys.exit(f"the figures of the {sku} are not there")
+for name, table in figures.TABLES.items():
+    made = table()
+    if made.count("\n") < 4:
+        sys.exit(f"the table {name} is empty: {made}")
+    tables += made
 for line in tables.splitlines():
     if line.startswith("| 0 ") or "nan" in line:
         sys.exit(f"nothing was counted: {line}")

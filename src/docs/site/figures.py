@@ -199,6 +199,123 @@ def headlines():
             f"{max(decodes):.2f} times as fast on an H100 as under torch.compile's `reduce-overhead`"]
 
 
+def _products(form, columns):
+    """Every product of a form beside cuBLASLt: columns are (head, field, peer)."""
+    found = {}
+    for each in _results("h200", "matmul_vs_cublaslt")["rows"]:
+        match = re.fullmatch(r"matmul m=(\d+) n=(\d+) k=(\d+) " + form, each["problem"])
+        if match:
+            sizes = " ".join(match.groups("")).replace("  ", " ").strip()
+            found.setdefault(sizes, {})[each["peer"]] = each
+
+    def text(value):
+        if value is None:
+            return ""
+        return f"{value:.{3 if value < 10 else 2 if value < 100 else 1}f}"
+
+    return _table(["m n k", *(head for head, _, _ in columns)],
+                  [(sizes, *(text(peers.get(peer, {}).get(field)) for _, field, peer in columns))
+                   for sizes, peers in found.items()])
+
+
+_BESIDE_BEST = [("ours", "ours_us", "cublaslt_best"), ("cuBLASLt best", "peer_us", "cublaslt_best"),
+                ("ratio", "ratio", "cublaslt_best")]
+_WAITING = ("waiting", "without_early_start_us", "cublaslt_best")
+
+
+def _bf16_products():
+    return _products("dtype=bf16", [
+        _BESIDE_BEST[0], _WAITING, _BESIDE_BEST[1], ("first", "ratio", "cublaslt_first"),
+        ("best", "ratio", "cublaslt_best"), ("persistent", "persistent_us", "cublaslt_best"),
+        ("not", "non_persistent_us", "cublaslt_best")])
+
+
+def _selection_error():
+    pooled = {}
+    for each in _results("simulation", "selection_error")["rows"]:
+        pooled.setdefault((each["model"], each["origin"]), []).append(each)
+
+    def share(rows, field):
+        trials = sum(each[field]["of"] for each in rows)
+        return f"{100 * sum(each[field]['share'] * each[field]['of'] for each in rows) / trials:.2f}"
+
+    def worst(rows, field):
+        row = max(rows, key=lambda each: each[field]["share"])
+        share_of_it = row[field]["share"]
+        return f"{row['space']} {100 * share_of_it:.2f}" if share_of_it else "0"
+
+    return _table(["model", "spaces", "> 1 %", "> 2 %", "trust A", "A: > 1 %", "A: > 2 %",
+                   "worst: > 2 %", "worst, A: > 2 %"],
+                  [(*key, share(rows, "wrong_1"), share(rows, "wrong_2"),
+                    f"{100 * statistics.mean(each['trust_a'] for each in rows):.0f}",
+                    share(rows, "trust_a_wrong_1"), share(rows, "trust_a_wrong_2"),
+                    worst(rows, "wrong_2"), worst(rows, "trust_a_wrong_2"))
+                   for key, rows in pooled.items()])
+
+
+def _strategy_regret():
+    rows = _results("simulation", "strategy_regret_h200")["rows"]
+    strategies = ["portfolio", "ranked", "local_search", "random", "exhaustive"]
+    medians = {each["problem"]: f"{each['n99_median']:.0f}" for each in rows}
+    spaces = dict.fromkeys(each["problem"].rpartition(" ")[0] for each in rows)
+    return _table(["space", *strategies],
+                  [(space, *(medians[f"{space} {each}"] for each in strategies))
+                   for space in spaces])
+
+
+def _cost_regret():
+    counts = (1, 8, 16, 32)
+
+    def line(each):
+        def cells(prefix):
+            found = (each.get(f"{prefix}{count}") for count in counts)
+            return [f"{ratio:.3f}" if ratio else "-" for ratio in found]
+        best = each.get("final_best_us")
+        return (each["problem"], f"{each['candidates']:,}", *cells("first_"),
+                f"{best:.2f}" if best else "-", *cells("final_first_"))
+
+    return _table(["problem", "candidates", *(f"screened: {each}" for each in counts),
+                   "best of the finals, us", *(f"finals: {each}" for each in counts)],
+                  map(line, _results("simulation", "cost_regret")["rows"]))
+
+
+def _fit_correction():
+    measures = ("median", "p90", "p95", "most")
+    lines = []
+    for each in _results("simulation", "fit_correction")["rows"]:
+        for field, text in (("as_reckoned", "without"), ("corrected_held_out", "corrected")):
+            lines.append((f"{each['count']} random products, {each['problem']}", text,
+                          *(f"{100 * (each[field][measure] - 1):.1f} %" for measure in measures)))
+    return _table(["problems", "", *measures], lines)
+
+
+def _tuning_seconds():
+    fields = {"slower than the best, median": "slower_median", "p90": "slower_p90", "most": "slower_most",
+              "behind 30 s, p90": "behind_p90", "estimate, median": "estimate", "covers": "covered",
+              "hardly looked": "hardly_looked"}
+    rows = _results("simulation", "tuning_seconds")["rows"]
+    return _table(["searches", "measured", *fields],
+                  [(each["problem"], f"{each['measured']:.0f}",
+                    *(f"{100 * each[field]:.1f} %" for field in fields.values()))
+                   for each in rows if each["problem"].startswith("all ")])
+
+
+# What stands in the documents of bench/results, by the name in <!-- generated: NAME -->.
+TABLES = {
+    "h200 products in bf16": _bf16_products,
+    "h200 products in tf32": lambda: _products("dtype=fp32 tf32=allow", _BESIDE_BEST),
+    "h200 products in fp16": lambda: _products(
+        "dtype=fp16", [_BESIDE_BEST[0], _WAITING, *_BESIDE_BEST[1:]]),
+    "h200 products in fp8": lambda: _products(
+        "dtype=fp8_e4m3 out=bf16( accumulate=fast)?", _BESIDE_BEST),
+    "selection error": _selection_error,
+    "strategy regret": _strategy_regret,
+    "cost regret": _cost_regret,
+    "fit correction": _fit_correction,
+    "tuning seconds": _tuning_seconds,
+}
+
+
 def reference():
     parts = []
     for sku, name in _SKUS.items():

@@ -26,6 +26,7 @@ _GENERATED = {
     "figures": figures.reference,
     "operations": operations.reference,
     "gpus": operations.gpus,
+    **figures.TABLES,
 }
 
 
