@@ -54,8 +54,8 @@ TEST_F(OperationsTest, SaysWhatOneTakes) {
 }
 
 TEST_F(OperationsTest, EveryOneFitsATerminal) {
-  for (const nlohmann::json& operation :
-       kernwright({"operations", "--json"}).json()["operations"]) {
+  const nlohmann::json all = kernwright({"operations", "--json"}).json()["operations"];
+  for (const nlohmann::json& operation : all) {
     const Ran ran = kernwright({"operations", operation["operation"]});
     EXPECT_EQ(ran.exit_code, 0) << ran.err;
     expect_width(ran.out, 80);
@@ -78,8 +78,8 @@ TEST_F(OperationsTest, ThoseOfAFolderAreThereToo) {
 }
 
 TEST_F(OperationsTest, EveryReadmeNamesWhatItsOperationTakes) {
-  for (const nlohmann::json& operation :
-       kernwright({"operations", "--json"}).json()["operations"]) {
+  const nlohmann::json all = kernwright({"operations", "--json"}).json()["operations"];
+  for (const nlohmann::json& operation : all) {
     const std::string name = operation["operation"];
     const std::string_view text = readme_of(name);
     ASSERT_FALSE(text.empty()) << name;
@@ -133,8 +133,8 @@ std::vector<Shown> shown_in(std::string_view text) {
 }
 
 TEST_F(OperationsTest, EveryReadmeShowsACommandThatIsRight) {
-  for (const nlohmann::json& operation :
-       kernwright({"operations", "--json"}).json()["operations"]) {
+  const nlohmann::json all = kernwright({"operations", "--json"}).json()["operations"];
+  for (const nlohmann::json& operation : all) {
     const std::vector<Shown> shown = shown_in(readme_of(operation["operation"]));
     ASSERT_FALSE(shown.empty()) << operation["operation"];
     const std::string tune = shown[0].command;
