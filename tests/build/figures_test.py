@@ -11,6 +11,8 @@ import figures  # noqa: E402
 for headline in figures.headlines():
     if headline not in (ROOT / "README.md").read_text():
         sys.exit(f"README.md does not say: {headline}")
+if figures.chart().count('<div class="speed">') < 8:
+    sys.exit("the chart of the first page lacks a bar")
 tables = figures.reference()
 for sku in ("H200", "H100"):
     if f"## {sku}: kernels" not in tables or f"## {sku}: decode steps" not in tables:

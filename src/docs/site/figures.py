@@ -1,5 +1,6 @@
 """The figures, counted from bench/results/*/*.json, so that they say what was measured."""
 
+import html
 import json
 import math
 import re
@@ -187,16 +188,57 @@ def _other():
     return parts
 
 
+def _decode_speeds():
+    """Decode steps of patched models beside the same models under reduce-overhead."""
+    return sorted(each["ratio"] for each in _results("h100", "model_vs_torch")["rows"]
+                  if each["peer"] == "reduce_overhead" and each["kind"] == "decode")
+
+
+# The bars of the first page: of _COMPARISONS by SKU, file and words.
+_BARS = [("h200", "matmul_vs_cublaslt", "bf16 matrix products of models"),
+         ("h100", "matmul_random", "bf16 matrix products of random sizes"),
+         ("h200", "matmul_vs_cublaslt", "fp8 matrix products"),
+         ("h100", "grouped_vs_torch", "grouped bf16 products, plain"),
+         ("h200", "attention_vs_peers", "problems of attention of 16 bits"),
+         ("h200", "attention_vs_peers", "problem of attention in fp8"),
+         ("h200", "rows_vs_pytorch", "kernels of rows and elements")]
+_END = 2.4  # of the axis
+
+
+def chart():
+    """Bars of the geometric means, each with a line over the middle 80 % of its problems."""
+    bars = []
+    for bar in _BARS:
+        found = next(each for each in _COMPARISONS if (each.sku, each.file, each.kernels) == bar)
+        bars.append((found.kernels, found.peer_text, _SKUS[found.sku], _speeds(found)))
+    bars.append(("decode steps of models patched from Python", "the same models under `reduce-overhead`",
+                 "H100", _decode_speeds()))
+    lines = []
+    for kernels, peer, sku, speeds in bars:
+        mean = statistics.geometric_mean(speeds)
+        low, high = (speeds[round((len(speeds) - 1) * share)] for share in (0.1, 0.9))
+        name, peer = (html.escape(each.replace("`", "")) for each in (f"{len(speeds)} {kernels}", peer))
+        spread = "" if low == high else (f'<b style="left: {100 * low / _END:.1f}%; '
+                                         f'right: {100 - 100 * min(high, _END) / _END:.1f}%"></b>')
+        lines.append(
+            f'<div class="speed"><span>{name}<small>{sku}, beside {peer}</small></span>'
+            f'<span class="speed-bar" style="--one: {100 / _END:.1f}%">'
+            f'<i{"" if mean >= 1 else " class=slower"} style="width: {100 * mean / _END:.1f}%"></i>'
+            f"{spread}</span><strong>{mean:.2f}</strong></div>")
+    return ('<div class="speeds">\n' + "\n".join(lines) + "\n</div>\n\n"
+            "*Speed beside the fastest peer, as geometric means: at the dashed line, 1, both are "
+            "equally fast. The thin lines span the middle 80 % of the problems.*\n")
+
+
 def headlines():
     """What the README says of them."""
     products, rows = (next(each for each in _COMPARISONS if each.kernels == kernels)
                       for kernels in ("bf16 matrix products of models", "kernels of rows and elements"))
-    decodes = [each["ratio"] for each in _results("h100", "model_vs_torch")["rows"]
-               if each["peer"] == "reduce_overhead" and each["kind"] == "decode"]
+    decodes = _decode_speeds()
     return [f"{row(products)[0]} on an H200 are {row(products)[2]} times as fast as {products.peer_text}, and "
             f"{row(rows)[0]} {row(rows)[2]} times as fast as {rows.peer_text}",
-            f"Hugging Face's Llama-3.2-1B and Qwen3-8B, patched by one call, decode {min(decodes):.2f} to "
-            f"{max(decodes):.2f} times as fast on an H100 as under torch.compile's `reduce-overhead`"]
+            f"Hugging Face's Llama-3.2-1B and Qwen3-8B, patched by one call, decode {decodes[0]:.2f} to "
+            f"{decodes[-1]:.2f} times as fast on an H100 as under torch.compile's `reduce-overhead`"]
 
 
 def _products(form, columns):

@@ -24,6 +24,7 @@ _GENERATED = {
     "c": lambda: headers.reference("c"),
     "cpp": lambda: headers.reference("cpp"),
     "figures": figures.reference,
+    "chart": figures.chart,
     "operations": operations.reference,
     "gpus": operations.gpus,
     **figures.TABLES,
