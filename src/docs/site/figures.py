@@ -342,8 +342,37 @@ def _tuning_seconds():
                    for each in rows if each["problem"].startswith("all ")])
 
 
-# What stands in the documents of bench/results, by the name in <!-- generated: NAME -->.
+# How the steps of a decode step may follow each other, by the arms of the bench `boundaries`.
+_ARMS = {"stream": "launches on a stream",
+         "graph": "a CUDA graph",
+         "programmatic_start": "a graph with programmatic edges, trigger at the start",
+         "programmatic_middle": "the same, trigger in the middle",
+         "programmatic_start_shared":
+             "the same, trigger at the start, first weights in shared memory before the wait",
+         "persistent_red": "one persistent kernel, barrier by counters (red.release, ld.acquire)",
+         "persistent_red_ring": "the same, weights through a ring that runs ahead",
+         "persistent_data": "one persistent kernel, data that carries its flag",
+         "persistent_data_ring": "the same, weights through a ring"}
+
+
+def _boundaries():
+    passes = {"nothing passed": "nothing", "8 KB passed to all blocks": "8 KB",
+              "and 2.2 MB of weights": "8 KB weights=2.2 MB", "and 8.7 MB": "8 KB weights=8.7 MB",
+              "and 34.6 MB": "8 KB weights=34.6 MB"}
+    steps = {each["problem"]: each["step_us"] for each in _results("h200", "boundaries")["rows"]}
+
+    def cell(arm, passed):
+        us = steps.get(f"steps count=225 passes={passed} arm={arm}")
+        return "" if us is None else f"{us:.2f}"
+
+    return _table(["how steps follow each other", *passes],
+                  [(text, *(cell(arm, passed) for passed in passes.values()))
+                   for arm, text in _ARMS.items()])
+
+
+# What stands in documents of the repository, by the name in <!-- generated: NAME -->.
 TABLES = {
+    "boundaries": _boundaries,
     "h200 products in bf16": _bf16_products,
     "h200 products in tf32": lambda: _products("dtype=fp32 tf32=allow", _BESIDE_BEST),
     "h200 products in fp16": lambda: _products(
