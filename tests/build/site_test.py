@@ -178,6 +178,7 @@ class HeadersTest(unittest.TestCase):
                      "### enum `Match`",
                      "| `int device = 0` | The GPU, by the driver's number. |"):
             self.assertIn(part, reference)
+        self.assertLess(reference.index("class `Service`"), reference.index("struct `TuneProgress`"))
         for hidden in ("core_", "KERNWRIGHT_API", "///"):
             self.assertNotIn(hidden, reference)
 

@@ -110,7 +110,10 @@ def _speeds(comparison):
 
 
 def _table(head, rows):
-    lines = [head, ["---"] * len(head), *rows]
+    """A table, with columns of figures aligned at their right."""
+    rows = [tuple(map(str, row)) for row in rows]
+    figures = [all(re.fullmatch(r"[-\d.,% ]*", row[at]) for row in rows) for at in range(len(head))]
+    lines = [head, ["---:" if right else "---" for right in figures], *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
 
 
@@ -256,7 +259,7 @@ def _products(form, columns):
         return f"{value:.{3 if value < 10 else 2 if value < 100 else 1}f}"
 
     return _table(["m n k", *(head for head, _, _ in columns)],
-                  [(sizes, *(text(peers.get(peer, {}).get(field)) for _, field, peer in columns))
+                  [(f"`{sizes}`", *(text(peers.get(peer, {}).get(field)) for _, field, peer in columns))
                    for sizes, peers in found.items()])
 
 

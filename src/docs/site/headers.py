@@ -127,7 +127,18 @@ def _header(name, language):
     types = {each.spelling for each in shown if each.kind in _TYPES}
     shown = [each for each in shown
              if not (language == "c" and each.kind == CursorKind.TYPEDEF_DECL and each.spelling in types)]
-    for declarations, comment in _groups(shown):
+    title = "".join(part.capitalize() for part in name[:-2].split("_"))
+
+    def order(group):
+        """The type that a header is named after, classes, functions, structs, and then enums."""
+        first = group[0][0]
+        ranks = [CursorKind.CLASS_DECL, CursorKind.CLASS_TEMPLATE, CursorKind.FUNCTION_DECL,
+                 CursorKind.STRUCT_DECL]
+        return (first.spelling != title,
+                ranks.index(first.kind) if first.kind in ranks else len(ranks))
+
+    groups = _groups(shown)
+    for declarations, comment in sorted(groups, key=order) if language == "cpp" else groups:
         first = declarations[0]
         if first.kind in _TYPES:
             for each in declarations:
