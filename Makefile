@@ -49,8 +49,8 @@ fleet-test:
 	@PYTHONPATH=build/kubernetes-validate python3 -m kubernetes_validate --strict src/examples/deployment/*.yaml
 	@$(WITH_TOOLKIT) python3 -B tests/deployment/slurm_test.py $(BUILD)/bin/kernwright
 
-# Accepts what the commands print today, in tests/data/cli and in the documents, and how reports look,
-# and writes the figures of tables. doctor's text needs a machine without a GPU, reports Chromium.
+# Accepts what the commands print today, in tests/data/cli and in the documents, and how reports look.
+# doctor's text needs a machine without a GPU, reports Chromium.
 golden:
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli_test kernwright_cli \
@@ -58,7 +58,6 @@ golden:
 	@$(WITH_TOOLKIT) KERNWRIGHT_GOLDEN=$(CURDIR)/tests/data/cli \
 	  $(BUILD)/bin/kernwright_cli_test --gtest_brief=1 --gtest_filter='Golden*'
 	@$(WITH_TOOLKIT) python3 -B tests/build/snippets_test.py --update $(BUILD) .
-	@python3 -B tests/build/tables_test.py --write
 	@$(WITH_TOOLKIT) KERNWRIGHT_GOLDEN=$(CURDIR)/tests/data/report \
 	  python3 tests/build/report_test.py $(BUILD)/bin/kernwright $(BUILD)/bin/kernwright_report_samples \
 	  $(BUILD)/lib/libkernwright.so -k as_they_were

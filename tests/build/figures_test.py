@@ -6,6 +6,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src/docs/site"))
+import documents  # noqa: E402
 import figures  # noqa: E402
 
 for headline in figures.headlines():
@@ -17,7 +18,10 @@ tables = figures.reference()
 for sku in ("H200", "H100"):
     if f"## {sku}: kernels" not in tables or f"## {sku}: decode steps" not in tables:
         sys.exit(f"the figures of the {sku} are not there")
+shown = "".join((ROOT / path).read_text() for path in documents.documents())
 for name, table in figures.TABLES.items():
+    if f"<!-- generated: {name} -->" not in shown:
+        sys.exit(f"no document shows the table {name}")
     made = table()
     if made.count("\n") < 4:
         sys.exit(f"the table {name} is empty: {made}")
