@@ -29,7 +29,7 @@ class ByteWriter {
   std::string& bytes_;
 };
 
-/// Reads what a `ByteWriter` wrote. A read past the end gives 0 or an empty text, and `ok` stays
+/// Reads what a `ByteWriter` wrote. A read past the end returns 0 or an empty text, and `ok` stays
 /// false from then on. So a caller may read all it needs and ask once.
 class ByteReader {
  public:
@@ -57,7 +57,7 @@ class ByteReader {
     bytes_.remove_prefix(count);
     return taken;
   }
-  /// The number of bytes that are not read yet.
+  /// Returns the number of bytes that are not read yet.
   std::size_t left() const { return bytes_.size(); }
   bool ok() const { return ok_; }
 

@@ -18,7 +18,7 @@
 namespace kernwright {
 namespace {
 
-/// Opens the path `below` a folder component by component, none of which may be a link. For kernels
+/// Opens the path `below` a folder component by component. No component may be a link. For kernels
 /// and sandboxes without openat2.
 int walk(FileDescriptor folder, std::string_view below, int flags, mode_t mode) {
   const std::vector<std::string_view> parts = split(below, '/');

@@ -9,8 +9,8 @@ namespace kernwright {
 
 /// The system calls that read and write files, with the meaning of their namesakes. Tests replace
 /// them to let a file system fail or be slow. `root_bytes` is the length of the part of `path` that
-/// may lead through links. Where it is not 0, no component after it may be a link, and the error
-/// for one is ELOOP or ENOTDIR.
+/// may lead through links. If it is not 0, no component after it may be a link, and the error for
+/// one is ELOOP or ENOTDIR.
 struct FileCalls {
   int (*open)(const char* path, std::size_t root_bytes, int flags, mode_t mode);
   int (*fstat)(int fd, struct stat* status);
@@ -20,10 +20,10 @@ struct FileCalls {
   DIR* (*opendir)(const char* path, std::size_t root_bytes);
 };
 
-/// The calls of the system.
+/// Returns the calls of the system.
 const FileCalls& system_file_calls();
 
-/// The calls in use.
+/// Returns the calls in use.
 const FileCalls& file_calls();
 
 /// Replaces the calls in use in the whole process. `calls` must outlive that. For tests alone.

@@ -22,7 +22,8 @@ class FileDescriptor {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
 
-  /// Closes it and gives what close(2) said. Network file systems may report a failed write here.
+  /// Closes it and returns the result of close(2). Network file systems may report a failed write
+  /// here.
   bool close() {
     const int fd = std::exchange(fd_, -1);
     return fd < 0 || ::close(fd) == 0;

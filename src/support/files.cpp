@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 
 bool is_hex_digit(char c) { return is_digit(c) || (to_lower(c) >= 'a' && to_lower(c) <= 'f'); }
 
-/// Whether a name, which is that of no file, may be a key: hex digits, more at a stretch than a
-/// digest has or alone, or base64.
+/// Returns whether `name`, which names no file, may be a key: hex digits, in a run longer than a
+/// digest or as the whole name, or base64.
 bool looks_like_key(std::string_view name) {
   constexpr std::size_t kShortestKey = 40;
   constexpr std::size_t kDigestDigits = 64;
@@ -49,8 +49,8 @@ bool looks_like_key(std::string_view name) {
          !fs::exists(name.substr(0, name.find('/')), error);
 }
 
-/// How messages name a file that is not there. What a user gives for its name by mistake may be
-/// what is in the file of a key, and must not be found in a log.
+/// Returns the name for a missing file in messages. A user may by mistake pass the contents of a
+/// key file instead of its name, and these must not appear in a log.
 std::string missing_name(const fs::path& path) {
   const std::string& name = path.native();
   if (!looks_like_key(name)) return name;
@@ -65,12 +65,12 @@ Error io_error(std::string_view what, const fs::path& path, int code) {
                  std::generic_category().message(code))};
 }
 
-/// The `root_bytes` for `FileCalls`: the path begins with `within`, if that is given.
+/// Returns the `root_bytes` for `FileCalls`: the path begins with `within`, if that is given.
 std::size_t root_bytes(const fs::path& within) { return within.native().size(); }
 
 Error open_error(std::string_view what, const fs::path& path, const fs::path& within, int code) {
   if (code == ENOENT) return {ErrorCode::not_found, concat("no file ", missing_name(path))};
-  // Opening fails so for a pipe that has no reader, and for a socket.
+  // Opening a pipe that has no reader, or a socket, fails with this code.
   if (code == ENXIO) {
     return {ErrorCode::io, concat("cannot ", what, " ", path.native(), ": not a regular file")};
   }
@@ -87,7 +87,7 @@ Error too_long(const fs::path& path, std::uint64_t bytes, const FileKind& kind) 
                                      " bytes, the most of a ", kind.name, " is ", kind.most_bytes)};
 }
 
-/// The length of an open file. Errors: `io` where it is no regular file.
+/// Returns the length of an open file. Errors: `io` if it is not a regular file.
 Result<std::uint64_t> check_regular(std::string_view what, const fs::path& path,
                                     const FileDescriptor& file) {
   struct stat status{};
@@ -96,7 +96,7 @@ Result<std::uint64_t> check_regular(std::string_view what, const fs::path& path,
   return Error{ErrorCode::io, concat("cannot ", what, " ", path.native(), ": not a regular file")};
 }
 
-/// Opens a file for writing, and makes it and the folders above it where they are missing.
+/// Opens a file for writing, and creates it and the folders above it if they are missing.
 FileDescriptor open_to_write(const fs::path& path, const fs::path& within, int flags) {
   const auto open = [&] {
     return FileDescriptor(file_calls().open(path.c_str(), root_bytes(within),
@@ -121,8 +121,8 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
-/// A name for a temporary file beside `path` that no other thread, process or host uses. The random
-/// part differs between processes, the counter between threads.
+/// Makes a name for a temporary file beside `path` that no other thread, process or host uses. The
+/// random part differs between processes, the counter between threads.
 fs::path temporary_beside(const fs::path& path) {
   static const std::uint64_t process_part = [] {
     std::random_device device;
@@ -139,7 +139,7 @@ fs::path temporary_beside(const fs::path& path) {
   return temporary;
 }
 
-/// Whether `name` is that of a temporary file beside a file called `target`.
+/// Returns whether `name` belongs to a temporary file beside a file called `target`.
 bool is_temporary_of(std::string_view name, std::string_view target) {
   const std::string begin = concat('.', target, '.');
   constexpr std::string_view kEnd = ".tmp";
@@ -154,9 +154,9 @@ bool is_temporary_of(std::string_view name, std::string_view target) {
          counter.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// Removes the temporary files beside `path` that writers of it left when they were killed. A
-/// writer holds a lock as long as it lives. Where the file system has no locks, what is an hour old
-/// goes.
+/// Removes the temporary files beside `path` that killed writers of it left behind. A writer holds
+/// a lock as long as it lives. If the file system has no locks, files older than an hour are
+/// removed.
 void remove_leftovers(const fs::path& path) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   const std::string target = path.filename().native();
@@ -179,8 +179,8 @@ FileDescriptor same_lock(const FileDescriptor& file) {
   return FileDescriptor(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
 }
 
-/// Takes the lock by which `remove_leftovers` knows that a temporary file has a writer. False where
-/// it was faster, and has removed the file.
+/// Takes the lock by which `remove_leftovers` knows that a temporary file has a writer. Returns
+/// false if `remove_leftovers` was faster and has removed the file.
 bool keep_from_removal(const FileDescriptor& file) {
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
   struct stat status{};
@@ -241,7 +241,7 @@ Result<OutputFile> OutputFile::create(const fs::path& path, const fs::path& with
     return Error{ErrorCode::io,
                  concat("cannot write ", path.native(), ": what is there is no regular file")};
   }
-  // Those in a cache are removed by `prune`.
+  // Leftovers in a cache are removed by `prune`.
   if (within.empty()) remove_leftovers(path);
   for (;;) {
     fs::path temporary = temporary_beside(path);
@@ -295,8 +295,8 @@ Result<void> create_file(const fs::path& path, std::string_view bytes, mode_t mo
   FileDescriptor file(file_calls().open(temporary.c_str(), 0, kFlags, mode));
   if (!file.valid()) return io_error("create", path, errno);
   keep_from_removal(file);
-  // The whole file gets its name at once, unless that is taken. Some file systems have one way
-  // alone.
+  // The whole file gets its name at once, unless that is taken. Some file systems support only one
+  // of the ways.
   const auto give_name = [&] {
     if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) {
       return true;

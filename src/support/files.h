@@ -15,9 +15,9 @@
 namespace kernwright {
 
 // All files are opened here. Only regular files are read, appended to or replaced, because a pipe
-// would block for ever and a device would never end. Where a function takes `within`, a folder
-// above the path, nothing below that folder may be a link, so no file of a cache can lead out of
-// it. Without `within` links are followed, because a user's own arguments may be links.
+// would block for ever and a device would never end. If a function takes `within`, a folder above
+// the path, nothing below that folder may be a link, so no file of a cache can lead out of it.
+// Without `within` links are followed, because a user's own arguments may be links.
 
 /// A kind of file: its name in messages, and the largest length of such a file.
 struct FileKind {
@@ -28,16 +28,16 @@ struct FileKind {
 /// A regular file of known length, opened for reading. Move-only.
 class InputFile {
  public:
-  /// Errors: `not_found`; `corrupt` with both lengths where it is longer than its kind may be; `io`
-  /// with path and reason, also where it is no regular file.
+  /// Opens a file. Errors: `not_found`; `corrupt` with both lengths if the file is longer than its
+  /// kind may be; `io` with path and reason, also if it is not a regular file.
   static Result<InputFile> open(const std::filesystem::path& path, const FileKind& kind = {},
                                 const std::filesystem::path& within = {});
 
   std::uint64_t bytes() const { return bytes_; }
   int descriptor() const { return file_.get(); }
 
-  /// Up to `count` bytes from `offset` on, fewer only at the end of the file. Errors: `io`, also
-  /// where there is not enough memory.
+  /// Reads up to `count` bytes from `offset` on, fewer only at the end of the file. Errors: `io`,
+  /// also if there is not enough memory.
   Result<std::string> read(std::uint64_t offset, std::size_t count) const;
 
  private:
@@ -49,7 +49,7 @@ class InputFile {
   std::uint64_t bytes_;
 };
 
-/// The bytes of a whole file. Errors: those of `InputFile`.
+/// Reads the bytes of a whole file. Errors: see `InputFile`.
 Result<std::string> read_file(const std::filesystem::path& path, const FileKind& kind = {},
                               const std::filesystem::path& within = {});
 
@@ -84,23 +84,23 @@ class OutputFile {
 Result<void> publish_file(const std::filesystem::path& path, std::string_view bytes,
                           const std::filesystem::path& within = {});
 
-/// Creates a file with `bytes` in an existing folder. Errors: `io`, also where the name is taken.
+/// Creates a file with `bytes` in an existing folder. Errors: `io`, also if the name is taken.
 Result<void> create_file(const std::filesystem::path& path, std::string_view bytes, mode_t mode);
 
 /// Appends one line (a newline is added) by a single O_APPEND write, so that concurrent writers
 /// never interleave within a line. Makes missing folders. `path` itself may not be a link. Errors:
-/// `io`, also where the file would become longer than its kind may be.
+/// `io`, also if the file would become longer than its kind may be.
 Result<void> append_line(const std::filesystem::path& path, std::string_view line,
                          const FileKind& kind = {}, const std::filesystem::path& within = {});
 
-/// The names in a directory, in no order. Errors: `not_found`; `io` with path and reason.
+/// Returns the names in a directory, in no order. Errors: `not_found`; `io` with path and reason.
 Result<std::vector<std::string>> read_directory(const std::filesystem::path& path,
                                                 const std::filesystem::path& within = {});
 
-/// The same, sorted; empty where the directory cannot be read.
+/// Returns the same names, sorted; empty if the directory cannot be read.
 std::vector<std::string> list_directory(const std::filesystem::path& path);
 
-/// All entries below a folder, at any depth, that are no folders themselves.
+/// All entries below a folder, at any depth, that are not folders themselves.
 struct FilesBelow {
   std::vector<std::filesystem::path> files;  ///< sorted; links and devices are among them
 

@@ -37,7 +37,7 @@ class Hasher {
 
 Digest digest_of(std::string_view bytes);
 
-/// Whether the text is a digest as `Digest::hex` writes it.
+/// Returns whether the text is a digest as `Digest::hex` writes it.
 bool is_hex_digest(std::string_view text);
 
 }  // namespace kernwright

@@ -19,7 +19,7 @@ constexpr std::size_t kMostMembers = 4096;
 
 std::string beyond_depth() { return concat("nested deeper than ", kMostJsonDepth); }
 
-/// Empty where a text may be as long.
+/// Returns the limit that `text` exceeds, for a message; empty if `text` is short enough.
 std::string beyond_bytes(std::string_view text) {
   if (text.size() <= kMostJsonBytes) return {};
   return concat(text.size(), " bytes of JSON, the most is ", kMostJsonBytes);
@@ -72,9 +72,9 @@ class CountingIterator {
   LineCounter* counter_;
 };
 
-/// The value of a number's text. The lexer replaces the point by that of the host program's locale
-/// and calls `strtod`, whose result is wrong where that point has two bytes or the locale has
-/// changed meanwhile. So the text is read again here.
+/// Returns the value of a number's text. The lexer replaces the point by the decimal point of the
+/// host program's locale and calls `strtod`, whose result is wrong if that point has two bytes or
+/// the locale has changed meanwhile. So the text is read again here.
 double value_of(std::string text) {
   const std::size_t point = text.find_first_not_of("-+0123456789eE");
   if (point != std::string::npos) text[point] = '.';
@@ -98,7 +98,8 @@ class ValueBuilder : public nlohmann::detail::json_sax_dom_parser<nlohmann::orde
 
   const std::string& beyond() const { return beyond_; }
 
-  // The parser calls these by this type. NOLINTBEGIN(bugprone-derived-method-shadowing-base-method)
+  // The parser calls these members through this type.
+  // NOLINTBEGIN(bugprone-derived-method-shadowing-base-method)
   bool number_float(double, const std::string& text) {
     return json_sax_dom_parser::number_float(value_of(text), text);
   }

@@ -20,8 +20,8 @@ struct JsonMember;
 
 /// A hand-written JSON file.
 struct JsonFile {
-  std::string name;   ///< relative to the folder of templates that it lies in
-  std::string place;  ///< how messages name it
+  std::string name;   ///< relative to the folder of templates that it is in
+  std::string place;  ///< its name in messages
   std::string text;
 };
 
@@ -30,7 +30,7 @@ struct JsonPlace {
   int file = 0;
   int line = 0;
 
-  /// "file:line", by the place of one of `files`.
+  /// Returns "file:line", by the place of one of `files`.
   std::string in(std::span<const JsonFile> files) const;
 };
 
@@ -51,13 +51,13 @@ class JsonNode {
   const std::string* string() const { return std::get_if<std::string>(&value); }
   const std::int64_t* integer() const { return std::get_if<std::int64_t>(&value); }
   const bool* boolean() const { return std::get_if<bool>(&value); }
-  /// A floating or integral number.
+  /// Reads a floating or integral number.
   bool number(double& out) const;
 
-  /// The member `name` of an object, or null.
+  /// Returns the member `name` of an object, or null.
   const JsonNode* find(std::string_view name) const;
 
-  /// "object", "array", "string", "integer", "number", "boolean" or "null", for messages.
+  /// Returns "object", "array", "string", "integer", "number", "boolean" or "null", for messages.
   std::string_view kind() const;
 };
 
@@ -73,17 +73,17 @@ constexpr std::size_t kMostJsonDepth = 64;
 constexpr std::size_t kMostJsonBytes = std::size_t{64} << 20;
 
 /// Parses `text`. `file` is the name for errors, `file:line: ...`. Errors: `invalid_argument` for
-/// what is no JSON or beyond the limits, duplicate keys, integers beyond 64 bits, and anything
-/// after the value.
+/// text that is not JSON or exceeds the limits, duplicate keys, integers beyond 64 bits, and
+/// anything after the value.
 Result<JsonNode> parse_json(std::string_view text, std::string_view file);
 
 /// Parses JSON that a program wrote, like nlohmann's `parse` without exceptions: the result
-/// `is_discarded` where the text is no JSON or beyond the limits. An object may have 4096 members,
+/// `is_discarded` if the text is not JSON or exceeds the limits. An object may have 4096 members,
 /// since each is compared with those before it. `beyond` gets the limit that the text exceeds.
 /// Numbers do not depend on the process's locale.
 nlohmann::ordered_json parse_value(std::string_view text, std::string* beyond = nullptr);
 
-/// The text that an object has under this name; empty where it has none, or is no object.
+/// Returns the text that an object has under this name; empty if it has none, or is not an object.
 std::string text_member(const nlohmann::ordered_json& object, std::string_view name);
 
 }  // namespace kernwright

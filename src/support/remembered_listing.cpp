@@ -25,7 +25,7 @@ std::optional<std::int64_t> time_of_change(const std::filesystem::path& folder,
   return status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
 }
 
-/// Whether any later change would give another time than `changed_ns`.
+/// Returns whether any later change would have another time than `changed_ns`.
 bool is_settled(std::int64_t changed_ns) {
   const std::chrono::nanoseconds now = std::chrono::system_clock::now().time_since_epoch();
   return now - std::chrono::nanoseconds(changed_ns) > kLongestTick;
@@ -35,7 +35,7 @@ bool is_settled(std::int64_t changed_ns) {
 
 RememberedListings::Names RememberedListings::names(const std::filesystem::path& folder,
                                                     const std::filesystem::path& within) {
-  // Taken before the reading, so that a change during it gives another time.
+  // Taken before the reading, so that a change during it has another time.
   const std::optional<std::int64_t> changed = time_of_change(folder, within);
   if (!changed) return std::make_shared<const std::vector<std::string>>();
   {

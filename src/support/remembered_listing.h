@@ -16,8 +16,8 @@ class RememberedListings {
  public:
   using Names = std::shared_ptr<const std::vector<std::string>>;
 
-  /// The names in `folder`, in no order; none where it cannot be read. Below `within` nothing may
-  /// be a link. Never null.
+  /// Returns the names in `folder`, in no order and never null; none if it cannot be read. Nothing
+  /// below `within` may be a link.
   Names names(const std::filesystem::path& folder, const std::filesystem::path& within = {});
 
  private:

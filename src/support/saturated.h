@@ -6,13 +6,13 @@
 
 namespace kernwright {
 
-/// `value` rounded to nearest even and limited to the range of the integer; 0 for NaN.
+/// Returns `value` rounded to nearest even and limited to the range of the integer; 0 for NaN.
 template <std::integral Integer>
 Integer saturated(double value) {
   if (std::isnan(value)) return 0;
   const double rounded = std::nearbyint(value);
-  // The largest 64-bit integer is no double: its conversion rounds to the next one, which is
-  // beyond.
+  // The largest 64-bit integer is not a double: its conversion rounds to the next one, which is out
+  // of range.
   constexpr auto kMax = std::numeric_limits<Integer>::max();
   if (rounded >= static_cast<double>(kMax)) return kMax;
   if (rounded <= static_cast<double>(std::numeric_limits<Integer>::min())) {
@@ -21,7 +21,7 @@ Integer saturated(double value) {
   return static_cast<Integer>(rounded);
 }
 
-/// The conversion of C++, except that NaN is false.
+/// Converts as C++ does, except that NaN is false.
 inline bool to_bool(double value) { return value != 0 && !std::isnan(value); }
 
 }  // namespace kernwright

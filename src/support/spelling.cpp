@@ -8,10 +8,11 @@
 namespace kernwright {
 namespace {
 
-/// More names than these would be no hint.
+/// More names than these would not be a hint.
 constexpr std::size_t kMostNamed = 3;
 
-/// The edit distance: letters that are changed, inserted, removed or swapped with the next one.
+/// Returns the edit distance: letters that are changed, inserted, removed or swapped with the next
+/// one.
 std::size_t slips(std::string_view from, std::string_view to) {
   // rows[i][j] is the distance between the first i letters of `from` and the first j of `to`.
   std::vector<std::vector<std::size_t>> rows(from.size() + 1,
@@ -31,8 +32,8 @@ std::size_t slips(std::string_view from, std::string_view to) {
   return rows.back().back();
 }
 
-/// How far `given` is from `name`, both in lower case. A part of a name is nearer than a misspelt
-/// one. A large number where it is not near.
+/// Returns how far `given` is from `name`, both in lower case. A part of a name is nearer than a
+/// misspelt one. Returns a large number if it is not near.
 std::size_t distance(std::string_view given, std::string_view name) {
   constexpr std::size_t kFar = ~std::size_t{0};
   if (given == name) return 0;

@@ -4,10 +4,11 @@
 
 namespace kernwright {
 
-/// The median; `values` are finite and not empty.
+/// Returns the median; `values` are finite and not empty.
 double median(std::vector<double> values);
 
-/// The value with so many significant digits. What is not finite, or too small for that, is 0.
+/// Returns the value rounded to `digits` significant digits. A value that is not finite, or too
+/// small for that, becomes 0.
 double rounded(double value, int digits);
 
 }  // namespace kernwright

@@ -24,8 +24,9 @@ std::string formatted(double value, std::chars_format format, int precision) {
 struct Range {
   std::uint32_t first, last;
 };
-/// What a terminal or an editor does not show as a character, above ASCII: controls, formats, line
-/// separators, what is ignored by default, surrogates, private and unassigned planes (Unicode 14).
+/// Code points above ASCII that a terminal or an editor does not show as a character: controls,
+/// formats, line separators, default ignorables, surrogates, private and unassigned planes (Unicode
+/// 14).
 constexpr Range kInvisible[] = {
     {0x80, 0x9f},       {0xad, 0xad},       {0x34f, 0x34f},     {0x600, 0x605},
     {0x61c, 0x61c},     {0x6dd, 0x6dd},     {0x70f, 0x70f},     {0x890, 0x891},
@@ -43,10 +44,10 @@ bool is_invisible(std::uint32_t code) {
 
 struct Character {
   std::uint32_t code = 0;
-  std::size_t bytes = 0;  ///< 0 where the text does not begin with whole, shortest UTF-8
+  std::size_t bytes = 0;  ///< 0 if the text does not begin with whole, shortest UTF-8
 };
 
-/// The character that `text`, which begins beyond ASCII, begins with.
+/// Returns the character that `text`, which begins beyond ASCII, begins with.
 Character first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
   const std::size_t bytes = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;

@@ -19,8 +19,8 @@ std::string concat(const Parts&... parts) {
   return std::move(out).str();
 }
 
-/// A number of things as people read it: "1 file", "2 files". `many` is what several are called
-/// where that is not `one` with an "s".
+/// Returns a number of things as people read it: "1 file", "2 files". `many` is the plural if it is
+/// not `one` with an "s".
 template <std::integral Count>
 std::string counted(Count count, std::string_view one, std::string_view many = {}) {
   if (count == 1) return concat("1 ", one);
@@ -29,25 +29,25 @@ std::string counted(Count count, std::string_view one, std::string_view many = {
 
 // Numbers for people, with a decimal point whatever the locale is. (`printf` and `strtod` follow
 // the host program's locale, and `std::isdigit` and `std::tolower` may.)
-/// `value` with `decimals` digits after the point, like "%.1f".
+/// Returns `value` with `decimals` digits after the point, like "%.1f".
 std::string fixed(double value, int decimals);
-/// `value` with at most `digits` significant digits, like "%.3g".
+/// Returns `value` with at most `digits` significant digits, like "%.3g".
 std::string significant(double value, int digits);
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 constexpr char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-/// The text without the byte order mark that some editors write at the start of UTF-8.
+/// Returns the text without the byte order mark that some editors write at the start of UTF-8.
 std::string_view without_byte_order_mark(std::string_view text);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 
-/// The text as a part of HTML or XML, also of an attribute in double quotes.
+/// Returns the text as a part of HTML or XML, also of an attribute in double quotes.
 std::string escaped_html(std::string_view text);
 
-/// True for [A-Za-z_][A-Za-z0-9_]*, the names of the expression language.
+/// Returns true for [A-Za-z_][A-Za-z0-9_]*, the names of the expression language.
 bool is_identifier(std::string_view text);
 
 }  // namespace kernwright

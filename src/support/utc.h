@@ -4,7 +4,7 @@
 
 namespace kernwright {
 
-/// The time now in UTC, as ISO 8601 to the second. Such texts sort like their times.
+/// Returns the time now in UTC, as ISO 8601 to the second. Such texts sort like their times.
 std::string utc_now();
 
 }  // namespace kernwright

@@ -4,10 +4,10 @@
 
 namespace kernwright {
 
-/// The project's version, such as "0.1.0".
+/// Returns the project's version, such as "0.1.0".
 std::string_view kernwright_version();
 
-/// The commit it was built from, twelve hex digits, or "unknown" outside a git checkout.
+/// Returns the commit it was built from, twelve hex digits, or "unknown" outside a git checkout.
 std::string_view kernwright_commit();
 
 }  // namespace kernwright

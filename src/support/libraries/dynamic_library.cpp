@@ -10,7 +10,7 @@ namespace kernwright {
 namespace {
 
 /// The folders below the root of a toolkit or a Python wheel that may hold its libraries. CUDA 13
-/// wheels share one folder; those of CUDA 12 have one for each component.
+/// wheels share one folder; the wheels of CUDA 12 have one for each component.
 constexpr std::string_view kLibraryFolders[] = {"lib64",
                                                 "lib",
                                                 "targets/x86_64-linux/lib",

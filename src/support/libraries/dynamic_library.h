@@ -15,10 +15,10 @@ class DynamicLibrary {
   /// as it is. Errors: `unavailable` with the message of each attempt.
   static Result<DynamicLibrary> open(const std::vector<std::string>& names);
 
-  /// The symbol's address, or null.
+  /// Returns the symbol's address, or null.
   void* symbol(const char* name) const;
 
-  /// The name or path that loaded.
+  /// Returns the name or path that loaded.
   const std::string& name() const { return name_; }
 
  private:
@@ -26,11 +26,11 @@ class DynamicLibrary {
   std::string name_;
 };
 
-/// The names to try for a toolkit library, in order. If $KERNWRIGHT_CUDA_PATH is set, all lie below
-/// it, because another compiler would make other kernels. Else they are the bare name, for the
-/// loader's search, and paths below $CUDA_HOME and the usual toolkit folder. Below each folder the
-/// layouts of a toolkit and of Python wheels are tried. `stem` is for example "libnvrtc.so";
-/// `majors` are the sonames to try, newest first ("13", "12").
+/// Returns the names to try for a toolkit library, in order. If $KERNWRIGHT_CUDA_PATH is set, all
+/// are below it, because another compiler would make other kernels. Otherwise they are the bare
+/// name, for the loader's search, and paths below $CUDA_HOME and the usual toolkit folder. Below
+/// each folder the layouts of a toolkit and of Python wheels are tried. `stem` is for example
+/// "libnvrtc.so"; `majors` are the sonames to try, newest first ("13", "12").
 std::vector<std::string> toolkit_library_names(std::string_view stem,
                                                const std::vector<std::string>& majors);
 

@@ -5,7 +5,8 @@
 
 namespace kernwright {
 
-/// The SHA-256 of `bytes` in base64, as a Content-Security-Policy names a script. By libsodium.
+/// Returns the SHA-256 of `bytes` in base64, as a Content-Security-Policy names a script. Uses
+/// libsodium.
 std::string sha256_base64(std::string_view bytes);
 
 }  // namespace kernwright

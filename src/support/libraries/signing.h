@@ -16,16 +16,16 @@ struct KeyPair {
   std::string secret_key;
 };
 
-// All by libsodium. Errors: `invalid_argument` for text that is no key. Messages never show that
-// text, because it may be a secret.
+// All use libsodium. Errors: `invalid_argument` for text that is not a key. Messages never show
+// that text, because it may be a secret.
 
 Result<KeyPair> make_key_pair();
 
-/// The signature of `message` in hex, 128 digits.
+/// Returns the signature of `message` in hex, 128 digits.
 Result<std::string> sign(std::string_view message, std::string_view secret_key);
 
-/// Whether `signature` is a signature of `message` by the owner of `public_key`. False for text
-/// that is no signature.
+/// Returns whether `signature` is a signature of `message` by the owner of `public_key`. Returns
+/// false for text that is not a signature.
 Result<bool> is_signed(std::string_view message, std::string_view signature,
                        std::string_view public_key);
 

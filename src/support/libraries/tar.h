@@ -15,11 +15,11 @@ namespace kernwright {
 // Reading and writing tar archives compressed by zstd, by libarchive. Errors: `io`; `corrupt` with
 // libarchive's message.
 
-/// Writes an archive of regular files. The same files in the same order give the same bytes,
+/// Writes an archive of regular files. The same files in the same order produce the same bytes,
 /// because the archive contains no time, owner or mode of this machine.
 class TarWriter {
  public:
-  /// The archive appears under `path` when it is complete, as an `OutputFile` does.
+  /// Creates an archive. It appears under `path` when it is complete, as an `OutputFile` does.
   static Result<TarWriter> create(const std::filesystem::path& path);
   TarWriter(TarWriter&&) noexcept;
   TarWriter& operator=(TarWriter&&) noexcept;
@@ -38,8 +38,8 @@ class TarWriter {
 /// The header of an archive's entry.
 struct TarEntry {
   std::string name;
-  bool regular = false;    ///< a file, and no link of either kind
-  std::int64_t owner = 0;  ///< user id, or the group's where that is not 0
+  bool regular = false;    ///< a file, and not a link of either kind
+  std::int64_t owner = 0;  ///< user id, or the group's if that is not 0
   std::uint64_t bytes = 0;
 };
 
@@ -50,10 +50,10 @@ class TarReader {
   TarReader& operator=(TarReader&&) noexcept;
   ~TarReader();
 
-  /// The header of the next entry; nothing at the end.
+  /// Reads the header of the next entry. Returns nullopt at the end.
   Result<std::optional<TarEntry>> next();
-  /// The content of the entry that `next` gave last. Errors: `corrupt` where it has more than
-  /// `most` bytes, whatever its header says.
+  /// Reads the content of the entry that `next` returned last. Errors: `corrupt` if it has more
+  /// than `most` bytes, whatever its header says.
   Result<std::string> read(std::uint64_t most);
 
  private:

@@ -28,7 +28,7 @@ Error io_error(std::string_view what, int code) {
   return {ErrorCode::io, concat("cannot ", what, ": ", std::generic_category().message(code))};
 }
 
-/// How long a wait that may be given up waits between two looks.
+/// The time between two looks of a wait that may be given up.
 constexpr std::chrono::milliseconds kLook{20};
 
 timespec timespec_of(Deadline::duration time) {

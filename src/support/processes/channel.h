@@ -15,7 +15,7 @@ namespace kernwright {
 using Deadline = std::chrono::steady_clock::time_point;
 inline constexpr Deadline kNoDeadline = Deadline::max();
 
-/// The deadline `seconds` from now.
+/// Returns the deadline `seconds` from now.
 Deadline deadline_in(double seconds);
 
 /// A message of a channel: a text, and at most one open file with it.
@@ -32,29 +32,29 @@ class Channel {
   Channel() = default;
   explicit Channel(FileDescriptor socket) : socket_(std::move(socket)) {}
 
-  /// Both ends of a new pair, with close-on-exec set. Errors: `io`.
+  /// Makes both ends of a new pair, with close-on-exec set. Errors: `io`.
   static Result<std::pair<Channel, Channel>> make_pair();
 
-  /// Sends a message. `file` is -1 for none, and stays with the caller. Errors: `unavailable` where
-  /// the other end is closed; `timed_out` where it does not read; `invalid_argument` for a text of
+  /// Sends a message. `file` is -1 for none, and stays with the caller. Errors: `unavailable` if
+  /// the other end is closed; `timed_out` if it does not read; `invalid_argument` for a text of
   /// more than `kMaxBytes`; `io`.
   Result<void> send(std::string_view text, int file = -1, Deadline deadline = kNoDeadline);
 
-  /// Receives the next message. Errors: `unavailable` where the other end is closed; `timed_out`;
-  /// `corrupt` where a message is cut off or longer than `kMaxBytes`; `io`.
+  /// Receives the next message. Errors: `unavailable` if the other end is closed; `timed_out`;
+  /// `corrupt` if a message is cut off or longer than `kMaxBytes`; `io`.
   Result<Message> receive(Deadline deadline = kNoDeadline);
 
   /// Waits until there is something to receive, or the other end is closed. False at the deadline.
   /// Errors: `io`.
   Result<bool> readable(Deadline deadline) const;
 
-  /// Makes what waits end with `unavailable` soon after `condition` holds, which is asked again and
-  /// again.
+  /// Makes calls that wait end with `unavailable` soon after `condition` holds, which is asked
+  /// again and again.
   void give_up_when(std::function<bool()> condition) { give_up_ = std::move(condition); }
 
   int socket() const { return socket_.get(); }
 
-  /// Far above the length of our messages, so a greater length is no length of a message.
+  /// Far above the length of our messages, so a greater length cannot be the length of a message.
   static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 
  private:
@@ -68,10 +68,10 @@ class Channel {
   std::function<bool()> give_up_;  ///< may be empty
 };
 
-/// An open file in memory that holds `bytes`, for sending. Errors: `io`.
+/// Makes an open file in memory that holds `bytes`, for sending. Errors: `io`.
 Result<FileDescriptor> memory_file(const char* name, std::string_view bytes);
 
-/// All bytes of an open file, from its start on. Errors: `io`.
+/// Reads all bytes of an open file, from its start on. Errors: `io`.
 Result<std::string> read_all(const FileDescriptor& file);
 
 }  // namespace kernwright

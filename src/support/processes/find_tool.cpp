@@ -18,7 +18,7 @@ bool is_program(const fs::path& path) {
   return fs::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
 }
 
-/// The folders of the running program and of the file that holds this code.
+/// Returns the folders of the running program and of the file that holds this code.
 std::vector<fs::path> own_folders() {
   std::vector<fs::path> folders;
   std::error_code error;

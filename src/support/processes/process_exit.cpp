@@ -15,8 +15,8 @@ using Clock = std::chrono::steady_clock;
 
 std::atomic<bool> exit_begun{false};
 
-/// How much has begun, of all threads and of one, by `BeforeExit::Wait`. A fork leaves the threads
-/// of others behind, so its child begins anew.
+/// The work that has begun, in all threads and in one, by `BeforeExit::Wait`. A fork leaves the
+/// other threads behind, so its child begins anew.
 std::array<std::atomic<int>, 2> begun{};
 thread_local std::array<int, 2> begun_here{};
 

@@ -2,9 +2,9 @@
 
 namespace kernwright {
 
-/// True once this process exits: `exit` was called, or `main` returned. Its other threads go on
-/// while libraries are torn down, the CUDA driver and the compilers among them. So from then on
-/// nothing of ours is started, freed or told to users, and what waits gives up soon.
+/// Returns true once this process exits: `exit` was called, or `main` returned. Its other threads
+/// go on while libraries are torn down, the CUDA driver and the compilers among them. So from then
+/// on nothing of ours is started, freed or told to users, and everything that waits gives up soon.
 bool exiting();
 
 /// Lets the exit of the process wait for our work (see `BeforeExit`) before it goes on. Handlers
@@ -14,8 +14,8 @@ bool exiting();
 ///     [[maybe_unused]] static const bool heeded = heed_exit();
 bool heed_exit();
 
-/// Work that must not run while libraries are torn down. The exit of the process waits for what
-/// other threads have begun.
+/// Work that must not run while libraries are torn down. The exit of the process waits for the work
+/// that other threads have begun.
 class BeforeExit {
  public:
   enum class Wait {
@@ -28,7 +28,7 @@ class BeforeExit {
   BeforeExit& operator=(const BeforeExit&) = delete;
   ~BeforeExit();
 
-  /// False where the process exits: the work is not to be done.
+  /// Returns false if the process exits: the work must not be done.
   explicit operator bool() const { return begun_; }
 
  private:

@@ -33,7 +33,8 @@ namespace {
 constexpr int kChannelDescriptor = 3;
 /// Tells the child its parent's process id; the child ends when that process ends.
 constexpr std::string_view kParentVariable = "KERNWRIGHT_PARENT_PROCESS";
-/// How long a killed process is waited for. Only the kernel can delay its end, when it frees a GPU.
+/// The time for which a killed process is waited for. Only the kernel can delay its end, when it
+/// frees a GPU.
 constexpr double kReapSeconds = 0.5;
 
 Error spawn_error(std::string_view what, const std::filesystem::path& program, int code) {
@@ -78,7 +79,7 @@ struct SpawnSettings {
     ::posix_spawn_file_actions_destroy(&files);
   }
 
-  /// Gives 0, or the error number.
+  /// Returns 0, or the error number.
   int fill(int channel, int errors) {
     sigset_t all;
     sigset_t none;
@@ -100,7 +101,7 @@ struct SpawnSettings {
   }
 };
 
-/// Reaps those processes that had not ended when they were killed, and keeps one more for later.
+/// Reaps the processes that had not ended when they were killed, and keeps one more for later.
 void reap_later(std::optional<pid_t> killed) {
   static std::mutex mutex;
   static auto& left = *new std::vector<pid_t>;
@@ -109,8 +110,8 @@ void reap_later(std::optional<pid_t> killed) {
   if (killed) left.push_back(*killed);
 }
 
-/// A copy of `file` with a number above the spawn's own descriptors (0 to 3), which would overwrite
-/// it.
+/// Makes a copy of `file` with a number above the spawn's own descriptors (0 to 3), which would
+/// overwrite it.
 FileDescriptor out_of_the_way(int file) {
   return FileDescriptor(::fcntl(file, F_DUPFD_CLOEXEC, kChannelDescriptor + 1));
 }
@@ -118,8 +119,8 @@ FileDescriptor out_of_the_way(int file) {
 // Static, because a signal handler reads it.
 volatile pid_t parent_of_this_process = 0;
 
-/// The signal also comes when only the *thread* that spawned us ends, so the handler looks whether
-/// the process has ended.
+/// Handles the signal of the parent's death. It also comes when only the *thread* that spawned us
+/// ends, so the handler looks whether the process has ended.
 void on_parent_death(int) {
   if (::getppid() != parent_of_this_process) ::_exit(0);
 }

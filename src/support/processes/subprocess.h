@@ -12,12 +12,12 @@
 
 namespace kernwright {
 
-/// How a process ended.
+/// The end of a process.
 struct ExitStatus {
   int code = 0;    ///< exit status
   int signal = 0;  ///< that ended it; 0: it exited by itself
 
-  /// "exit status 3", "signal 11 (SIGSEGV)".
+  /// Returns "exit status 3" or "signal 11 (SIGSEGV)".
   std::string text() const;
 };
 
@@ -30,8 +30,8 @@ struct SpawnOptions {
 /// A process that was started by `posix_spawn`, because the caller may hold a CUDA context, which
 /// does not survive a fork. It leads a process group of its own. It gets one end of a channel as
 /// descriptor 3 and nothing else of ours: stdin and stdout are /dev/null, and its stderr is kept.
-/// Invariant: the process is killed when the object is destroyed, and reaped then or, where the
-/// kernel holds it up, by a later start.
+/// Invariant: the process is killed when the object is destroyed, and reaped then or, if the kernel
+/// holds it up, by a later start.
 class Subprocess {
  public:
   /// Starts a program. Errors: `io` with the program and the reason.
@@ -47,10 +47,10 @@ class Subprocess {
   /// Sends SIGKILL to the whole group.
   void kill();
 
-  /// Reaps the process and gives its status; nothing where it still runs at the deadline.
+  /// Reaps the process and returns its status; nullopt if it still runs at the deadline.
   std::optional<ExitStatus> wait(Deadline deadline);
 
-  /// The end of its stderr, on one line.
+  /// Returns the end of its stderr, on one line.
   std::string last_words() const;
 
  private:
@@ -63,9 +63,9 @@ class Subprocess {
   FileDescriptor errors_;
 };
 
-/// Called in the child: the channel from its parent. From then on the process ends when its parent
-/// ends, whatever it does at that time: by the parent-death signal, and by the closed channel.
-/// Errors: `unavailable` where it was not started by `Subprocess::spawn`.
+/// Returns the channel from the parent. Called in the child. From then on the process ends when its
+/// parent ends, whatever it does at that time: by the parent-death signal, and by the closed
+/// channel. Errors: `unavailable` if this process was not started by `Subprocess::spawn`.
 Result<Channel> inherited_channel();
 
 }  // namespace kernwright

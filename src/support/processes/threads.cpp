@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kStackBytes = std::size_t{8} << 20;
 
-/// The process that started the first thread; 0 where none was started.
+/// Returns the process that started the first thread; 0 if none was started.
 std::atomic<pid_t>& first_starter() {
   static std::atomic<pid_t> starter{0};
   return starter;

@@ -12,12 +12,13 @@
 namespace kernwright {
 
 /// A thread. A start that fails, at a limit of the user or the container, is an error; std::thread
-/// would throw, and TBB's workers would end the process. Its stack has the size that compilers are
-/// tested with, whatever the process's limit is. Invariant: the thread has ended or was detached
-/// when the object is destroyed.
+/// would throw, and TBB's workers would end the process. Its stack has the size with which
+/// compilers are tested, whatever the process's limit is. Invariant: the thread has ended or was
+/// detached when the object is destroyed.
 class Thread {
  public:
-  /// Errors: `unavailable` with the limit; that of `check_not_forked`.
+  /// Starts a thread that runs `work`. Errors: `unavailable` with the limit; the error of
+  /// `check_not_forked`.
   static Result<Thread> start(std::function<void()> work);
 
   Thread() = default;
@@ -35,22 +36,21 @@ class Thread {
   bool joinable_ = false;
 };
 
-/// The cores that this process may run on.
+/// Returns the number of cores that this process may run on.
 int available_cores();
 
 /// Calls `call` with 0 to `count` - 1. It uses as many threads as there are cores, the calling
-/// thread among them, or fewer where no more can be started. Rethrows the first exception of a
-/// call.
+/// thread among them, or fewer if no more can be started. Rethrows the first exception of a call.
 void parallel_for(std::size_t count, const std::function<void(std::size_t)>& call);
 
-/// Errors: `unavailable` in a process that was forked from one that had started threads. A fork
-/// copies only the thread that forks, so the results of other threads would never come, and their
-/// locks would stay locked.
+/// Checks that this process may use threads. Errors: `unavailable` in a process that was forked
+/// from one that had started threads. A fork copies only the thread that forks, so the results of
+/// other threads would never come, and their locks would stay locked.
 Result<void> check_not_forked();
 
-/// Deletes what has threads or a process of its own. A process that was forked leaves it alone:
-/// those are its parent's, and there is nothing that it could wait for. So does one that exits: its
-/// threads may be held up, and use the rest of it.
+/// Deletes an object that has threads or a process of its own. A forked process leaves the object
+/// alone: the threads are its parent's, and there is nothing that it could wait for. So does a
+/// process that exits: the object's threads may be held up, and use the rest of it.
 struct DeleteInThisProcess {
   template <typename Owner>
   void operator()(Owner* owner) const {
@@ -58,7 +58,8 @@ struct DeleteInThisProcess {
   }
 };
 
-/// " (limits ...)": how many threads a user may have, for messages about a start that failed.
+/// Returns " (limits ...)": how many threads a user may have, for messages about a start that
+/// failed.
 std::string limit_of_threads();
 
 }  // namespace kernwright
