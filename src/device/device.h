@@ -38,9 +38,9 @@ class LoadedProgram {
 };
 
 /// The arguments of one launch of an execution plan, in the order of the operation: one address per
-/// tensor of the plan (0 where the problem does not have it), one value per scalar, and the
-/// workspace buffer. Only plans of reference kernels have `references` and `magnitudes`: by tensor
-/// index, the float buffer of each tensor that the kernel writes (0 elsewhere).
+/// tensor of the plan (0 if the problem does not have it), one value per scalar, and the workspace
+/// buffer. Only plans of reference kernels have `references` and `magnitudes`: by tensor index, the
+/// float buffer of each tensor that the kernel writes (0 elsewhere).
 struct LaunchArguments {
   std::vector<DevicePointer> tensors;
   std::vector<double> scalars;
@@ -90,17 +90,17 @@ class Device {
                                                       const ExecutionPlan& plan) = 0;
 
   /// Launches the program's plan once, in stream order, without waiting. Zeroes the workspaces that
-  /// the plan says are to be zeroed. If a running kernel fails, a later call gives the error. With
-  /// `ahead` it starts as in a chain, early and reading ahead where it can. What may still run then
-  /// must not write what it reads.
+  /// the plan says must be zeroed. If a running kernel fails, a later call returns the error. With
+  /// `ahead` the program starts as in a chain: early, and reading ahead if it can. Work that may
+  /// still run then must not write what it reads.
   virtual Result<void> enqueue(const LoadedProgram& program, const LaunchArguments& arguments,
                                bool ahead = false) = 0;
-  /// The same on a second stream, at the same time as the work of the first one.
+  /// Does the same on a second stream, at the same time as the work of the first one.
   virtual Result<void> enqueue_beside(const LoadedProgram& program,
                                       const LaunchArguments& arguments) = 0;
   /// Waits until both streams are empty.
   virtual Result<void> wait() = 0;
-  /// `enqueue` and `wait`.
+  /// Calls `enqueue` and `wait`.
   Result<void> run(const LoadedProgram& program, const LaunchArguments& arguments) {
     if (Result<void> enqueued = enqueue(program, arguments); !enqueued) return enqueued;
     return wait();
@@ -115,7 +115,7 @@ class Device {
   };
   virtual Result<std::unique_ptr<TimedUnits>> prepare_timing(std::span<const WorkUnit> sets,
                                                              int units) = 0;
-  /// The same where a unit is one launch of `program`.
+  /// Does the same for units of one launch of `program`.
   Result<std::unique_ptr<TimedUnits>> prepare_timing(const LoadedProgram& program,
                                                      std::span<const LaunchArguments> arguments,
                                                      int units) {
@@ -134,22 +134,23 @@ class Device {
                                                 std::span<const LaunchArguments> sets,
                                                 double seconds) = 0;
 
-  /// Counts what the hardware does in one launch of the program. It is launched several times, each
-  /// time after `before`, which brings the L2 into the state that it is to be found in and waits.
-  /// The set has no choice yet. A device that has counted times kernels under a profiler from then
-  /// on. Errors: `unavailable` with the remedy where there is no profiler, or it may not count.
+  /// Counts what the hardware does in one launch of the program. The program is launched several
+  /// times, each time after `before`, which brings the L2 into the state that the launch must find,
+  /// and waits. The set has no choice yet. A device that has counted times kernels under a profiler
+  /// from then on. Errors: `unavailable` with the remedy if there is no profiler, or it may not
+  /// count.
   virtual Result<CounterSet> count(const LoadedProgram& program, const LaunchArguments& arguments,
                                    const std::function<Result<void>()>& before) = 0;
 
-  /// How the timers agreed in the samples since the last call.
+  /// Returns how the timers agreed in the samples since the last call.
   virtual TimerCheck take_timer_check() = 0;
 
-  /// When the device had work since the last call.
+  /// Returns when the device had work since the last call.
   virtual DeviceUse take_use() = 0;
 
-  /// True after an error that poisons the context.
+  /// Returns true after an error that poisons the context.
   virtual bool lost() const = 0;
-  /// What the last failed call means for the candidate that made it.
+  /// Returns what the last failed call means for the candidate that made it.
   virtual Outcome last_failure() const = 0;
 };
 

@@ -6,9 +6,9 @@
 
 namespace kernwright {
 
-/// When a device had work of ours, as the host sees it: from the call that enqueues work to the
-/// return of the call that waits for it. Times are of the steady clock, which all processes of a
-/// host share.
+/// The time in which a device had work of ours, as the host sees it: from the call that enqueues
+/// work to the return of the call that waits for it. Times are of the steady clock, which all
+/// processes of a host share.
 struct DeviceUse {
   double begin_seconds = 0;  ///< when the first work was enqueued
   double end_seconds = 0;    ///< when the last work was done
@@ -42,8 +42,8 @@ class UseMeter {
     use_.append({*since_, now_seconds, now_seconds - *since_, 0});
     since_.reset();
   }
-  /// The use since the last call. Work that is not done yet counts up to now, and again from now on
-  /// in the next call.
+  /// Returns the use since the last call. Work that is not done yet counts up to now, and again
+  /// from now on in the next call.
   DeviceUse take(double now_seconds) {
     const bool busy = since_.has_value();
     done(now_seconds);

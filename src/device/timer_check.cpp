@@ -5,8 +5,8 @@
 namespace kernwright {
 namespace {
 
-// The tolerated difference. The stamps lie outside of the events, and both clocks tick in steps of
-// about a microsecond.
+// The tolerated difference. The stamps are taken outside of the events, and both clocks tick in
+// steps of about a microsecond.
 constexpr double kShare = 0.02;
 constexpr double kUs = 2;
 /// Shorter samples are not compared: the launches of the stamps alone take 3 us.

@@ -53,8 +53,8 @@ class CudaProgram final : public LoadedProgram {
   std::unique_ptr<PreparedProgram> program_;
 };
 
-/// Launch paths are timed in rounds until their seconds are over. A train of this length gives a
-/// kernel of 0.1 ms several rounds in 0.1 s.
+/// Launch paths are timed in rounds until their seconds are over. With a train of this length a
+/// kernel of 0.1 ms gets several rounds in 0.1 s.
 constexpr int kPathRounds = 31;
 constexpr double kPathTrainUs = 3'000;
 
@@ -116,14 +116,16 @@ class CudaDevice final : public Device {
   DeviceUse take_use() override { return use_.take(now_seconds()); }
 
  private:
-  /// The same in the current context. Fills `graphs`: one graph for each set, and one for all sets.
+  /// Does the same in the current context. Fills `graphs`: one graph for each set, and one for all
+  /// sets.
   Result<LaunchTimes> time_launch_paths(const PreparedProgram& work,
                                         std::span<const LaunchArguments> sets, double seconds,
                                         std::vector<std::unique_ptr<LaunchGraph>>& graphs);
-  /// Runs `call`, which returns a DriverStatus, with the context current; fails where that is lost.
+  /// Runs `call`, which returns a DriverStatus, with the context current. Fails if the context is
+  /// lost.
   template <typename Call>
   Result<void> begin(Call call, bool wait = false);
-  /// The same where `call` enqueues work.
+  /// Does the same if `call` enqueues work.
   template <typename Call>
   Result<void> enqueue_by(Call call) {
     use_.queued(now_seconds());
@@ -132,8 +134,8 @@ class CudaDevice final : public Device {
 
   std::shared_ptr<CudaContext> context_;
   CudaDeviceInfo info_;
-  std::unique_ptr<StreamGate> gate_;     ///< null where the GPU has no stream memory operations
-  std::unique_ptr<ClockStamps> stamps_;  ///< null where the driver does not assemble PTX
+  std::unique_ptr<StreamGate> gate_;     ///< null if the GPU has no stream memory operations
+  std::unique_ptr<ClockStamps> stamps_;  ///< null if the driver does not assemble PTX
   TimerCheck timer_check_;
   UseMeter use_;
   LoadCupti load_profiler_;
@@ -215,7 +217,8 @@ Result<std::shared_ptr<LoadedProgram>> CudaDevice::load(std::string_view cubin,
   Result<std::unique_ptr<PreparedProgram>> program =
       PreparedProgram::load(context_->api(), context_->device(), cubin, plan, status);
   if (!program) {
-    // Where we refuse, no driver call was made. A call that failed may have lost the device.
+    // If `load` itself refused, no driver call was made. A call that failed may have lost the
+    // device.
     if (Result<void> called = context_->check(status); called) {
       return context_->fail(Outcome::launch_failed, program.error());
     }

@@ -30,7 +30,7 @@ class AttributeReader {
   DriverStatus status_;
 };
 
-/// As nvidia-smi prints it: "GPU-" and 8-4-4-4-12 hexadecimal digits.
+/// Returns the UUID as nvidia-smi prints it: "GPU-" and 8-4-4-4-12 hexadecimal digits.
 std::string uuid_text(const CUuuid& uuid) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text = "GPU-";

@@ -13,12 +13,13 @@ namespace kernwright {
 
 using LoadCupti = std::function<Result<const CuptiApi*>()>;
 
-/// `open_cuda_device` with a given driver, and a CUPTI that is loaded when something is counted.
+/// Does the same as `open_cuda_device`, with a given driver, and a CUPTI that is loaded when
+/// something is counted.
 Result<std::unique_ptr<Device>> open_device(const DriverApi& api, int ordinal,
                                             const CudaDeviceOptions& options,
                                             LoadCupti load_profiler = load_cupti);
 
-/// `Launcher::load` with a given driver.
+/// Does the same as `Launcher::load`, with a given driver.
 Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::string_view cubin,
                                                 const ExecutionPlan& plan, int ordinal);
 

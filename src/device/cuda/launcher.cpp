@@ -50,7 +50,8 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
             PreparedProgram::load(api, device, cubin, plan, status));
   std::shared_ptr<const WorkspacePool> workspaces;
   if (plan.workspace_bytes() > 0) workspaces = WorkspacePool::of(api, device);
-  // What the driver registers once it has a context and code.
+  // Called again, because the driver registers exit handlers of its own once it has a context and
+  // code.
   [[maybe_unused]] static const bool heeded = heed_exit();
   return std::make_unique<Launcher>(api, std::move(retained), std::move(program),
                                     std::move(workspaces));

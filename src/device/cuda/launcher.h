@@ -24,7 +24,7 @@ class Launcher {
   static Result<std::unique_ptr<Launcher>> load(std::string_view cubin, const ExecutionPlan& plan,
                                                 int ordinal = 0);
 
-  /// `kernwright::in_capture` with the driver of this process. Errors also: `unavailable`.
+  /// Calls `kernwright::in_capture` with the driver of this process. Errors also: `unavailable`.
   static Result<bool> in_capture(void* stream);
 
   Launcher(const DriverApi& api, PrimaryContextHandle retained,
@@ -38,18 +38,19 @@ class Launcher {
   const DriverApi& api() const { return api_; }
   const PreparedProgram& program() const { return *program_; }
   const ExecutionPlan& plan() const { return program_->plan(); }
-  /// The pool for launches that are given no workspace; null for a plan that needs none.
+  /// Returns the pool for launches without a workspace of the caller; null for a plan that needs
+  /// none.
   const WorkspacePool* workspaces() const { return workspaces_.get(); }
 
   /// Checks the arguments and enqueues the plan's launches on `stream` (a CUstream). `tensors` and
   /// `scalars` are in the plan's order. `workspace` must have plan().workspace_bytes() bytes, and
-  /// may be 0 where that is 0. A launch allocates nothing and takes no lock.
+  /// may be 0 if that is 0. A launch allocates nothing and takes no lock.
   Result<void> launch(void* stream, std::span<const DevicePointer> tensors,
                       std::span<const double> scalars, DevicePointer workspace) const;
 
  private:
   const DriverApi& api_;
-  PrimaryContextHandle retained_;  ///< empty where the caller had a context of its own
+  PrimaryContextHandle retained_;  ///< empty if the caller had a context of its own
   std::shared_ptr<const WorkspacePool> workspaces_;
   std::unique_ptr<PreparedProgram> program_;
 };

@@ -26,7 +26,7 @@ Result<std::shared_ptr<CudaContext>> CudaContext::open(const DriverApi& api, int
   status = {"cuStreamCreate", api.stream_create(&stream, CU_STREAM_NON_BLOCKING)};
   if (!status) return driver_error(api, status);
   opened->stream_ = StreamHandle(api, stream);
-  // What the driver registers once it has a context.
+  // Called again, because the driver registers exit handlers of its own once it has a context.
   [[maybe_unused]] static const bool heeded = heed_exit();
   return opened;
 }

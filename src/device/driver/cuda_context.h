@@ -17,7 +17,7 @@ namespace kernwright {
 /// freed, because that would fail or wait for ever. Used by one thread at a time.
 class CudaContext {
  public:
-  /// Errors: `unavailable` where the GPU does not exist; `device`.
+  /// Opens GPU `ordinal`. Errors: `unavailable` if the GPU does not exist; `device`.
   static Result<std::shared_ptr<CudaContext>> open(const DriverApi& api, int ordinal,
                                                    std::chrono::milliseconds deadline);
   ~CudaContext();
@@ -26,16 +26,16 @@ class CudaContext {
   CUdevice device() const { return device_; }
   CUcontext context() const { return context_; }
   CUstream stream() const { return stream_.get(); }
-  /// A second stream, which is made on first use. The context must be current.
+  /// Returns a second stream, which is made on first use. The context must be current.
   Result<CUstream> side_stream();
 
-  /// Fails where the context is lost. That counts as a failed call.
+  /// Fails if the context is lost. That counts as a failed call.
   Result<void> usable();
 
   /// Turns the status of a driver call into a result, and remembers what a failure means.
   Result<void> check(const DriverStatus& status);
 
-  /// Remembers an outcome that comes from no driver call, and returns the error.
+  /// Remembers an outcome that does not come from a driver call, and returns the error.
   Error fail(Outcome outcome, Error error);
 
   /// Waits until both streams are empty. At the deadline the context is lost, and the outcome is
@@ -62,7 +62,7 @@ class CudaContext {
 };
 
 /// Owns a driver object of a context, and keeps the context alive. It destroys the object with the
-/// context current, and abandons it where the context is lost.
+/// context current, and abandons it if the context is lost.
 template <typename Handle>
 class ContextOwned {
  public:

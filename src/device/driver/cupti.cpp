@@ -42,8 +42,8 @@ const char* bind_all(const DynamicLibrary& library, CuptiApi& api) {
   return missing;
 }
 
-/// Kernels do not depend on which CUPTI counts, so the loader's search and the usual folder are
-/// tried too where a toolkit was chosen that has none.
+/// Returns the names to try. Kernels do not depend on which CUPTI counts, so the loader's search
+/// and the usual folder are tried too if the chosen toolkit has no CUPTI.
 std::vector<std::string> library_names() {
   std::vector<std::string> names = toolkit_library_names("libcupti.so", {"13"});
   names.emplace_back("libcupti.so.13");
@@ -79,7 +79,7 @@ Result<const CuptiApi*> load_cupti() {
 std::string cupti_version(const CuptiApi& api) {
   std::uint32_t version = 0;
   if (api.get_version(&version) != kCuptiSuccess) return {};
-  // 130001 is the first interface of CUDA 13.0, and 130501 that of 13.5.
+  // 130001 is the first interface of CUDA 13.0, and 130501 the first of 13.5.
   return concat(version / 10000, ".", version / 100 % 100);
 }
 

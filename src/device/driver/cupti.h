@@ -11,11 +11,11 @@ namespace kernwright {
 
 /// The functions of libcupti.so.13 that kernwright calls: its host and range profiler API. CUPTI's
 /// headers are proprietary and come with no package of Debian, so prototypes and structures are
-/// declared here after its API reference. The structures are those of CUPTI 13.0. Later versions
-/// take them, and 13.0 refuses larger ones. A plain table, so that tests can replace CUPTI.
+/// declared here after its API reference. The structures are from CUPTI 13.0. Later versions take
+/// them, and 13.0 refuses larger ones. A plain table, so that tests can replace CUPTI.
 struct CuptiApi {
-  /// Every structure begins with its own size and a null pointer. The size is that of the members
-  /// that CUPTI 13.0 knows, without padding at the end.
+  /// Every structure begins with its own size and a null pointer. The size counts the members that
+  /// CUPTI 13.0 knows, without padding at the end.
   struct Head {
     std::size_t size = 0;
     void* reserved = nullptr;
@@ -70,7 +70,7 @@ struct CuptiApi {
     void* context = nullptr;
     void* profiler = nullptr;
   };
-  /// Of the calls that take nothing but the profiler: disable, start.
+  /// For the calls that take nothing but the profiler: disable, start.
   struct Profiler : Head {
     void* profiler = nullptr;
   };
@@ -144,7 +144,7 @@ struct CuptiApi {
   int (*range_data_info)(DataInfo*) = nullptr;
 };
 
-/// What CUPTI answers, as far as it is told apart.
+/// CUPTI's status codes that are told apart.
 inline constexpr int kCuptiSuccess = 0;
 inline constexpr int kCuptiInvalidParameter = 1;
 inline constexpr int kCuptiNotInitialized = 15;
@@ -152,7 +152,8 @@ inline constexpr int kCuptiHardwareBusy = 26;
 inline constexpr int kCuptiInsufficientPrivileges = 35;
 inline constexpr int kCuptiMultipleSubscribers = 39;
 
-/// The structure as CUPTI wants it: zero, with the size up to and including the member `last`.
+/// Returns the structure as CUPTI expects it: zero, with the size up to and including the member
+/// `last`.
 template <typename Structure, typename Member>
 Structure cupti_structure(Member Structure::* last) {
   Structure made;
@@ -162,25 +163,25 @@ Structure cupti_structure(Member Structure::* last) {
   return made;
 }
 
-/// CUPTI of this process, which is loaded on the first call and never unloaded: from the CUDA
-/// toolkit that the library works with, or where the loader finds it. From then on the audit of
+/// Returns CUPTI of this process. It is loaded on the first call and never unloaded: from the CUDA
+/// toolkit that the library works with, or wherever the loader finds it. From then on the audit of
 /// this process says C, since a profiler may change times. Errors: `unavailable` with the remedy.
 Result<const CuptiApi*> load_cupti();
 
-/// The version, "13.0"; empty where CUPTI does not give it.
+/// Returns the version, "13.0"; empty if CUPTI does not report it.
 std::string cupti_version(const CuptiApi& api);
 
-/// The error of a call that did not succeed, with the remedy where one is known: `unavailable`
-/// where another profiler is at work or this user may not count, else `device`.
+/// Returns the error of a call that did not succeed, with the remedy if one is known: `unavailable`
+/// if another profiler is at work or this user may not count, else `device`.
 Error cupti_error(const CuptiApi& api, std::string_view function, int status);
 
 /// Who may read counters, from the text of /proc/driver/nvidia/params.
 enum class CounterAccess { everyone, administrators, unknown };
 CounterAccess counter_access(std::string_view params);
-/// The same of this machine.
+/// Returns the same for this machine.
 CounterAccess counter_access();
 
-/// The ways to be let at the counters.
+/// The ways to get access to the counters.
 inline constexpr std::string_view kCounterAccessRemedy =
     "load the driver's module with NVreg_RestrictProfilingToAdminUsers=0, give the container "
     "CAP_SYS_ADMIN, or run as root";

@@ -90,14 +90,15 @@ struct DriverApi {
   decltype(&cuGraphExecDestroy) graph_exec_destroy = nullptr;
 };
 
-/// The driver of this process. It is loaded and initialised on the first call and never unloaded.
-/// Errors: `unavailable` where there is no libcuda.so.1, a driver older than CUDA 12.4, or no GPU.
+/// Returns the driver of this process. It is loaded and initialised on the first call and never
+/// unloaded. Errors: `unavailable` if there is no libcuda.so.1, a driver older than CUDA 12.4, or
+/// no GPU.
 Result<const DriverApi*> load_driver();
 
-/// True in a process that was forked after the driver was loaded: it cannot be used there.
+/// Returns true in a process that was forked after the driver was loaded: it cannot be used there.
 bool driver_left_behind();
 
-/// The result of a driver call, with the call's name. True where it succeeded.
+/// The result of a driver call, with the call's name. True if it succeeded.
 struct DriverStatus {
   const char* function = "";
   CUresult result = CUDA_SUCCESS;
@@ -105,9 +106,9 @@ struct DriverStatus {
   explicit operator bool() const { return result == CUDA_SUCCESS; }
 };
 
-/// Whether `stream` is in a capture, which may be valid no longer. True also of the legacy default
-/// stream while another stream's capture forbids work on it. False where the thread has no context.
-/// Asking ends no capture. Errors: `device`.
+/// Returns whether `stream` is in a capture, which may be valid no longer. Also true for the legacy
+/// default stream while another stream's capture forbids work on it. False if the thread has no
+/// context. Asking ends no capture. Errors: `device`.
 Result<bool> in_capture(const DriverApi& api, CUstream stream);
 
 /// Added to the message of a call that failed because there is no current context.
@@ -115,14 +116,14 @@ inline constexpr std::string_view kNoContext =
     "no CUDA context is current in the calling thread; call cuCtxSetCurrent or cudaSetDevice in it "
     "first";
 
-/// The error `device` of a failed call, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)",
-/// with `kNoContext` where that is the reason.
+/// Returns the error `device` of a failed call, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of
+/// memory)", with `kNoContext` if that is the reason.
 Error driver_error(const DriverApi& api, const DriverStatus& status);
 
-/// What a failed driver call means for the candidate that made it.
+/// Returns what a failed driver call means for the candidate that made it.
 Outcome outcome_of(CUresult result);
 
-/// Whether every later call in the same context will fail too.
+/// Returns whether every later call in the same context will fail too.
 bool poisons_context(CUresult result);
 
 }  // namespace kernwright

@@ -7,9 +7,9 @@
 
 namespace kernwright {
 
-/// A scope of driver calls that users did not ask for: those which load, allocate, measure and
+/// A scope of driver calls that users did not ask for: calls which load, allocate, measure and
 /// free. The calling thread may make them while a stream is in a capture, this thread's or
-/// another's, without making that capture invalid. False where the driver may be gone: while the
+/// another's, without making that capture invalid. False if the driver may be gone: while the
 /// process exits, and in one that was forked. It is not called then, and keeps what it has.
 class OutsideOfCaptures {
  public:
@@ -58,8 +58,8 @@ class DriverHandle {
     if (frees) (api->*Destroy)(value_);
   }
 
-  /// Gives the object up without destroying it. After a kernel that never ends, destroying it would
-  /// wait for ever.
+  /// Releases the object without destroying it. Destroying it would wait for ever if a kernel never
+  /// ends.
   void abandon() { api_ = nullptr; }
 
  private:
@@ -78,7 +78,7 @@ using GraphExecHandle = DriverHandle<CUgraphExec, &DriverApi::graph_exec_destroy
 using PrimaryContextHandle = DriverHandle<CUdevice, &DriverApi::primary_context_release>;
 
 /// Makes a context current for a scope, outside of captures, and restores the caller's. Fails with
-/// CUDA_ERROR_DEINITIALIZED where the driver may be gone.
+/// CUDA_ERROR_DEINITIALIZED if the driver may be gone.
 class ContextScope {
  public:
   ContextScope(const DriverApi& api, CUcontext context)

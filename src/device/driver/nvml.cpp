@@ -83,7 +83,7 @@ Result<NvmlApi> open_nvml() {
   return api;
 }
 
-/// Whether the function exists and succeeds.
+/// Returns whether the function exists and succeeds.
 template <typename Function, typename... Arguments>
 bool call(Function function, Arguments... arguments) {
   return function != nullptr && function(arguments...) == kSuccess;
@@ -116,7 +116,7 @@ std::optional<double> violation_seconds(const NvmlApi& api, NvmlApi::Device devi
   return static_cast<double>(time.violation_ns) * 1e-9;
 }
 
-/// Appends the processes of one kind. False where they cannot be listed.
+/// Appends the processes of one kind. Returns false if they cannot be listed.
 bool list_processes(NvmlApi::ListProcesses list, NvmlApi::Device device, GpuProcess::Kind kind,
                     std::vector<GpuProcess>& processes) {
   if (list == nullptr) return false;
@@ -227,7 +227,7 @@ std::string nvml_driver_version(const NvmlApi& api) {
 }
 
 Result<GpuFacts> read_gpu_facts(const NvmlApi& api, std::string_view uuid) {
-  // CUDA gives only the bytes of a UUID. NVML's text also says whether it names a GPU or an
+  // CUDA reports only the bytes of a UUID. NVML's text also says whether it names a GPU or an
   // instance.
   const std::string gpu(uuid);
   const std::string instance =
@@ -253,7 +253,7 @@ Result<GpuFacts> read_gpu_facts(const NvmlApi& api, std::string_view uuid) {
     facts.gpu_instance_slices = static_cast<int>(attributes.gpu_instance_slices);
     facts.compute_instance_slices = static_cast<int>(attributes.compute_instance_slices);
   }
-  // The following facts are those of the whole GPU.
+  // The following facts are about the whole GPU.
   NvmlApi::Device parent = nullptr;
   if (!whole && call(api.device_from_mig_device, device, &parent)) device = parent;
   NvmlApi::Utilization utilization{};

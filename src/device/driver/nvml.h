@@ -87,12 +87,12 @@ struct NvmlApi {
   GetText device_get_serial = nullptr;
 };
 
-/// NVML of this process. It is loaded and initialised on the first call and never unloaded. It
-/// attaches to no GPU before it is asked about one. Errors: `unavailable` where there is no
+/// Returns NVML of this process. It is loaded and initialised on the first call and never unloaded.
+/// It attaches to no GPU before it is asked about one. Errors: `unavailable` if there is no
 /// libnvidia-ml.so.1 or its initialisation fails.
 Result<const NvmlApi*> load_nvml();
 
-/// The driver's version, "580.159.04". Empty where NVML does not give it.
+/// Returns the driver's version, "580.159.04". Empty if NVML does not report it.
 std::string nvml_driver_version(const NvmlApi& api);
 
 /// Bits of `GpuFacts::clock_event_reasons`.
@@ -122,14 +122,14 @@ struct ViolationSeconds {
   std::optional<double> board_limit;
 };
 
-/// The facts that NVML gives about one GPU. Those that it does not give are empty.
+/// The facts that NVML reports about one GPU. Facts that it does not report are empty.
 struct GpuFacts {
-  /// Empty where the compute processes cannot be listed.
+  /// Empty if the compute processes cannot be listed.
   std::optional<std::vector<GpuProcess>> processes;
-  std::optional<std::int64_t> memory_used_bytes;  ///< without what the driver reserves
+  std::optional<std::int64_t> memory_used_bytes;  ///< without the driver's reserve
   std::optional<int> utilization_percent;
   std::optional<bool> mig_enabled;
-  /// For a MIG instance: the slices of its GPU instance, and those of its compute instance.
+  /// For a MIG instance: the slices of its GPU instance and of its compute instance.
   std::optional<int> gpu_instance_slices;
   std::optional<int> compute_instance_slices;
   std::optional<double> enforced_power_limit_w;
@@ -154,7 +154,7 @@ struct GpuFacts {
 };
 
 /// Asks NVML about the GPU or the MIG instance with the UUID `uuid` ("GPU-..." as in records).
-/// Changes nothing. Errors: `unavailable` where NVML does not know it.
+/// Changes nothing. Errors: `unavailable` if NVML does not know it.
 Result<GpuFacts> read_gpu_facts(const NvmlApi& api, std::string_view uuid);
 
 }  // namespace kernwright

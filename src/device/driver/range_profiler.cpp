@@ -10,8 +10,8 @@
 namespace kernwright {
 namespace {
 
-/// The metrics that a counter is made of, whose texts end with a zero. CUPTI's own rate of hits
-/// divides numbers of two launches, which differ by several percent where blocks wait for each
+/// Returns the metrics that a counter is made of, as zero-terminated texts. CUPTI's own rate of
+/// hits divides numbers of two launches, which differ by several percent if blocks wait for each
 /// other's data in the L2: on an H100 it went from 72 to 76 % and beyond 100 %, and the share of
 /// hits in hits and misses from 69 to 70 % and never beyond.
 std::vector<const char*> metrics_of(const Counter& counter) {
@@ -21,7 +21,7 @@ std::vector<const char*> metrics_of(const Counter& counter) {
   return {counter.name.data()};
 }
 
-/// The counter's value from those of its metrics.
+/// Returns the counter's value from the values of its metrics.
 double combined(std::span<const double> values) {
   return values.size() == 1 ? values[0] : 100 * values[0] / (values[0] + values[1]);
 }
@@ -120,7 +120,7 @@ Result<void> RangeProfiler::plan_all() {
   for (const Counter& counter : counters()) known.push_back(&counter);
   Result<Plan> made = plan(known);
   if (!made) {
-    // One that the chip does not have spoils all.
+    // A counter that the chip does not have makes the whole plan fail.
     known.clear();
     for (const Counter& counter : counters()) {
       const Result<Plan> alone = plan({&counter});

@@ -31,18 +31,18 @@ class RangeProfiler {
   /// Counts the `kernels` kernels that `launch` runs, and waits for. It calls `before` and then
   /// `launch` once for each pass, since one pass over the hardware does not hold all counters.
   /// CUPTI could repeat the kernels by itself, but they would find in the L2 what they left there.
-  /// The first count of an object does all of it twice, and gives the second: CUPTI leaves lines of
-  /// its own in the L2 when it begins, which the kernels would write to device memory.
-  /// Gives the values of every kernel, in the order of `counters()`. Errors: those of both;
-  /// `device` where other kernels ran.
+  /// The first count of an object does all of it twice, and returns the second: CUPTI leaves lines
+  /// of its own in the L2 when it begins, which the kernels would write to device memory. Returns
+  /// the values of every kernel, in the order of `counters()`. Errors: the errors of both steps;
+  /// `device` if other kernels ran.
   Result<std::vector<std::vector<CounterValue>>> count(std::size_t kernels, const Step& before,
                                                        const Step& launch);
 
-  /// How often `count` runs the kernels.
+  /// Returns how often `count` runs the kernels.
   int passes() const { return plan_.passes; }
   std::string version() const { return cupti_version(api_); }
 
-  /// Gives the context up, which is lost: nothing in it is freed.
+  /// Releases the context, which is lost: nothing in it is freed.
   void abandon() { profiler_ = nullptr; }
 
  private:
@@ -65,7 +65,7 @@ class RangeProfiler {
     const CuptiApi* api_ = nullptr;
     void* object_ = nullptr;
   };
-  /// What is counted, and in how many passes.
+  /// The counters, their metrics, and the number of passes.
   struct Plan {
     Host host;
     std::vector<const Counter*> counters;
@@ -80,9 +80,9 @@ class RangeProfiler {
   Result<void> read_chip(void* context, int ordinal);
   Result<Plan> plan(std::vector<const Counter*> counters) const;
   Result<void> plan_all();
-  /// One pass. Tells whether it was the last one.
+  /// Runs one pass. Returns whether it was the last one.
   Result<bool> run_pass(const Step& before, const Step& launch);
-  /// All passes.
+  /// Runs all passes.
   Result<std::vector<std::vector<CounterValue>>> count_once(std::size_t kernels, const Step& before,
                                                             const Step& launch);
 
@@ -91,8 +91,8 @@ class RangeProfiler {
   std::vector<std::uint8_t> availability_;
   void* profiler_ = nullptr;
   bool has_counted_ = false;
-  /// There is one for all counts: an enabled profiler goes on with the first config that it was
-  /// given, and answers to another without an error and without numbers (CUPTI 13.0 on an H100).
+  /// There is one for all counts: an enabled profiler goes on with its first config, and answers to
+  /// another without an error and without numbers (CUPTI 13.0 on an H100).
   Plan plan_;
   /// Counters that the chip does not have, with the reason.
   std::vector<CounterValue> missing_;

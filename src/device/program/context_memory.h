@@ -14,7 +14,7 @@ namespace kernwright {
 class ContextMemory {
  public:
   ContextMemory() = default;
-  /// Allocates memory; for 0 bytes none, at address 0. Errors: `invalid_argument` where the calling
+  /// Allocates memory; for 0 bytes none, at address 0. Errors: `invalid_argument` if the calling
   /// thread has no current context; `device`.
   static Result<ContextMemory> allocate(const DriverApi& api, std::int64_t bytes);
   ContextMemory(ContextMemory&& other) noexcept
@@ -40,7 +40,7 @@ class ContextMemory {
   MemoryHandle memory_;
 };
 
-/// The current context of the calling thread. Errors: `invalid_argument` where it has none;
+/// Returns the current context of the calling thread. Errors: `invalid_argument` if it has none;
 /// `device`.
 Result<CUcontext> current_context(const DriverApi& api);
 

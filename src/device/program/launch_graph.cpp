@@ -21,8 +21,8 @@ bool same(const ArgumentView& held, const ArgumentView& wanted) {
          std::ranges::equal(held.scalars, wanted.scalars, {}, bits, bits);
 }
 
-/// A hash of a set of arguments, never 0, good enough to guess which sets come back. The words are
-/// mixed independently, so that the processor can mix them at the same time.
+/// Returns a hash of a set of arguments, never 0, good enough to guess which sets come back. The
+/// words are mixed independently, so that the processor can mix them at the same time.
 std::uint64_t fingerprint_of(std::span<const ArgumentView> arguments) {
   std::uint64_t print = 0;
   std::uint64_t place = 0;
@@ -72,8 +72,8 @@ Result<void> LaunchGraph::prepare(const std::vector<SequenceStep>& steps) {
       if (plan.tensors[i].role == TensorRole::in) continue;
       held.written.push_back({i, plan.tensors[i].bytes()});
     }
-    // What runs in front of the graph is unknown. Only a first step that waits for its end keeps
-    // the others clear of it.
+    // The work in front of the graph is unknown. Only a first step that waits for its end keeps the
+    // others clear of it.
     if (step.early && !steps.front().early) {
       for (const std::size_t i : plan.launches.front().ahead) {
         held.ahead.push_back({i, plan.tensors[i].bytes()});

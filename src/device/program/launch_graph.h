@@ -19,7 +19,7 @@ namespace kernwright {
 struct SequenceStep {
   const PreparedProgram* program = nullptr;
   LaunchArguments arguments;
-  /// Whether it may start before the previous step has ended; the program then `can_start_early`.
+  /// True if it may start before the previous step has ended; the program then `can_start_early`.
   /// The previous step may itself still wait for the one in front of it then.
   bool early = false;
 };
@@ -42,8 +42,9 @@ class LaunchGraph {
  public:
   static constexpr std::size_t kStates = 4;
 
-  /// The arguments must have passed `check_arguments`, and have no references and magnitudes.
-  /// Errors: `invalid_argument` where the calling thread has no current context; `device`.
+  /// Makes and instantiates the graph. The arguments must have passed `check_arguments`, and have
+  /// no references and magnitudes. Errors: `invalid_argument` if the calling thread has no current
+  /// context; `device`.
   static Result<std::unique_ptr<LaunchGraph>> make(const DriverApi& api,
                                                    const std::vector<SequenceStep>& steps);
   LaunchGraph(const LaunchGraph&) = delete;
@@ -68,7 +69,7 @@ class LaunchGraph {
   /// An executable graph and the arguments of its nodes.
   struct State {
     GraphExecHandle exec;
-    std::vector<DevicePointer> tensors;  ///< those of all steps, one after the other
+    std::vector<DevicePointer> tensors;  ///< of all steps, one after the other
     std::vector<double> scalars;
     std::vector<bool> ahead;  ///< by step, whether it reads ahead
     bool torn = false;        ///< a change failed: some nodes have other arguments
@@ -91,7 +92,7 @@ class LaunchGraph {
     Range tensors;  ///< the step's part of State::tensors
     Range scalars;
     std::vector<Tensor> written;
-    std::vector<Tensor> ahead;  ///< those that it reads ahead, where it starts early
+    std::vector<Tensor> ahead;  ///< tensors that it reads ahead if it starts early
     std::vector<KernelNode> kernels;
 
     ArgumentView arguments(const State& state) const;
@@ -102,7 +103,7 @@ class LaunchGraph {
 
   Result<void> prepare(const std::vector<SequenceStep>& steps);
   DriverStatus upload() const;
-  /// The state for a set that is not ready. It is one that was never used; or, if the set comes
+  /// Returns the state for a set that is not ready: one that was never used; or, if the set comes
   /// back, the one that was not used for longest; or else the state of sets that come once.
   State& place_for(std::uint64_t fingerprint);
   bool holds(const State& state, std::span<const ArgumentView> arguments) const;
@@ -116,14 +117,14 @@ class LaunchGraph {
 
   const DriverApi& api_;
   CUcontext context_;
-  GraphHandle graph_;  ///< never changed: its nodes name those of the executable graphs
+  GraphHandle graph_;  ///< never changed: the executable graphs are addressed by its nodes
   std::vector<Step> steps_;
   std::array<State, kStates> states_;  ///< the last one is for sets that come once
   /// Fingerprints of the sets that were last in the state of sets that come once.
   std::array<std::uint64_t, kStates - 1> passed_{};
   std::size_t next_passed_ = 0;
   WrittenBytes written_;     ///< of the steps that `find_ahead` has passed
-  std::vector<bool> ahead_;  ///< by step; stays false where no step has something to read ahead
+  std::vector<bool> ahead_;  ///< by step; stays false if no step has anything to read ahead
   bool any_ahead_ = false;
   State* active_ = nullptr;
   std::uint64_t clock_ = 0;

@@ -30,7 +30,7 @@ std::uint64_t volume(const Extent3& extent) {
   return std::uint64_t{extent[0]} * extent[1] * extent[2];
 }
 
-/// The number of things that an argument of this kind may refer to.
+/// Returns the number of things that an argument of this kind may refer to.
 std::size_t referable(const ExecutionPlan& plan, ArgumentKind kind) {
   switch (kind) {
     case ArgumentKind::tensor:

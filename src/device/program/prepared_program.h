@@ -36,13 +36,13 @@ struct ArgumentView {
   std::span<const DevicePointer> magnitudes;
 };
 
-/// True for arguments that carry their value in the plan itself.
+/// Returns true for arguments that carry their value in the plan itself.
 inline bool carries_value(const ArgumentPlan& argument) {
   return argument.kind == ArgumentKind::int32 || argument.kind == ArgumentKind::int64 ||
          depends_on_start(argument.kind);
 }
 
-/// Checks counts, alignments and that there is a workspace where one is needed. Errors:
+/// Checks counts, alignments, and that there is a workspace if one is needed. Errors:
 /// `invalid_argument` with the tensor and both values. Allocates only on failure.
 Result<void> check_arguments(const ExecutionPlan& plan, const ArgumentView& arguments);
 
@@ -71,7 +71,7 @@ class PreparedProgram {
   static constexpr std::size_t kMaxTensorMaps = 8;  ///< of one plan
 
   /// Loads for `device`. If the plan has tensor maps, a context must be current. Errors:
-  /// `invalid_argument` with both values where plan, cubin and GPU do not fit; `device` with the
+  /// `invalid_argument` with both values if plan, cubin and GPU do not fit; `device` with the
   /// driver's message, and then `status` holds the call.
   static Result<std::unique_ptr<PreparedProgram>> load(const DriverApi& api, CUdevice device,
                                                        std::string_view cubin,
@@ -83,11 +83,11 @@ class PreparedProgram {
 
   const ExecutionPlan& plan() const { return plan_; }
 
-  /// Zeroes the workspaces that the plan says are to be zeroed or are kept zero, and launches, all
-  /// on `stream`. `arguments` must have passed `check_arguments`. With `early` the first launch may
+  /// Zeroes the workspaces that the plan says must be zeroed or kept zero, and launches, all on
+  /// `stream`. `arguments` must have passed `check_arguments`. With `early` the first launch may
   /// start before the previous work of the stream has ended; its kernel then waits itself
-  /// (`can_start_early`). With `ahead` nothing that still runs then writes the tensors which that
-  /// launch reads ahead of its wait, so it does.
+  /// (`can_start_early`). With `ahead` nothing that still runs then may write the tensors which
+  /// that launch reads ahead of its wait, and it reads them ahead.
   DriverStatus enqueue(CUstream stream, const ArgumentView& arguments, bool early,
                        bool ahead = false) const;
 
@@ -98,24 +98,24 @@ class PreparedProgram {
                          GraphTail& tail, std::vector<KernelNode>* kernels, bool early,
                          bool ahead = false) const;
 
-  /// Zeroes those workspaces in the buffer at `workspace` that are kept zero.
+  /// Zeroes the workspaces in the buffer at `workspace` that are kept zero.
   DriverStatus zero_kept(CUstream stream, DevicePointer workspace) const;
 
-  /// Whether its first work is a kernel that waits for its predecessor itself.
+  /// Returns whether its first work is a kernel that waits for its predecessor itself.
   bool can_start_early() const;
-  /// Whether its plan makes it start early outside of a chain too.
+  /// Returns whether its plan makes it start early outside of a chain too.
   bool starts_early() const { return !launches_.empty() && launches_.front().programmatic; }
 
-  /// What the blocks of its first launch take, and those of its last. Zeros where the driver does
-  /// not say.
+  /// Returns what the blocks of its first launch take, and the blocks of its last launch. Zeros if
+  /// the driver does not say.
   BlockDemand first_demand() const { return demand(0); }
   BlockDemand last_demand() const { return demand(launches_.size() - 1); }
-  /// The multiprocessors of the GPU that it is loaded for.
+  /// Returns the multiprocessors of the GPU that it is loaded for.
   Multiprocessors multiprocessors() const;
 
   /// Changes the tensors and scalars of later launches of `exec`. `kernels` are this program's
   /// nodes of the graph that `exec` was made from; that graph is not changed. The workspace must be
-  /// that of `append_to`.
+  /// the one that was passed to `append_to`.
   DriverStatus change(CUgraphExec exec, std::span<const KernelNode> kernels,
                       const ArgumentView& arguments, bool ahead = false) const;
 
@@ -125,7 +125,7 @@ class PreparedProgram {
  private:
   static constexpr std::size_t kMaxAttributes = 3;  ///< cluster, cooperative, programmatic
 
-  /// Where a parameter of a launch is read from.
+  /// The place from which a parameter of a launch is read.
   enum class Source { address, tensors, references, magnitudes, tensor_maps, computed };
   static constexpr std::size_t kSources = 6;
   struct Parameter {
@@ -138,14 +138,14 @@ class PreparedProgram {
     unsigned int node_attributes = 0;  ///< those that a graph's node has too; programmatic follows
     bool programmatic = false;
     std::vector<Parameter> parameters;   ///< as many as the kernel declares
-    std::vector<ArgumentPlan> computed;  ///< those which have to be worked out at each launch
+    std::vector<ArgumentPlan> computed;  ///< values that are computed at each launch
     std::array<CUlaunchAttribute, kMaxAttributes> attributes{};
   };
   struct PreparedTensorMap {
     CUtensorMap encoded{};  ///< with an address that is never used
     std::optional<std::size_t> address_word;
     std::size_t tensor = 0;
-    std::optional<DevicePointer> workspace_offset;  ///< of a map that lies in the workspace
+    std::optional<DevicePointer> workspace_offset;  ///< of a map into the workspace
   };
   struct ZeroedWorkspace {
     DevicePointer offset = 0;
@@ -177,13 +177,13 @@ class PreparedProgram {
                                      DriverStatus& status) const;
 
   DriverStatus place_tensor_maps(Frame& frame) const;
-  /// Which of the arguments that depend on its start a launch gets.
+  /// The start of a launch, on which some of its arguments depend.
   struct Start {
     bool early = false;
     bool ahead = false;
   };
-  /// What launch number `launch` would read ahead may come from those before it in this program, so
-  /// only the first does.
+  /// Returns the start of launch number `launch`. Only the first launch reads ahead, because the
+  /// data that a later one would read ahead may come from launches before it in this program.
   static Start start_of(std::size_t launch, bool programmatic, bool ahead) {
     return {programmatic, programmatic && ahead && launch == 0};
   }
@@ -193,7 +193,7 @@ class PreparedProgram {
   DriverStatus zero(CUstream stream, DevicePointer workspace,
                     const std::vector<ZeroedWorkspace>& parts) const;
 
-  // The members that every launch reads lie side by side.
+  // The members that every launch reads are side by side.
   const DriverApi& api_;
   std::vector<ZeroedWorkspace> zeroed_;
   std::vector<ZeroedWorkspace> kept_zero_;

@@ -10,7 +10,7 @@ namespace {
 // The alignment of addresses in tensor maps; the driver refuses others.
 constexpr DevicePointer kTensorMapAlignment = 16;
 
-/// The grid, block and shared memory of a launch, without function and parameters.
+/// Returns the grid, block and shared memory of a launch, without function and parameters.
 CUDA_KERNEL_NODE_PARAMS node_params(const CUlaunchConfig& config) {
   CUDA_KERNEL_NODE_PARAMS params{};
   params.gridDimX = config.gridDimX;
@@ -116,7 +116,7 @@ DriverStatus PreparedProgram::zero_kept(CUstream stream, DevicePointer workspace
     std::array<CUlaunchAttribute, kMaxAttributes> attributes;  // the driver wants them writable
     std::copy_n(launch.attributes.begin(), config.numAttrs, attributes.begin());
     config.attrs = attributes.data();
-    // A CUkernel may be passed as a CUfunction; the context is then that of the stream.
+    // A CUkernel may be passed as a CUfunction; the context is then the stream's.
     const DriverStatus status{
         "cuLaunchKernelEx",
         api_.launch_kernel_ex(&config, reinterpret_cast<CUfunction>(launch.kernel),

@@ -6,8 +6,8 @@ namespace kernwright {
 namespace {
 
 constexpr std::int64_t kWarp = 32;
-/// Registers are given to warps in units of this many (CUDA C++ Programming Guide, "Technical
-/// Specifications per Compute Capability").
+/// Warps get registers in units of this many (CUDA C++ Programming Guide, "Technical Specifications
+/// per Compute Capability").
 constexpr std::int64_t kRegisterUnit = 256;
 
 std::int64_t units(std::int64_t amount, std::int64_t unit) { return (amount + unit - 1) / unit; }

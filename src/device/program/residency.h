@@ -4,7 +4,7 @@
 
 namespace kernwright {
 
-/// What the blocks of a launch take of a multiprocessor.
+/// The resources of a multiprocessor that the blocks of a launch take.
 struct BlockDemand {
   std::int64_t blocks = 0;      ///< of the whole launch
   std::int64_t threads = 0;     ///< of a block
@@ -12,18 +12,18 @@ struct BlockDemand {
   std::int64_t smem_bytes = 0;  ///< of a block, static and dynamic
 };
 
-/// What the multiprocessors of a GPU have, each of them.
+/// The resources of each multiprocessor of a GPU.
 struct Multiprocessors {
   std::int64_t count = 0;
   std::int64_t blocks = 0;
   std::int64_t threads = 0;
   std::int64_t registers = 0;
   std::int64_t smem_bytes = 0;
-  std::int64_t reserved_smem_bytes = 0;  ///< that every block takes besides
+  std::int64_t reserved_smem_bytes = 0;  ///< that every block takes in addition
 };
 
-/// Whether a block of `next` finds room on a multiprocessor beside the blocks of `ahead`, of which
-/// as many lie there as fit and as the launch has for each.
+/// Returns whether a block of `next` finds room on a multiprocessor beside the blocks of `ahead`.
+/// The multiprocessor holds as many blocks of `ahead` as fit and as the launch has for each.
 bool fits_beside(const BlockDemand& ahead, const BlockDemand& next, const Multiprocessors& gpu);
 
 }  // namespace kernwright

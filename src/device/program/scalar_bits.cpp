@@ -14,7 +14,7 @@ namespace {
 struct SmallFloat {
   int exponent_bits;
   int mantissa_bits;
-  std::uint32_t overflow;  ///< bits of what lies beyond the largest finite value
+  std::uint32_t overflow;  ///< bits of a value beyond the largest finite value
   std::uint32_t largest;   ///< bits of the largest finite value
   std::uint32_t nan;
 };

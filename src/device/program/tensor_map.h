@@ -10,14 +10,14 @@ namespace kernwright {
 
 /// Encodes a TMA descriptor for a tensor at `address` (device memory, aligned to 16 bytes). The
 /// driver's layout is opaque. The address can be changed by cuTensorMapReplaceAddress, or by
-/// writing the word that `find_address_word` finds. An unknown swizzle or L2 promotion gives
+/// writing the word that `find_address_word` finds. An unknown swizzle or L2 promotion returns
 /// CUDA_ERROR_INVALID_VALUE.
 DriverStatus encode_tensor_map(const DriverApi& api, const TensorMapPlan& plan, CUdeviceptr address,
                                CUtensorMap& map);
 
-/// The index of the word of `map` that holds the plain address. It is found by letting
+/// Returns the index of the word of `map` that holds the plain address. It is found by letting
 /// cuTensorMapReplaceAddress write two addresses that differ in every bit: each must appear in that
-/// word, and nothing else may change. Nothing where the driver behaves otherwise.
+/// word, and nothing else may change. Returns nullopt if the driver behaves otherwise.
 std::optional<std::size_t> find_address_word(const DriverApi& api, const CUtensorMap& map);
 
 }  // namespace kernwright

@@ -10,22 +10,22 @@
 
 namespace kernwright {
 
-/// Workspaces for launches that are given none: memory of one GPU, which is taken and given back in
-/// stream order. The GPU's default pool would return its memory to the system whenever the host
-/// waits, and the next launch would have to map it again. So this is a pool of our own.
+/// Workspaces for launches that are called without one: memory of one GPU, which is taken and
+/// returned in stream order. The GPU's default pool would return its memory to the system whenever
+/// the host waits, and the next launch would have to map it again. So this is a pool of our own.
 /// Thread-safe.
 class WorkspacePool {
  public:
-  /// The pool that all kernels of the GPU share. It is destroyed with the last of them, which frees
-  /// its memory. Where the GPU or the driver has no memory pools, `take` gives the error.
+  /// Returns the pool that all kernels of the GPU share. It is destroyed with the last of them,
+  /// which frees its memory. If the GPU or the driver has no memory pools, `take` returns the
+  /// error.
   static std::shared_ptr<const WorkspacePool> of(const DriverApi& api, CUdevice device);
 
   WorkspacePool(const DriverApi& api, CUdevice device);
 
   /// Takes at least `bytes`, aligned to 256, for the work that is enqueued on `stream` until they
-  /// are given back. In a stream capture they belong to the graph. Errors: `unavailable` where the
-  /// GPU has no memory pools; `invalid_argument` where the current context is of another GPU;
-  /// `device`.
+  /// are given back. In a stream capture they belong to the graph. Errors: `unavailable` if the GPU
+  /// has no memory pools; `invalid_argument` if the current context is of another GPU; `device`.
   Result<DevicePointer> take(CUstream stream, std::int64_t bytes) const;
 
   DriverStatus give_back(CUstream stream, DevicePointer workspace) const {

@@ -11,11 +11,11 @@ namespace kernwright {
 /// The bytes that were written, as ranges of addresses. Ranges that touch are one.
 class WrittenBytes {
  public:
-  /// `add` allocates nothing for up to `ranges` of them.
+  /// Makes `add` allocate nothing for up to `ranges` ranges.
   void reserve(std::size_t ranges) { ranges_.reserve(ranges); }
   void clear() { ranges_.clear(); }
   void add(DevicePointer first, std::int64_t bytes);
-  /// Whether one of the bytes was written.
+  /// Returns whether one of the bytes was written.
   bool overlap(DevicePointer first, std::int64_t bytes) const;
 
  private:

@@ -15,7 +15,7 @@ namespace kernwright {
 /// be current.
 class ClockStamps {
  public:
-  /// Null where the driver cannot assemble or load the kernel.
+  /// Returns null if the driver cannot assemble or load the kernel.
   static std::unique_ptr<ClockStamps> make(const std::shared_ptr<CudaContext>& context,
                                            int sm_count);
 

@@ -24,8 +24,8 @@ struct TimedCall {
   double median_period_us() const;
 };
 
-/// How long paths are timed: for `rounds` rounds, or until `seconds` are over, but at least one
-/// round.
+/// The time for which paths are timed: for `rounds` rounds, or until `seconds` are over, but at
+/// least one round.
 struct PathTiming {
   int rounds = 1;
   double seconds = std::numeric_limits<double>::infinity();
@@ -38,7 +38,7 @@ struct PathTiming {
 Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<TimedCall> paths,
                         const PathTiming& timing);
 
-/// The median of the paired differences of host times, `ours` minus `peer`.
+/// Returns the median of the paired differences of host times, `ours` minus `peer`.
 double median_difference_us(const TimedCall& ours, const TimedCall& peer);
 
 }  // namespace kernwright

@@ -66,7 +66,7 @@ void StreamGate::open() {
 
 void StreamGate::release(std::uint32_t ticket) {
   std::atomic_ref<std::uint32_t> word(*static_cast<std::uint32_t*>(word_.handle().get()));
-  // The word never goes back: the watcher may be late, when the next sample's gate is open already.
+  // The word never goes back: the watcher may be late, and the next sample's gate open already.
   std::uint32_t now = word.load(std::memory_order_relaxed);
   while (now < ticket && !word.compare_exchange_weak(now, ticket, std::memory_order_release)) {
   }

@@ -18,8 +18,8 @@
 namespace kernwright {
 
 /// Holds a stream back until the host has enqueued a whole sample, so that the GPU never waits for
-/// the host between the two events. The stream waits for a word of pinned memory. Where the GPU has
-/// no stream memory operations the gate stays open. Under tools that make launches synchronous
+/// the host between the two events. The stream waits for a word of pinned memory. If the GPU has no
+/// stream memory operations, the gate stays open. Under tools that make launches synchronous
 /// (compute-sanitizer, profilers) the host would wait behind its own gate for ever. So a watcher
 /// opens a gate that stays shut, and it is not used again.
 class StreamGate {
@@ -31,7 +31,7 @@ class StreamGate {
 
   Result<void> close();
   void open();
-  /// False after the watcher had to open it.
+  /// Returns false after the watcher had to open it.
   bool usable() const { return !forced_; }
 
  private:
