@@ -20,7 +20,7 @@ void write(ByteWriter& out, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) out.text(text);
 }
 
-/// Calls `read` as often as the number that comes first says, or until the bytes end.
+/// Reads a count, then calls `read` that many times or until the bytes end.
 template <typename Read>
 void read_each(ByteReader& in, const Read& read) {
   for (Count left = in.integer<Count>(); left > 0 && in.ok(); --left) read();

@@ -6,11 +6,11 @@
 #include "compile/compiler.h"
 #include <kernwright/result.h>
 
-/// What a compile process is told, and what it answers, as the bytes of one message each.
+/// The orders to a compile process and its answers, as the bytes of one message each.
 namespace kernwright::detail {
 
-/// The first message of a compile process. It names the build, because both sides must come from
-/// one.
+/// Returns the first message of a compile process. It names the build, because both sides must come
+/// from one.
 std::string compile_greeting();
 
 struct CompileOrder {
@@ -21,9 +21,9 @@ struct CompileOrder {
 std::string encode(const CompileOrder& order);
 std::string encode(const Result<CompiledKernel>& answer);
 
-/// Errors: `corrupt`.
+/// Undoes `encode`. Errors: `corrupt`.
 Result<CompileOrder> decode_order(std::string_view bytes);
-/// Errors: those that were encoded; `corrupt`.
+/// Undoes `encode`. Errors: the encoded one; `corrupt`.
 Result<CompiledKernel> decode_answer(std::string_view bytes);
 
 }  // namespace kernwright::detail

@@ -30,7 +30,7 @@ std::shared_future<CompileResult> ended_with(CompileResult result) {
   return promise.get_future().share();
 }
 
-/// The error, with a user's files in place of the headers that the compiler was given.
+/// Returns the error, with a user's files in place of the headers that were passed to the compiler.
 Error with_user_files(Error error, const CompileRequest& request) {
   for (const auto& [header, file] : request.user_files) {
     const std::string line = concat(header, '(');
@@ -42,7 +42,7 @@ Error with_user_files(Error error, const CompileRequest& request) {
   return error;
 }
 
-/// Calls `find_or_compile`; what it throws becomes an error of the request.
+/// Calls `find_or_compile`; an exception becomes an error of the request.
 CompileResult run(const CompileRequest& request,
                   const std::function<CompileResult()>& find_or_compile) {
   try {
@@ -65,7 +65,7 @@ int default_threads() {
 /// only this alive and not the pool. A runner is a thread that compiles one job after another until
 /// none is left.
 ///
-/// Invariants, under the mutex: overrun <= runners <= threads, where overrun is the number of
+/// Invariants, under the mutex: overrun <= runners <= threads, and overrun is the number of
 /// running jobs past their deadline. No job in `by_digest` is answered.
 struct CompilePool::State : std::enable_shared_from_this<State> {
   struct Job {
@@ -73,7 +73,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
     std::string digest;
     std::promise<CompileResult> promise;
     std::shared_future<CompileResult> future;
-    std::weak_ptr<const void> wanted;  ///< that of its `Build`s
+    std::weak_ptr<const void> wanted;  ///< see `Build::wanted`
     Clock::time_point deadline;
     bool answered = false;
   };
@@ -86,7 +86,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
         threads(options.threads > 0 ? options.threads : default_threads()),
         deadline(options.deadline) {}
 
-  /// A `Build` of the job.
+  /// Makes a `Build` of the job.
   static Build build_of(Job& job) {
     std::shared_ptr<const void> wanted = job.wanted.lock();
     if (wanted == nullptr) job.wanted = wanted = std::make_shared<char>();
@@ -108,7 +108,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
     queue.clear();
   }
 
-  /// Starts as many runners as the queue may have; fewer where no more threads can be started.
+  /// Starts as many runners as the queue may have; fewer if no more threads can be started.
   void add_runners() {
     for (std::size_t waiting = queue.size(); waiting > 0 && runners < threads; --waiting) {
       Result<Thread> runner = Thread::start([self = shared_from_this()] { self->work(); });
@@ -162,14 +162,15 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
     changed.notify_all();
   }
 
-  /// Answers what has not begun, and what is asked for later, with an error.
+  /// Answers requests that have not begun, and later ones, with an error.
   void close() {
     const std::lock_guard lock(mutex);
     stopped = true;
     drop_queue(ErrorCode::unavailable, kClosed);
   }
 
-  /// Waits for what has begun. What is abandoned meanwhile is waited for no longer.
+  /// Waits for the compiles that have begun. A compile that is abandoned meanwhile is waited for no
+  /// longer.
   void drain() {
     std::unique_lock lock(mutex);
     // The watchdog still runs, so a compile that does not end in time becomes overrun.

@@ -25,16 +25,16 @@ struct CompileRequest {
   std::string name;  ///< of the source in messages, "matmul/tiled/kernel.cu"
   std::string source;
   std::vector<std::pair<std::string, std::string>> headers;  ///< name as included, text
-  std::vector<std::string> options;  ///< beyond those that `Compiler` always gives
+  std::vector<std::string> options;  ///< beyond those that `Compiler` always adds
   std::string target;                ///< "sm_90a"
   OutputKind output = OutputKind::cubin;
   std::vector<LinkedInput> linked;  ///< into a cubin, by nvJitLink
-  /// Headers that are a user's, and the files that errors name in their place. No part of the
+  /// Headers that are a user's, and the files that errors name in their place. Not part of the
   /// digest: they change no code.
   std::vector<std::pair<std::string, std::string>> user_files = {};
 
-  /// The artifact's key: the digest of source, headers, options, target, output kind, linked inputs
-  /// and `compiler`, which is `Compiler::identity`.
+  /// Returns the artifact's key: the digest of source, headers, options, target, output kind,
+  /// linked inputs and `compiler`, which is `Compiler::identity`.
   Digest digest(std::string_view compiler) const;
 };
 
@@ -55,7 +55,7 @@ struct CompiledKernel {
   std::string log;
   double seconds = 0;  ///< wall time of the compile
 
-  /// The resources of the worst entry: the one with most spills, then most registers.
+  /// Returns the resources of the worst entry: the one with most spills, then most registers.
   Resources resources() const;
 };
 

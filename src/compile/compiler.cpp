@@ -20,7 +20,7 @@ std::string_view seconds_text() {
   return text == nullptr ? std::string_view() : text;
 }
 
-/// Nothing where the variable holds no whole number of seconds.
+/// Returns nullopt if the variable does not hold a whole number of seconds.
 std::optional<int> seconds_asked_for() {
   const std::string_view text = seconds_text();
   int seconds = 0;

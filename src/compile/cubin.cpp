@@ -37,7 +37,7 @@ std::string_view opcode_name(std::uint16_t code) {
   return {};
 }
 
-/// The T at `offset` of `bytes`; nothing where it does not lie within.
+/// Returns the T at `offset` of `bytes`; nullopt if it is not within them.
 template <typename T>
 std::optional<T> load(std::string_view bytes, std::uint64_t offset) {
   if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return std::nullopt;
@@ -139,7 +139,7 @@ struct ParameterInfo {
   std::uint32_t flags;  ///< the bytes are above the low 18 bits
 };
 
-/// Nothing where the section is cut off, or where parameters are missing.
+/// Returns nullopt if the section is cut off, or if parameters are missing.
 std::optional<KernelInterface> read_interface(std::string_view kernel, std::string_view info) {
   KernelInterface read{.kernel = std::string(kernel), .parameter_bytes = {}};
   std::size_t parameters = 0;

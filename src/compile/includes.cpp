@@ -68,14 +68,16 @@ class Scanner {
     return std::string_view(text_).substr(at_).starts_with(token);
   }
 
-  /// The length of the `#`, in any of its spellings, at the present place; 0 where there is none.
+  /// Returns the length of the `#`, in any of its spellings, at the present place; 0 if there is
+  /// none.
   std::size_t length_of_introducer() const {
     if (accepts("#")) return 1;
     if (accepts("%:")) return 2;
     return accepts("?\?=") ? 3 : 0;
   }
 
-  /// Whether only blanks and the end of a comment come before the present place on its line.
+  /// Returns whether only blanks and the end of a comment come before the present place on its
+  /// line.
   bool starts_line() const {
     const std::string_view before = std::string_view(text_).substr(0, at_);
     const std::size_t last = before.find_last_not_of(kBlanks);
@@ -83,7 +85,7 @@ class Scanner {
     return before[last] == '/' && last > 0 && before[last - 1] == '*';
   }
 
-  /// The end of the blanks and comments that begin at `at`.
+  /// Returns the end of the blanks and comments that begin at `at`.
   std::size_t after_blanks(std::size_t at) const {
     while (at < text_.size()) {
       if (is_blank(text_[at])) {
@@ -104,7 +106,7 @@ class Scanner {
     return std::string_view(text_).substr(at, end - at);
   }
 
-  /// The end of the directive that begins here: the next line end that is not in a comment.
+  /// Returns the end of the directive that begins here: the next line end that is not in a comment.
   std::size_t end_of_directive() const {
     std::size_t end = at_;
     while (end < text_.size() && text_[end] != '\n') end = std::max(end + 1, after_blanks(end));
@@ -168,14 +170,14 @@ class Scanner {
   }
 
   std::string text_;
-  std::vector<std::size_t> joints_;  ///< where a line was joined to the next, in `text_`
+  std::vector<std::size_t> joints_;  ///< places in `text_` at which two lines were joined
   std::size_t at_ = 0;
   std::size_t directive_end_ = 0;  ///< of the last directive seen
   std::string_view previous_;      ///< word
   IncludeScan found_;
 };
 
-/// Whether a sequence of two or more of `pieces` spells `__has_include`.
+/// Returns whether a sequence of two or more of `pieces` spells `__has_include`.
 bool can_be_pasted(const std::set<std::string, std::less<>>& pieces) {
   std::vector<bool> spelled(kAsks.size() + 1);
   spelled[0] = true;

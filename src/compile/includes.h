@@ -34,10 +34,10 @@ struct IncludeScan {
 
 IncludeScan scan_includes(std::string_view text);
 
-/// The includes that the request does not offer itself, so that the toolkit has to have them. They
-/// come from the request's source and from those of its headers that the source reaches. Errors:
-/// `compile` with text and line for anything else that would make the compiler read a file: an
-/// absolute path, a name that a macro makes, `#embed`.
+/// Returns the includes that the request does not offer itself, so that the toolkit must have them.
+/// They come from the request's source and from its headers, as far as the source reaches them.
+/// Errors: `compile` with text and line for anything else that would make the compiler read a file:
+/// an absolute path, a name that a macro makes, `#embed`.
 Result<std::vector<Include>> foreign_includes(const CompileRequest& request);
 
 }  // namespace kernwright

@@ -17,7 +17,7 @@ using Handler = void (*)(int);
 
 Handler say_ignored(int /*signal*/, Handler /*handler*/) { return SIG_IGN; }
 
-/// The tables that the loader binds a library's calls by.
+/// The tables by which the loader binds a library's calls.
 struct Bindings {
   const ElfW(Rela) * calls = nullptr;
   std::size_t bytes = 0;

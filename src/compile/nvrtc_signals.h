@@ -7,7 +7,7 @@ namespace kernwright {
 /// word: a Ctrl-C or a graceful end that falls into a compile would never reach the program's own
 /// handlers. It asks `signal` whether a signal is ignored and then leaves it alone, so the
 /// library's own reference to `signal` is led to a function that says so. `function` is one of
-/// NVRTC's. Where there is no such reference, nothing is changed.
+/// NVRTC's. If there is no such reference, nothing is changed.
 void keep_signals_from_nvrtc(const void* function);
 
 }  // namespace kernwright

@@ -19,7 +19,7 @@ namespace {
 using namespace detail;
 
 constexpr double kIdleSeconds = 60;
-/// How long a process that closed its channel may take to end.
+/// The time that a process that closed its channel may take to end.
 constexpr double kReapSeconds = 1;
 
 double seconds_of(std::chrono::milliseconds time) {
@@ -36,7 +36,7 @@ class CompileProcess {
     return CompileProcess(std::move(process));
   }
 
-  /// Waits for the greeting, once. Errors: `unavailable` where the program is none of ours.
+  /// Waits for the greeting, once. Errors: `unavailable` if the program is not of this build.
   Result<void> greet(Deadline deadline) {
     if (greeted_) return {};
     const Result<Message> first = process_.channel().receive(deadline);
@@ -48,7 +48,7 @@ class CompileProcess {
     return {};
   }
 
-  /// Errors: `timed_out`; others where the process has ended.
+  /// Sends an order. Errors: `timed_out`; others if the process has ended.
   Result<void> tell(std::string_view order, Deadline deadline) {
     return process_.channel().send(order, -1, deadline);
   }
@@ -57,7 +57,7 @@ class CompileProcess {
     return std::move(message.text);
   }
 
-  /// How it ended, once its channel is closed.
+  /// Returns how it ended, once its channel is closed.
   std::string end() {
     process_.kill();  // if it has ended already, its status stays
     const std::optional<ExitStatus> status = process_.wait(deadline_in(kReapSeconds));
@@ -137,7 +137,7 @@ class ProcessCompiler final : public Compiler {
  private:
   bool stopped() const { return stop_ || exiting(); }
 
-  /// The process that was used last, whose memory is warm.
+  /// Takes the process that was used last, whose memory is warm.
   std::optional<CompileProcess> take_idle() {
     const std::lock_guard lock(mutex_);
     if (idle_.empty()) return std::nullopt;
@@ -152,7 +152,7 @@ class ProcessCompiler final : public Compiler {
     idle_.push_back(std::move(process));
   }
 
-  /// Nothing where none can be started.
+  /// Returns nullopt if no process can be started.
   std::optional<CompileProcess> start() {
     {
       const std::lock_guard lock(mutex_);

@@ -8,7 +8,7 @@
 namespace kernwright {
 namespace {
 
-/// The text between `before` and the next quote; empty where the line does not have `before`.
+/// Returns the text between `before` and the next quote; empty if the line does not have `before`.
 std::string_view quoted_after(std::string_view line, std::string_view before) {
   const std::size_t at = line.find(before);
   if (at == std::string_view::npos) return {};
@@ -16,7 +16,7 @@ std::string_view quoted_after(std::string_view line, std::string_view before) {
   return rest.substr(0, rest.find('\''));
 }
 
-/// The number before `unit`, as in "128 bytes smem"; 0 where there is none.
+/// Returns the number before `unit`, as in "128 bytes smem"; 0 if there is none.
 int number_before(std::string_view line, std::string_view unit) {
   const std::size_t end = line.find(unit);
   if (end == std::string_view::npos) return 0;
@@ -38,7 +38,7 @@ void add_once(std::vector<std::string>& warnings, std::string warning) {
 PtxasReport parse_ptxas_log(std::string_view log) {
   constexpr std::string_view kProperties = "Function properties for ";
   PtxasReport report;
-  Resources called;              // resources of functions that are no entries
+  Resources called;              // resources of functions that are not entries
   Resources* current = &called;  // the next line of stack and spills is for this
   for (const std::string_view line : split(log, '\n')) {
     // ptxas says this for serialised wgmma and for an ignored setmaxnreg alone (C7504 to C7514,

@@ -22,7 +22,8 @@ void add_functions(CompileRequest& request, const BoundProblem& problem) {
   }
 }
 
-/// Makes a request that offers all device headers; the compiler finds those that a source includes.
+/// Makes a request that offers all device headers; the compiler finds the ones that a source
+/// includes.
 CompileRequest make_request(std::string name, std::string source,
                             const std::vector<DeviceHeader>& beside, std::string config,
                             const Catalog& catalog, std::string target,

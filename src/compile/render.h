@@ -9,18 +9,18 @@
 
 namespace kernwright {
 
-/// The compile request of a candidate: the template's source, the generated configuration, the
-/// device headers, the files beside the source, and the problem's function. Candidates that differ
-/// only in run-time parameters have equal requests.
+/// Makes the compile request of a candidate: the template's source, the generated configuration,
+/// the device headers, the files beside the source, and the problem's function. Candidates that
+/// differ only in run-time parameters have equal requests.
 CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm_arch);
 
-/// The compile request of the reference kernel of a problem's operation.
+/// Makes the compile request of the reference kernel of a problem's operation.
 CompileRequest render_reference(const BoundProblem& problem, const Catalog& catalog, int sm_arch);
 
-/// Digest of all text that a template's candidates and kernels are made from, in hex.
+/// Returns the digest of all text that a template's candidates and kernels are made from, in hex.
 std::string template_digest(const KernelTemplate& kernel_template, const Catalog& catalog);
 
-/// The compile request of the input kernels of a problem's operation, which must have some.
+/// Makes the compile request of the input kernels of a problem's operation, which must have some.
 CompileRequest render_input_kernels(const BoundProblem& problem, const Catalog& catalog,
                                     int sm_arch);
 

@@ -39,8 +39,8 @@ Result<DynamicLibrary> open_library(const std::string& file, std::string_view st
   return file.empty() ? open_toolkit_library(stem, majors) : DynamicLibrary::open({file});
 }
 
-/// The path of the library that has `function`. The library may have been opened by a bare soname,
-/// so only the loader knows the path.
+/// Returns the path of the library that has `function`. The library may have been opened by a bare
+/// soname, so only the loader knows the path.
 template <typename Function>
 std::string file_of(Function* function, const DynamicLibrary& library) {
   Dl_info info{};
@@ -72,7 +72,7 @@ Result<Nvrtc> Nvrtc::load(const std::string& file) {
   }
   api.file = file_of(api.version, library);
   keep_signals_from_nvrtc(reinterpret_cast<const void*>(api.version));
-  // NVRTC opens its builtins by a bare name, which fails where they lie outside of the loader's
+  // NVRTC opens its builtins by a bare name, which fails if they are outside of the loader's
   // search, as in a wheel. Once they are loaded, the name finds them. If they are missing, NVRTC's
   // log says so.
   const std::string folder = api.file.substr(0, api.file.rfind('/') + 1);

@@ -26,8 +26,8 @@ struct Nvrtc {
   int minor = 0;
   std::string file;  ///< full path of the library
 
-  /// Loads `file`, or the newest NVRTC that is found where that is empty. Errors: `unavailable`
-  /// with what was tried.
+  /// Loads `file`, or the newest NVRTC that is found if `file` is empty. Errors: `unavailable` with
+  /// what was tried.
   static Result<Nvrtc> load(const std::string& file);
 };
 
@@ -46,8 +46,8 @@ struct NvJitLink {
 
   std::string file;  ///< full path of the library
 
-  /// Loads `file`, or where that is empty the newest nvJitLink of CUDA version `major`, because
-  /// LTO-IR of another major version cannot be read. Errors: `unavailable` with what was tried.
+  /// Loads `file`, or if that is empty the newest nvJitLink of CUDA version `major`, because LTO-IR
+  /// of another major version cannot be read. Errors: `unavailable` with what was tried.
   static Result<NvJitLink> load(const std::string& file, int major);
 };
 

@@ -99,23 +99,23 @@ class LinkHandle {
   nvJitLinkHandle handle_ = nullptr;
 };
 
-/// Whether NVRTC has a disk cache, as it has since 12.9 where there is a driver. The caches of
-/// NVRTC and nvJitLink are switched off. They return no ptxas log, so spills would go unseen; they
-/// hide the cost of a compile; and our artifact store holds the code already.
+/// Returns whether NVRTC has a disk cache. It has one since 12.9 if there is a driver. The caches
+/// of NVRTC and nvJitLink are switched off. They return no ptxas log, so spills would go unseen;
+/// they hide the cost of a compile; and our artifact store holds the code already.
 bool has_disk_cache(const Nvrtc& nvrtc) {
   return nvrtc.major > 12 || (nvrtc.major == 12 && nvrtc.minor >= 9);
 }
 
-/// The folders of the toolkit's headers, for user sources; our own sources need none. Since CUDA 13
-/// `cuda/std` and CUB have a folder of their own.
+/// Returns the folders of the toolkit's headers, for user sources; our own sources need none. Since
+/// CUDA 13 `cuda/std` and CUB have a folder of their own.
 std::vector<std::filesystem::path> header_folders(const Nvrtc& nvrtc) {
   const std::filesystem::path folder =
       std::filesystem::path(nvrtc.file).parent_path().parent_path() / "include";
   return {folder, folder / "cccl"};
 }
 
-/// The digest of a file that is loaded anyway, and so may be mapped: reading 100 MB would take
-/// longer than hashing them, and the first answer of a process waits for it.
+/// Returns the digest of a file that is loaded anyway, and so may be mapped: reading 100 MB would
+/// take longer than hashing them, and the first answer of a process waits for it.
 Result<Digest> digest_of_library(const std::string& path) {
   KW_ASSIGN(const InputFile file, InputFile::open(path));
   void* const bytes = ::mmap(nullptr, file.bytes(), PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
@@ -128,15 +128,16 @@ Result<Digest> digest_of_library(const std::string& path) {
   return digest;
 }
 
-/// The flags from environment variables that NVRTC adds to those it is given, by its documentation.
+/// Returns the flags from environment variables that NVRTC adds to its arguments, by its
+/// documentation.
 std::string flags_of_environment() {
   const char* flags = std::getenv("NVRTC_APPEND_FLAGS");
   return flags == nullptr ? std::string() : flags;
 }
 
 std::vector<std::string> compile_options(const Nvrtc& nvrtc, const CompileRequest& request) {
-  // Without search folders NVRTC reads only the texts that it is given, and absolute paths, which
-  // `foreign_includes` refuses.
+  // Without search folders NVRTC reads only the texts that are passed to it, and absolute paths,
+  // which `foreign_includes` refuses.
   std::vector<std::string> options{"--std=c++20", concat("--gpu-architecture=", request.target),
                                    "--no-source-include"};
   if (request.output == OutputKind::cubin) {
@@ -156,7 +157,7 @@ std::vector<const char*> c_strings(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-/// A log as the further lines of a message, where tabs, which quoted source has, are spaces.
+/// Returns a log as the further lines of a message. Quoted source has tabs, which become spaces.
 std::string further_lines(std::string_view log) {
   std::string lines(log.empty() ? "" : "\n");
   lines += log;
@@ -238,7 +239,7 @@ class ToolkitCompiler final : public Compiler {
     std::call_once(headers_made_, [&] { headers_.emplace(header_folders(*nvrtc)); });
     return &*headers_;
   }
-  /// The toolkit's headers that the request may include.
+  /// Returns the toolkit's headers that the request may include.
   Result<ToolkitHeaders::Reached> reached_by(const CompileRequest& request) {
     KW_ASSIGN(const std::vector<Include> includes, foreign_includes(request));
     if (includes.empty() || headers() == nullptr) return ToolkitHeaders::Reached{};

@@ -14,8 +14,8 @@
 namespace kernwright {
 
 /// The headers of a toolkit, each read once, when it is first reached. Compilers get these texts,
-/// so that what is digested is what is compiled. A header that changes on disk takes effect in a
-/// new process. Thread-safe.
+/// so that the digested texts are the compiled ones. A header that changes on disk takes effect in
+/// a new process. Thread-safe.
 class ToolkitHeaders {
  public:
   struct File {
@@ -23,24 +23,24 @@ class ToolkitHeaders {
     Digest digest;
     std::vector<Include> includes;
   };
-  /// Files by the names that they are included by.
+  /// Files by the names under which they are included.
   using Reached = std::map<std::string, const File*>;
 
   /// `folders` are searched in this order.
   explicit ToolkitHeaders(std::vector<std::filesystem::path> folders)
       : folders_(std::move(folders)) {}
 
-  /// All files that `includes` may reach, also those that the preprocessor would skip. Missing
-  /// files are left out; the compiler names them if it needs them. Errors: `compile` where one name
-  /// means two files, because compilers look a text up by its name alone.
+  /// Returns all files that `includes` may reach, also those that the preprocessor would skip.
+  /// Missing files are left out; the compiler names them if it needs them. Errors: `compile` if one
+  /// name means two files, because compilers look a text up by its name alone.
   Result<Reached> reached_by(const std::vector<Include>& includes);
 
-  /// The folders that are searched, for messages.
+  /// Returns the folders that are searched, for messages.
   const std::vector<std::filesystem::path>& folders() const { return folders_; }
 
  private:
-  /// The file that `include` means in a file of `folder`, which is empty for files outside of the
-  /// toolkit. Null where there is none. Called under the mutex.
+  /// Finds the file that `include` means in a file of `folder`, which is empty for files outside of
+  /// the toolkit. Returns null if there is none. Called under the mutex.
   const std::pair<const std::filesystem::path, File>* find(const Include& include,
                                                            const std::filesystem::path& folder);
   const std::pair<const std::filesystem::path, File>* read(const std::filesystem::path& path);
