@@ -29,11 +29,12 @@ constexpr PathTiming kTrialTiming{.rounds = 7, .seconds = 0.4, .train_us = 5'000
 constexpr double kLeastGain = 0.005;
 constexpr double kMostLost = 1.0 / 7;
 constexpr double kClearLoss = 0.03;
-/// How long the search for kernels and early starts may take. The comparison that runs then ends.
+/// The time that the search for kernels and early starts may take. The comparison that runs then
+/// ends.
 constexpr std::chrono::seconds kSearchTime{8};
 
-/// Whether the first is faster than the second by more than chance, of calls that were timed in
-/// turn.
+/// Returns whether the first is faster than the second by more than chance. The calls of the two
+/// were timed in turn.
 bool is_faster(const TimedCall& one, const TimedCall& other) {
   std::size_t lost = 0;
   for (std::size_t i = 0; i < one.period_us.size(); ++i) {
@@ -61,14 +62,14 @@ std::string_view to_string(ChainPath path) {
 
 /// In this order, so that kernels and memory outlive the graphs that refer to them.
 struct Chain::State {
-  std::vector<std::vector<StepKernel>> kernels;  ///< by step, those to choose from
+  std::vector<std::vector<StepKernel>> kernels;  ///< by step, the ones to choose from
   ContextMemory memory;
   std::int64_t memory_bytes = 0;
   ChainWiring wiring;
   std::string text;
   ChainChoice chosen;  ///< with the early starts of programmatic paths
   std::unique_ptr<LaunchGraph> plain;
-  std::unique_ptr<LaunchGraph> programmatic;  ///< null where no kernel waits
+  std::unique_ptr<LaunchGraph> programmatic;  ///< null if no kernel waits
   ChainPath path = ChainPath::graph;
 
   const DriverApi& api() const { return kernels.front().front().kernel->launcher()->api(); }
@@ -95,7 +96,8 @@ struct Chain::State {
   Result<void> choose(CUstream stream);
 };
 
-/// The groups of steps with the kernels that they may run, those that take most of the time first.
+/// Returns the groups of steps with the kernels that they may run. The groups that take most of the
+/// time come first.
 ChainOptions Chain::State::options() const {
   ChainOptions options{
       .steps = kernels.size(), .groups = {}, .has_room = {}, .faster = {}, .time_is_up = [] {
@@ -134,7 +136,7 @@ ChainOptions Chain::State::options() const {
   return options;
 }
 
-/// A graph with the present addresses.
+/// Makes a graph with the present addresses.
 Result<std::unique_ptr<LaunchGraph>> Chain::State::graph_with(const ChainChoice& choice) const {
   std::vector<SequenceStep> sequence;
   for (std::size_t i = 0; i < choice.size(); ++i) {
@@ -148,8 +150,8 @@ Result<std::unique_ptr<LaunchGraph>> Chain::State::graph_with(const ChainChoice&
   return graph;
 }
 
-/// Makes both graphs from the kernels that were chosen. If none of them is to start early, all do
-/// on the programmatic paths that can.
+/// Makes both graphs from the kernels that were chosen. If none of them starts early, every kernel
+/// that can does so on the programmatic paths.
 Result<void> Chain::State::adopt(ChainChoice choice) {
   ChainChoice late = choice;
   for (StepChoice& step : late) step.early = false;
@@ -329,7 +331,7 @@ void ChainBuilder::add(const std::vector<Kernel>& kernels,
 
 void ChainBuilder::add(const std::vector<Kernel>& kernels, const ChainArg* arguments,
                        std::size_t count) {
-  // Not in braces, where two addresses would be taken for two arguments.
+  // Not in braces, because two addresses in braces would be taken for two arguments.
   std::vector<ChainArg> kept(arguments, arguments + count);
   ChainPlan::Step& step = plan_->steps.emplace_back(ChainPlan::Step{{}, std::move(kept)});
   for (const Kernel& kernel : kernels) step.kernels.push_back(LoadedKernel::of(kernel));

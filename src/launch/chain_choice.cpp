@@ -17,7 +17,7 @@ void choose(const StepGroup& group, StepChoice choice, ChainChoice& chain) {
   }
 }
 
-/// What the steps of a group may run, in the order in which it is tried.
+/// Returns the choices for the steps of a group, in the order in which they are tried.
 std::vector<StepChoice> trials(const ChainOptions& options, const StepGroup& group,
                                const ChainChoice& best) {
   std::vector<std::size_t> order(group.kernels.size());
@@ -39,7 +39,7 @@ std::vector<StepChoice> trials(const ChainOptions& options, const StepGroup& gro
   return found;
 }
 
-/// As `first_choice`, but with the first kernel of each group that reads ahead, where it has one.
+/// Returns `first_choice`, but with the first kernel of each group that reads ahead, if it has one.
 ChainChoice ahead_choice(const ChainOptions& options) {
   ChainChoice ahead = first_choice(options);
   for (const StepGroup& group : options.groups) {

@@ -13,8 +13,8 @@
 
 namespace kernwright {
 
-/// The connections of a chain: which tensors of which steps a caller's pointer is, and the
-/// arguments of every step.
+/// The connections of a chain: the tensors of steps that each pointer of a caller is used for, and
+/// the arguments of every step.
 class ChainWiring {
  public:
   /// A use of a parameter as one tensor of one step.
@@ -29,13 +29,14 @@ class ChainWiring {
   void connect_to(const Connection& connection) { connections_.push_back(connection); }
   void set_parameters(std::size_t count) { parameters_ = count; }
 
-  /// Errors: `invalid_argument` with the parameter and its use.
+  /// Checks the parameters. Errors: `invalid_argument` with the parameter and its use.
   Result<void> check(const void* const* parameters, std::size_t count) const;
-  /// The arguments of every step with these addresses, which replace the old ones when `commit` is
-  /// called. Allocates nothing.
+  /// Returns the arguments of every step with these addresses, which replace the old ones when
+  /// `commit` is called. Allocates nothing.
   std::span<const ArgumentView> connect(const void* const* parameters);
   void commit();
-  /// The arguments of every step that were committed last. Those of `views` have no workspace.
+  /// Returns the arguments of every step that were committed last. The arguments in `views` have no
+  /// workspace.
   std::span<const ArgumentView> views();
   const std::vector<LaunchArguments>& arguments() const { return arguments_; }
 
@@ -48,7 +49,7 @@ class ChainWiring {
   std::vector<ArgumentView> views_;
 };
 
-/// A kernel that a step of a chain may run, with the workspace that it has in the chain.
+/// A kernel that a step of a chain may run, with its workspace in the chain.
 struct StepKernel {
   std::shared_ptr<const LoadedKernel> kernel;
   DevicePointer workspace = 0;
@@ -56,7 +57,7 @@ struct StepKernel {
   const PreparedProgram& program() const { return kernel->launcher()->program(); }
 };
 
-/// The steps, slots and connections that a `ChainBuilder` was given.
+/// The steps, slots and connections of a `ChainBuilder`.
 struct ChainPlan {
   struct Step {
     std::vector<std::shared_ptr<const LoadedKernel>> kernels;  ///< to choose from
@@ -65,8 +66,8 @@ struct ChainPlan {
   /// Offsets in the chain's memory.
   struct Layout {
     std::vector<std::int64_t> buffers;
-    /// By kernel. Steps share that of their kernel, which may keep zeros in it, and no kernels
-    /// share one.
+    /// By kernel. All steps of a kernel share its workspace, which may keep zeros in it, and no
+    /// kernels share one.
     std::map<const LoadedKernel*, std::int64_t> workspaces;
     std::int64_t bytes = 0;
   };
@@ -75,15 +76,15 @@ struct ChainPlan {
   std::vector<std::int64_t> buffers;  ///< bytes
   std::vector<Step> steps;
 
-  /// Errors: `invalid_argument` where there are no steps, a step has no kernel or kernels of
-  /// several problems, or a slot does not exist or is too small.
+  /// Checks the plan. Errors: `invalid_argument` if there are no steps, a step has no kernel or
+  /// kernels of several problems, or a slot does not exist or is too small.
   Result<void> check() const;
   Layout layout() const;
-  /// The arguments of all steps, with addresses in memory that begins at `memory`.
+  /// Returns the arguments of all steps, with addresses in memory that begins at `memory`.
   Result<ChainWiring> wire(const Layout& layout, DevicePointer memory) const;
-  /// The kernels of every step, with their workspaces there.
+  /// Returns the kernels of every step, with their workspaces there.
   std::vector<std::vector<StepKernel>> kernels(const Layout& layout, DevicePointer memory) const;
-  /// A name for messages, "chain of 6 kernels".
+  /// Returns a name for messages, "chain of 6 kernels".
   std::string text() const;
 
  private:

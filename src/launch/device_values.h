@@ -8,9 +8,10 @@
 
 namespace kernwright {
 
-/// Checks the elements of a tensor that its operation says the values of. `counts` are the elements
+/// Checks the elements of a tensor whose values its operation restricts. `counts` are the elements
 /// of the tensor that says how much of each row counts, and empty without one. Errors:
-/// `invalid_argument`, which names the first element that is wrong, its value and what it may be.
+/// `invalid_argument`, which names the first element that is wrong, its value and the values that
+/// it may have.
 Result<void> check_values(const TensorShape& tensor, std::span<const std::int64_t> values,
                           std::span<const std::int64_t> counts);
 

@@ -9,7 +9,7 @@
 namespace kernwright {
 
 /// Loads `cubin`, launches its plan once on buffers of zeros with the scalars' defaults, and waits.
-/// Errors: those of the device, which include lack of memory.
+/// Errors: the errors of the device, which include lack of memory.
 Result<void> launch_once(Device& device, std::string_view cubin, const ExecutionPlan& plan);
 
 }  // namespace kernwright

@@ -48,7 +48,7 @@ std::vector<ArgumentInfo> describe_arguments(const ExecutionPlan& plan) {
   return arguments;
 }
 
-/// Whether the GPU of the current context can access the first and the last of the bytes.
+/// Returns whether the GPU of the current context can access the first and the last of the bytes.
 bool reachable(const DriverApi& api, DevicePointer first, std::int64_t bytes) {
   for (const DevicePointer address : {first, first + static_cast<DevicePointer>(bytes) - 1}) {
     CUdeviceptr seen = 0;

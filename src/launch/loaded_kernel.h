@@ -48,23 +48,23 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   const std::vector<ArgumentInfo>& arguments() const { return arguments_; }
   const ExecutionPlan& plan() const { return plan_; }
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
-  /// Null without a device.
+  /// Returns null without a device.
   const Launcher* launcher() const { return launcher_.get(); }
   const Error& why_not() const { return why_not_; }
 
-  /// Whether every launch asks the driver whether its memory can be accessed.
+  /// Returns whether every launch asks the driver whether its memory can be accessed.
   bool checks_launches() const { return check_launches_; }
 
   /// Checks the number, kinds and alignment of arguments, and puts them into `bound`. Allocates
   /// only on failure.
   Result<void> bind(const Arg* arguments, std::size_t count, BoundArguments& bound) const;
-  /// The same checks for the address of one tensor, which is not null. If `checks_launches`, its
-  /// memory is checked too.
+  /// Does the same checks for the address of one tensor, which is not null. If `checks_launches`,
+  /// its memory is checked too.
   Result<void> check_tensor(std::size_t tensor, DevicePointer address) const;
   /// Checks that the GPU can access the first and the last byte of each buffer of a launch.
   Result<void> check_memory(const BoundArguments& bound, DevicePointer workspace) const;
-  /// Copies the tensors whose values the operation tells from the device, behind what is on
-  /// `stream`, and checks them. Where the stream is in a capture, there is nothing to look at yet.
+  /// Copies the tensors whose values the operation tells from the device, behind the work that is
+  /// on `stream`, and checks them. If the stream is in a capture, there is nothing to look at yet.
   Result<void> check_device_values(CUstream stream, const BoundArguments& bound) const;
 
   Result<void> launch(void* stream, const Arg* arguments, std::size_t count, void* workspace) const;
@@ -79,7 +79,7 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   Result<void> check_memory_of(std::size_t tensor, DevicePointer address) const;
   Result<std::vector<std::int64_t>> read_integers(CUstream stream, std::size_t tensor,
                                                   DevicePointer address) const;
-  /// Launches. If the plan needs a workspace and none is given, one is taken from the pool.
+  /// Launches. If the plan needs a workspace and the caller has none, one is taken from the pool.
   Result<void> enqueue(void* stream, const BoundArguments& bound, void* workspace) const;
   Result<void> enqueue_with_pool(CUstream stream, const BoundArguments& bound) const;
   Result<void> enqueue_at(CUstream stream, const BoundArguments& bound,
@@ -89,7 +89,7 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   ExecutionPlan plan_;
   std::vector<ArgumentInfo> arguments_;
   Error why_not_;
-  // The members that every launch reads lie side by side.
+  // The members that every launch reads are side by side.
   std::int64_t workspace_bytes_ = 0;
   /// For each tensor the bits below its alignment, which must be 0 in an address.
   std::vector<DevicePointer> crooked_bits_;
