@@ -17,13 +17,13 @@ Scope with_device(Scope scope, const DeviceProfile& profile) {
 
 Error rejected(std::string message) { return {ErrorCode::invalid_argument, std::move(message)}; }
 
-/// A rejection by what stands at `place` of the manifest or what it extends.
+/// Returns a rejection that names `place` of the manifest or of what it extends.
 Error rejected_at(const KernelTemplate& kernel_template, JsonPlace place,
                   std::string_view message) {
   return rejected(concat(place.in(kernel_template.manifests), ": ", message));
 }
 
-/// The launches without what a chain decides about the first of them.
+/// Returns the launches without the properties of the first one that are decided by a chain.
 std::vector<LaunchPlan> in_chain(std::vector<LaunchPlan> launches) {
   launches.front().programmatic = false;
   return launches;
@@ -61,7 +61,7 @@ std::vector<WorkspacePart> ExecutionPlan::kept_zero() const {
 
 namespace {
 
-/// The kind and the size of an argument, as it is passed.
+/// Returns the kind and the size of an argument, as it is passed.
 std::pair<std::string_view, std::size_t> passed_as(const ExecutionPlan& plan,
                                                    const ArgumentPlan& argument) {
   switch (argument.kind) {
@@ -144,7 +144,8 @@ CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const Boun
   }
 }
 
-/// Checks that the configuration's names and values are those of the space, in its order.
+/// Checks that the configuration has the names of the space, in its order, with values from its
+/// lists.
 Result<void> CandidateMaker::check_place(const Configuration& configuration) const {
   const auto& values = configuration.values();
   const std::vector<Parameter>& parameters = kernel_template_.space.parameters();

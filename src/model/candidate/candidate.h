@@ -17,7 +17,7 @@ namespace kernwright {
 
 using Extent3 = std::array<std::uint32_t, 3>;
 
-/// Everything that a TMA descriptor is encoded from, except the address. Dims and strides are in
+/// Everything from which a TMA descriptor is encoded, except the address. Dims and strides are in
 /// the driver's order, innermost first.
 struct TensorMapPlan {
   std::string name;
@@ -34,7 +34,7 @@ struct TensorMapPlan {
   friend bool operator==(const TensorMapPlan&, const TensorMapPlan&) = default;
 };
 
-/// One argument of a kernel: its value, or the index of what it refers to.
+/// One argument of a kernel: its value, or the index of the thing that it refers to.
 struct ArgumentPlan {
   ArgumentKind kind = ArgumentKind::int32;
   std::size_t index = 0;   ///< in tensors, tensor_maps, workspaces or scalars; or kAbsent
@@ -53,7 +53,7 @@ struct LaunchPlan {
   bool cooperative = false;
   bool programmatic = false;
   bool waits = false;  ///< its blocks wait for the previous kernel before they touch its memory
-  /// Indices of the tensors that are read before the wait where the argument `ahead` is not 0.
+  /// Indices of the tensors that are read before the wait if the argument `ahead` is not 0.
   std::vector<std::size_t> ahead;
   std::vector<ArgumentPlan> arguments;
 
@@ -78,7 +78,7 @@ struct WorkspacePart {
 };
 
 /// Everything that launching a compiled kernel for one problem needs, as plain values. The
-/// workspaces lie in one buffer in this order, each aligned to 256 bytes.
+/// workspaces are in one buffer in this order, each aligned to 256 bytes.
 struct ExecutionPlan {
   std::vector<TensorShape> tensors;
   std::vector<Scalar> scalars;
@@ -86,11 +86,11 @@ struct ExecutionPlan {
   std::vector<WorkspacePlan> workspaces;
   std::vector<LaunchPlan> launches;
 
-  /// The size of the buffer for all workspaces.
+  /// Returns the size of the buffer for all workspaces.
   std::int64_t workspace_bytes() const;
-  /// Where workspace number `index` begins in it.
+  /// Returns the offset of workspace number `index` in it.
   std::int64_t workspace_offset(std::size_t index) const;
-  /// The workspaces in it that are kept zero.
+  /// Returns the workspaces in it that are kept zero.
   std::vector<WorkspacePart> kept_zero() const;
 };
 
@@ -99,13 +99,13 @@ struct ExecutionPlan {
 Result<void> check_parameters(const ExecutionPlan& plan, const LaunchPlan& launch,
                               std::span<const std::size_t> parameter_bytes);
 
-/// Whether two plans for one problem launch the same in a chain, from the same code. Whether the
-/// first launch starts early counts as no difference: the chain decides that.
+/// Returns whether two plans for one problem launch the same in a chain, from the same code. The
+/// chain decides whether the first launch starts early, so that counts as no difference.
 bool same_in_chain(const ExecutionPlan& a, const ExecutionPlan& b);
-/// The same for steps that do not start early, whose arguments `early` and `ahead` are 0.
+/// Returns the same for steps that do not start early, whose arguments `early` and `ahead` are 0.
 bool same_when_late(const ExecutionPlan& a, const ExecutionPlan& b);
 
-/// Whether the first launch, in a chain that allows it, reads tensors ahead of its wait.
+/// Returns whether the first launch, in a chain that allows it, reads tensors ahead of its wait.
 bool reads_ahead(const ExecutionPlan& plan);
 
 /// A template with a configuration that is valid for one problem on one device profile.
@@ -114,7 +114,7 @@ struct Candidate {
   std::shared_ptr<const BoundProblem> problem;  ///< null in a recorded space
   Configuration configuration;
   Scope scope;      ///< all values that expressions may name
-  Demands demands;  ///< what the manifest's "cost" says
+  Demands demands;  ///< from the manifest's "cost"
   ExecutionPlan plan;
 
   Choice choice() const { return {kernel_template->name, configuration}; }
@@ -126,21 +126,21 @@ struct Candidate {
 Result<void> applies(const KernelTemplate& kernel_template, const BoundProblem& problem,
                      const DeviceProfile& profile);
 
-/// Evaluates the rules, the derived values, the demands and the launches, and checks the limits
-/// of CUDA and of the device (threads per block, shared memory, grid, TMA alignment), and that some
-/// launch is given each output. Errors: `invalid_argument` where the configuration is rejected,
-/// with the manifest's line, the rule's text, both values and its reason.
+/// Evaluates the rules, the derived values, the demands and the launches, and checks the limits of
+/// CUDA and of the device (threads per block, shared memory, grid, TMA alignment), and that some
+/// launch takes each output. Errors: `invalid_argument` if the configuration is rejected, with the
+/// manifest's line, the rule's text, both values and its reason.
 Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const BoundProblem& problem,
                                  const Configuration& configuration, const DeviceProfile& profile);
 
-/// The plan of the operation's reference kernel for a problem. The indices of arguments of kind
-/// `reference` and `magnitude` are tensor indices. Errors: `invalid_argument` with the output that
-/// has no reference, or no magnitude although it is compared with a tolerance.
+/// Makes the plan of the operation's reference kernel for a problem. The indices of arguments of
+/// kind `reference` and `magnitude` are tensor indices. Errors: `invalid_argument` with the output
+/// that has no reference, or no magnitude although it is compared with a tolerance.
 Result<ExecutionPlan> make_reference_plan(const BoundProblem& problem,
                                           const DeviceProfile& profile);
 
-/// The plan of `kernel`, one of the operation's input kernels, for a problem. The last scalar is
-/// the seed.
+/// Makes the plan of `kernel`, one of the operation's input kernels, for a problem. The last scalar
+/// is the seed.
 Result<ExecutionPlan> make_input_plan(const BoundProblem& problem, std::string_view kernel,
                                       const DeviceProfile& profile);
 

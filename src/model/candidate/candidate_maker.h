@@ -10,16 +10,16 @@
 
 namespace kernwright {
 
-/// `make_candidate` for many configurations of one template and problem. Everything that does not
-/// depend on the configuration is computed once. The template and the profile outlive it. Any
-/// thread may use it.
+/// Does the same as `make_candidate`, for many configurations of one template and problem.
+/// Everything that does not depend on the configuration is computed once. The template and the
+/// profile outlive it. Any thread may use it.
 class CandidateMaker {
  public:
   CandidateMaker(const KernelTemplate& kernel_template, const BoundProblem& problem,
                  const DeviceProfile& profile);
 
-  /// False where a rule rejects the configuration, or a derived value that rules read has no value.
-  /// `make` then fails too, and says why; it may fail for other reasons.
+  /// Returns false if a rule rejects the configuration, or a derived value that rules read has no
+  /// value. `make` then fails too, and says why; it may fail for other reasons.
   bool obeys_rules(const Configuration& configuration) const;
   /// Appends the numbers in [begin, end) of all points that obey the rules, in ascending order.
   void add_obeying(std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& points) const {
@@ -42,8 +42,8 @@ class CandidateMaker {
   const DeviceProfile& profile_;
   Scope scope_;  ///< of problem and device
   Result<void> applies_;
-  Result<ExecutionPlan> tensors_;          ///< what of the plan the problem alone decides
-  std::vector<PlacedExpression> derived_;  ///< those of the template, in a row of a scope's values
+  Result<ExecutionPlan> tensors_;          ///< the part of the plan that the problem alone decides
+  std::vector<PlacedExpression> derived_;  ///< of the template, in a row of a scope's values
   std::vector<PlacedExpression> demands_;  ///< the same
   RuleTree rules_;
 };

@@ -34,7 +34,7 @@ __host__ __device__ constexpr long long max(long long a, long long b) { return a
 __host__ __device__ constexpr bool is_pow2(long long a) { return a > 0 && (a & (a - 1)) == 0; }
 )";
 
-/// The value as a C++ expression. The smallest value of a signed type has no literal.
+/// Returns the value as a C++ expression. The smallest value of a signed type has no literal.
 std::string literal(std::int64_t value) {
   if (value == std::numeric_limits<std::int64_t>::min()) return "(-9223372036854775807 - 1)";
   return std::to_string(value);
@@ -45,7 +45,7 @@ bool fits_int(std::int64_t value) {
          value <= std::numeric_limits<std::int32_t>::max();
 }
 
-/// The text as a C++ string literal, which may be in a #line directive.
+/// Returns the text as a C++ string literal, which may be in a #line directive.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -143,8 +143,8 @@ class HeaderWriter {
         concat(line_of(place), "static_assert(", condition, ", ", quoted(message), ");\n");
   }
 
-  /// By the file's name in its folder of templates, so that the text does not depend on where that
-  /// folder lies.
+  /// Names the file as in its folder of templates, so that the text does not depend on the place of
+  /// that folder.
   std::string line_of(JsonPlace place) const {
     const std::string& file = files_[static_cast<std::size_t>(place.file)].name;
     return concat("#line ", place.line, " ", quoted(file), "\n");
@@ -159,8 +159,8 @@ class HeaderWriter {
   std::string assertions_;
 };
 
-/// The names of a problem whose value a compile does not hold: the dims that are not constant, and
-/// what is derived from them.
+/// Returns the names of a problem whose value a compile does not hold: the dims that are not
+/// constant, and the values that are derived from them.
 std::vector<std::string_view> late_names(const Operation& operation,
                                          const std::vector<std::string>& constant_dims) {
   std::vector<std::string_view> late;

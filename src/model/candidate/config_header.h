@@ -7,17 +7,17 @@
 
 namespace kernwright {
 
-/// The element type's name in kernels, "kernwright::bf16", as <kernwright/math/types.cuh> declares
-/// it.
+/// Returns the element type's name in kernels, "kernwright::bf16", as <kernwright/math/types.cuh>
+/// declares it.
 std::string_view cuda_type(DType dtype);
 
-/// The text of the generated header `kernwright/config.cuh` of a candidate. It has constants for
-/// compile-time parameters, constant dims, flags and dtypes. It has the pasted rules and derived
-/// values, with `#line` back to the manifest, and asserts that each pasted derived value equals the
-/// host's.
+/// Returns the text of the generated header `kernwright/config.cuh` of a candidate. It has
+/// constants for compile-time parameters, constant dims, flags and dtypes. It has the pasted rules
+/// and derived values, with `#line` back to the manifest, and asserts that each pasted derived
+/// value equals the host's.
 std::string config_header(const Candidate& candidate);
 
-/// The header for the operation's reference kernel, which has flags and dtypes only.
+/// Returns the header for the operation's reference kernel, which has flags and dtypes only.
 std::string reference_config_header(const BoundProblem& problem);
 
 }  // namespace kernwright

@@ -21,7 +21,7 @@ constexpr std::string_view kFieldNames[] = {
     "smem_per_sm", "registers_per_sm", "max_threads_per_sm", "l2_bytes",
     "sm_arch"};
 
-/// The number of a profile's field; beside it the file must name the source.
+/// Reads the number of a profile's field; beside it the file must name the source.
 JsonReader read_figure(const JsonReader& profile, std::string_view name) {
   const JsonReader figure = profile.required(name);
   figure.expect_keys({"value", "source"});
@@ -90,7 +90,7 @@ DeviceProfile read_profile(const JsonReader& json) {
   return profile;
 }
 
-/// The words of a driver's name: "NVIDIA A100-SXM4-40GB" has four.
+/// Returns the words of a driver's name: "NVIDIA A100-SXM4-40GB" has four.
 std::vector<std::string_view> words_of(std::string_view name) {
   std::vector<std::string_view> words;
   for (const std::string_view part : split(name, ' ')) {
@@ -105,7 +105,7 @@ bool contains(const std::vector<std::string_view>& words, std::string_view word)
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// The word that names the chip, such as "H100" or "4090": the first one with a digit.
+/// Returns the word that names the chip, such as "H100" or "4090": the first one with a digit.
 std::string_view model_word(const std::vector<std::string_view>& words) {
   const auto found = std::find_if(words.begin(), words.end(), [](std::string_view word) {
     return word.find_first_of("0123456789") != std::string_view::npos;
@@ -117,8 +117,8 @@ std::string_view model_word(const std::vector<std::string_view>& words) {
 constexpr std::string_view kVariants[] = {"NVL", "PCIe",  "PCIE", "Laptop",
                                           "Ti",  "SUPER", "D",    "MIG"};
 
-/// A name in lower case, without the maker's and the family's names and without marks between
-/// words.
+/// Returns a name in lower case, without the maker's and the family's names and without marks
+/// between words.
 std::string letters_and_digits(std::string_view name) {
   std::string kept;
   for (const char c : lower_case(name)) {
@@ -130,7 +130,8 @@ std::string letters_and_digits(std::string_view name) {
   return kept;
 }
 
-/// The number of words of the names that agree; negative where the device is another product.
+/// Returns the number of words that the names have in common; negative if the device is another
+/// product.
 int name_fit(const DeviceProfile& profile, const DeviceProfile& measured) {
   const auto ours = words_of(profile.name);
   const auto theirs = words_of(measured.name);
@@ -142,14 +143,14 @@ int name_fit(const DeviceProfile& profile, const DeviceProfile& measured) {
       ours.begin(), ours.end(), [&](std::string_view word) { return contains(theirs, word); }));
 }
 
-/// Whether two sizes are of one memory class. The driver reports a little less than the product
-/// has.
+/// Returns whether two sizes are of one memory class. The driver reports a little less than the
+/// product has.
 bool same_memory_class(std::int64_t a, std::int64_t b) {
   const auto [low, high] = std::minmax(a, b);
   return static_cast<double>(low) > 0.88 * static_cast<double>(high);
 }
 
-/// "NVIDIA H100 NVL" with 132 SMs is "h100_nvl_132sm".
+/// Makes an id: "NVIDIA H100 NVL" with 132 SMs is "h100_nvl_132sm".
 std::string id_from_name(const DeviceProfile& measured) {
   std::string_view name = measured.name;
   if (name.starts_with("NVIDIA ")) name.remove_prefix(7);
@@ -250,7 +251,7 @@ DeviceProfile identify_profile(const DeviceProfile& measured) {
     if (const auto h200 = find_profile("h200")) unknown.rates = h200->rates;
     return unknown;
   }
-  // Bandwidth and peak rates stay those of the datasheet, because drivers only report clocks.
+  // Bandwidth and peak rates stay as in the datasheet, because drivers only report clocks.
   DeviceProfile profile = *best;
   profile.name = measured.name;
   keep_measured(profile.smem_per_block_optin, measured.smem_per_block_optin);

@@ -11,23 +11,23 @@
 
 namespace kernwright {
 
-/// What the cost model has to know of a SKU that no datasheet says.
+/// The properties of a SKU that the cost model needs and no datasheet says.
 struct DeviceRates {
-  double launch_us = 0;             ///< the smallest kernel in a graph, from the one ahead
+  double launch_us = 0;             ///< of the smallest kernel in a graph, after the one ahead
   double further_launch_us = 0;     ///< each further launch of a kernel
-  double early_start_us = 0;        ///< what a start saves that the end of the kernel ahead hides
-  double load_latency_clocks = 0;   ///< from a load to its data, the memory idle
-  double l2_bytes_per_clock = 0;    ///< of the L2 to a multiprocessor, all of them loading
-  double read_share = 0;            ///< of the datasheet's memory rate, that reading reaches
-  double write_loss = 0;            ///< of that share, where all is written
-  double mma_sync_share = 0;        ///< of the tensor cores' rate, that mma.sync reaches
-  double sustained_share = 0;       ///< of that rate, that the power limit leaves to mere products
-  double flops_per_moved_byte = 0;  ///< flops with the energy of a byte through a multiprocessor
-  double flops_per_dram_byte = 0;   ///< the same of a byte from or to memory
+  double early_start_us = 0;        ///< saved by a start that the end of the kernel ahead hides
+  double load_latency_clocks = 0;   ///< from a load to its data, with idle memory
+  double l2_bytes_per_clock = 0;    ///< from the L2 to a multiprocessor while all load
+  double read_share = 0;            ///< share of the datasheet's memory rate that reads reach
+  double write_loss = 0;            ///< of that share, if all is written
+  double mma_sync_share = 0;        ///< share of the tensor cores' rate that mma.sync reaches
+  double sustained_share = 0;       ///< share of that rate that the power limit leaves to GEMMs
+  double flops_per_moved_byte = 0;  ///< flops that cost the energy of a byte through an SM
+  double flops_per_dram_byte = 0;   ///< the same for a byte from or to memory
 };
 
 /// The properties of one GPU SKU. With them everything except measuring works without a GPU. `id`
-/// stands for the SKU in record keys, of measured and of predicted records.
+/// is the SKU in record keys, of measured and of predicted records.
 struct DeviceProfile {
   std::string id;    ///< "h200"
   std::string name;  ///< the driver's name, "NVIDIA H200"
@@ -48,9 +48,9 @@ struct DeviceProfile {
   double stream_launch_us = 0;  ///< of the host, per kernel launched; 0: not known
   DeviceRates rates;
 
-  /// The number of multiprocessors on which clusters of `blocks` blocks find a place at once, as
-  /// counted on H200s. A cluster lies within one group of multiprocessors (GPC), so some of each
-  /// group may stay idle. Cards of one SKU differ by a few.
+  /// Returns the number of multiprocessors on which clusters of `blocks` blocks find a place at
+  /// once, as counted on H200s. A cluster must be within one group of multiprocessors (GPC), so
+  /// some of each group may stay idle. Cards of one SKU differ by a few.
   std::int64_t sms_for_clusters(std::int64_t blocks) const;
 
   /// Adds the device fields of the expression language (sm_count, sms_for_fours, sms_for_eights,
@@ -58,22 +58,22 @@ struct DeviceProfile {
   void add_to(Scope& scope) const;
 };
 
-/// The names that `DeviceProfile::add_to` adds, in its order.
+/// Returns the names that `DeviceProfile::add_to` adds, in its order.
 std::span<const std::string_view> device_field_names();
 
-/// The built-in profiles (h200, h100_sxm, h100_pcie, a100_40, a100_80, a10g, l40s, rtx_3090,
-/// rtx_4090, b200); read once from embedded data.
+/// Returns the built-in profiles (h200, h100_sxm, h100_pcie, a100_40, a100_80, a10g, l40s,
+/// rtx_3090, rtx_4090, b200); read once from embedded data.
 const std::vector<DeviceProfile>& built_in_profiles();
 
-/// The built-in profile `id`. Errors: `not_found` with the existing ones.
+/// Finds the built-in profile `id`. Errors: `not_found` with the existing ones.
 Result<DeviceProfile> find_profile(std::string_view id);
 
 /// Parses one profile file, in which every number is {"value": v, "source": "..."}.
 Result<DeviceProfile> parse_profile(std::string_view text, std::string_view file);
 
-/// The profile of a live device. `measured` has the driver's attributes and an empty `id`. Of the
-/// built-in profiles with the same architecture, SM count and memory class, the one with the best
-/// fitting name is taken; figures that the driver knows better are kept. Where none fits, the
+/// Returns the profile of a live device. `measured` has the driver's attributes and an empty `id`.
+/// Among the built-in profiles with the same architecture, SM count and memory class, the one with
+/// the best fitting name is taken; figures that the driver knows better are kept. If none fits, the
 /// result is `measured` with an id made from name and SM count, and with the H200's rates.
 DeviceProfile identify_profile(const DeviceProfile& measured);
 

@@ -36,7 +36,7 @@ struct TensorMapSpec {
   std::string name;
   std::string tensor;
   std::string copy;             ///< a workspace; empty for none
-  Expression pitch;             ///< elements, where `copy` is given
+  Expression pitch;             ///< elements, for `copy`
   std::vector<Expression> box;  ///< elements, outermost first, one per dim of the tensor
   Expression swizzle;           ///< 0, 32, 64 or 128 bytes
   Expression l2_promotion;      ///< 0, 64, 128 or 256 bytes
@@ -65,7 +65,7 @@ struct KernelTemplate {
   std::string name;  ///< "matmul/persistent_wave"
   std::string description;
   std::string operation;
-  std::vector<JsonFile> manifests;  ///< manifest.json, then what it extends, the nearest first
+  std::vector<JsonFile> manifests;  ///< manifest.json, then the fragments, the nearest first
   std::string source_file;
   std::string source;
   std::vector<DeviceHeader> headers;  ///< files beside the source, which it may include
@@ -84,7 +84,7 @@ struct KernelTemplate {
 
   const JsonFile& manifest() const { return manifests.front(); }
   bool runs_on(int sm_arch) const;
-  /// The compile target for `sm_arch`, e.g. "sm_90a".
+  /// Returns the compile target for `sm_arch`, e.g. "sm_90a".
   std::string target(int sm_arch) const;
 };
 

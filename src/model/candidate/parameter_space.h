@@ -9,10 +9,10 @@
 
 namespace kernwright {
 
-/// Whether a parameter is compiled into the kernel, or only used by launch expressions. Candidates
-/// that differ only in the latter share one compile. One that makes a difference in a `chain`
-/// alone, such as how much is read ahead there, keeps its default in a tuning; chains try its
-/// values.
+/// How a parameter is used: compiled into the kernel, or only in launch expressions. Candidates
+/// that differ only in the latter share one compile. A parameter that makes a difference in a
+/// `chain` alone, such as how much is read ahead there, keeps its default in a tuning; chains try
+/// its values.
 enum class Binding { compile, runtime, chain };
 
 /// A named list of integer values.
@@ -30,11 +30,11 @@ class Configuration {
       : values_(std::move(values)) {}
 
   const std::vector<std::pair<std::string, std::int64_t>>& values() const { return values_; }
-  /// The value of `name`, which must exist.
+  /// Returns the value of `name`, which must exist.
   std::int64_t at(std::string_view name) const;
   bool contains(std::string_view name) const;
 
-  /// "BM=128 BN=256 STAGES=4", the form in records, logs and the CLI.
+  /// Returns "BM=128 BN=256 STAGES=4", the form in records, logs and the CLI.
   std::string text() const;
 
   friend bool operator==(const Configuration&, const Configuration&) = default;
@@ -50,11 +50,11 @@ class ParameterSpace {
   explicit ParameterSpace(std::vector<Parameter> parameters = {});
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// The number of points; 1 without parameters.
+  /// Returns the number of points; 1 without parameters.
   std::int64_t size() const { return size_; }
   Configuration at(std::int64_t index) const;
-  /// The number of a configuration; nothing where its names, order or values are not those of a
-  /// point.
+  /// Returns the number of a configuration; nullopt if its names, order or values are not a point
+  /// of the space.
   std::optional<std::int64_t> index_of(const Configuration& configuration) const;
 
  private:

@@ -119,8 +119,7 @@ class PlanBuilder {
     plan_.launches.push_back(std::move(launch));
   }
 
-  /// Fails where no launch is given an output, so that nothing writes it. `place` is what is
-  /// blamed.
+  /// Fails if no launch takes an output, so that nothing writes it. The message blames `place`.
   void expect_outputs_given(std::string_view place) {
     if (!error_.empty()) return;
     for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
@@ -138,7 +137,7 @@ class PlanBuilder {
     }
   }
 
-  /// Fails where the reference does not write what checks compare an output with.
+  /// Fails if the reference does not write everything that checks compare an output with.
   void expect_reference_complete(std::string_view place) {
     if (!error_.empty()) return;
     for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
@@ -175,8 +174,8 @@ class PlanBuilder {
     });
   }
 
-  /// Elements from a row of the tensor's copy to the next; 0 where the map reads the tensor itself.
-  /// Sets the map's workspace where there is a copy.
+  /// Returns the elements from a row of the tensor's copy to the next; 0 if the map reads the
+  /// tensor itself. Sets the map's workspace if there is a copy.
   std::int64_t copy_pitch(const TensorMapSpec& spec, TensorMapPlan& map,
                           const TensorShape& tensor) {
     if (spec.copy.empty()) return 0;
@@ -349,8 +348,8 @@ class PlanBuilder {
     return argument;
   }
 
-  /// The argument for a scalar that the problem does not take: its default, as an integer of the
-  /// same bits.
+  /// Returns the argument for a scalar that the problem does not take: its default, as an integer
+  /// of the same bits.
   ArgumentPlan default_of(std::string_view name) const {
     const Scalar& scalar = operation_.scalars[index_of(operation_.scalars, name)];
     const double value = scalar.default_in(scope_);
@@ -426,7 +425,7 @@ Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Ope
 
 namespace {
 
-/// The plan of one launch that operation.json says.
+/// Makes the plan of one launch that operation.json declares.
 Result<ExecutionPlan> plan_beside(const BoundProblem& problem, const Result<ExecutionPlan>& tensors,
                                   const LaunchSpec& launch, const DeviceProfile& profile,
                                   bool is_reference) {

@@ -5,11 +5,12 @@
 
 namespace kernwright::detail {
 
-/// `applies` for a problem whose scope is known already.
+/// Does the same as `applies` for a problem whose scope is known already.
 Result<void> applies_in(const KernelTemplate& kernel_template, const Scope& scope,
                         const DeviceProfile& profile);
 
-/// The tensors and scalars of a problem, which are the same in the plans of all its candidates.
+/// Makes a plan of the tensors and scalars of a problem, which are the same in the plans of all its
+/// candidates.
 Result<ExecutionPlan> plan_tensors(const BoundProblem& problem);
 
 /// Adds tensor maps, workspaces and launches to `tensors`. They are evaluated in `scope` and

@@ -7,7 +7,7 @@ namespace kernwright {
 namespace {
 
 /// Names with their places in the row of values, and their levels: the number of parameters that
-/// have to be bound until the value is known.
+/// must be bound until the value is known.
 struct Names {
   RowNames row;
   std::vector<std::size_t> levels;
@@ -26,7 +26,7 @@ struct Names {
   }
 };
 
-/// Which derived values the rules read, directly or through other derived values.
+/// Finds the derived values that the rules read, directly or through other derived values.
 std::vector<bool> derived_for_rules(const KernelTemplate& kernel_template) {
   const std::vector<Derived>& derived = kernel_template.derived;
   std::vector<bool> needed(derived.size(), false);
@@ -89,8 +89,8 @@ RuleTree::RuleTree(const KernelTemplate& kernel_template, const Scope& scope)
   values_.resize(names.levels.size(), 0);
 }
 
-/// Takes the steps that became possible with parameter number `bound`. False where a rule rejects
-/// the bound values, or a derived value cannot be computed.
+/// Takes the steps that became possible with parameter number `bound`. Returns false if a rule
+/// rejects the bound values, or a derived value cannot be computed.
 bool RuleTree::take_steps(std::size_t bound, std::vector<std::int64_t>& values) const {
   return std::all_of(steps_[bound].begin(), steps_[bound].end(), [&](const Step& step) {
     const std::optional<std::int64_t> value = step.expression.evaluate(values);

@@ -69,7 +69,7 @@ Result<std::shared_ptr<const Catalog>> Catalog::load(const std::vector<fs::path>
   return std::shared_ptr<const Catalog>(std::move(catalog));
 }
 
-/// The headers and fragments of `include/`.
+/// Adds the headers and fragments of `include/`.
 Result<void> Catalog::add_included(const TemplateFolder& folder) {
   constexpr std::string_view kPrefix = "include/";
   for (const auto& [path, text] : folder.files()) {

@@ -20,39 +20,41 @@
 
 namespace kernwright {
 
-/// All operations and templates: the built-in ones, and those of the user's folders. A folder has
-/// the layout of `templates/`. A user's template may implement a built-in operation.
+/// All operations and templates, both built-in and from the user's folders. A folder has the layout
+/// of `templates/`. A user's template may implement a built-in operation.
 ///
 /// A built-in file is parsed when it is first needed, because a serving process needs few of them.
 /// Parsed objects keep their address and do not change. Any thread may call any method.
 class Catalog {
  public:
   /// Parses the user's folders. `function_files` define functions that problems may bring along.
-  /// Errors: that of the first file that does not parse; a name that is defined twice, with both
-  /// places.
+  /// Errors: the error of the first file that does not parse; a name that is defined twice, with
+  /// both places.
   static Result<std::shared_ptr<const Catalog>> load(
       const std::vector<std::filesystem::path>& template_dirs,
       const std::vector<std::filesystem::path>& function_files = {});
 
-  /// Parses all built-in files that are not parsed yet. Errors: that of the first file that does
-  /// not parse.
+  /// Parses all built-in files that are not parsed yet. Errors: the error of the first file that
+  /// does not parse.
   Result<void> parse_all() const;
 
-  /// All of them in catalog order, except built-in ones that do not parse (see `parse_all`).
+  /// Returns all of them in catalog order, except built-in ones that do not parse (see
+  /// `parse_all`).
   std::vector<std::reference_wrapper<const Operation>> operations() const;
   std::vector<std::reference_wrapper<const KernelTemplate>> templates() const;
-  /// The templates that implement `operation`.
+  /// Returns the templates that implement `operation`.
   std::vector<const KernelTemplate*> templates_of(std::string_view operation) const;
   const std::vector<DeviceHeader>& headers() const { return headers_; }
 
-  /// Errors: `not_found` with the existing operations; that of a built-in file that does not parse.
+  /// Finds an operation. Errors: `not_found` with the existing operations; the error of a built-in
+  /// file that does not parse.
   Result<const Operation*> operation(std::string_view name) const;
   Result<const KernelTemplate*> kernel_template(std::string_view name) const;
-  /// The problem bound to its operation. Errors: those of `operation` and of `BoundProblem::bind`.
+  /// Binds the problem to its operation. Errors: see `operation` and `BoundProblem::bind`.
   Result<BoundProblem> bind(const Problem& problem) const;
 
  private:
-  /// A file of a folder, and what it defines.
+  /// A file of a folder, and the object that it defines.
   template <typename Value>
   struct Entry {
     Entry(std::string named, const TemplateFolder& in, std::string_view at)
@@ -70,7 +72,7 @@ class Catalog {
   Result<void> add_templates(const TemplateFolder& folder);
   bool is_built_in(const TemplateFolder& folder) const;
 
-  /// The files beside a source. Errors: a name that kernels already use for another header.
+  /// Returns the files beside a source. Errors: a name that kernels already use for another header.
   Result<std::vector<DeviceHeader>> headers_beside(const TemplateFolder& folder,
                                                    std::string_view source,
                                                    const Operation& operation) const;

@@ -53,7 +53,7 @@ void merge(JsonNode& base, JsonNode own) {
   base.file = own.file;
 }
 
-/// Puts the rules or launches of `own`, where it has any, after those of `base`, or over them.
+/// Puts the rules or launches of `own`, if it has any, after those in `base`, or over them.
 void merge_elements(JsonNode& base, JsonNode& own, std::string_view field, bool over) {
   const auto array_of = [field](JsonNode& node) {
     for (auto& [name, member] : std::get<JsonNode::Object>(node.value)) {
@@ -76,7 +76,7 @@ void merge_elements(JsonNode& base, JsonNode& own, std::string_view field, bool 
   *own_elements = std::move(all);
 }
 
-/// The JSON object of `file`, whose nodes are those of the file counted `index`.
+/// Parses `file` as a JSON object, and gives its nodes the file number `index`.
 Result<JsonNode> read_object(const JsonFile& file, std::size_t index) {
   KW_ASSIGN(JsonNode root, parse_json(file.text, file.place));
   if (!root.object()) {
@@ -88,7 +88,7 @@ Result<JsonNode> read_object(const JsonFile& file, std::size_t index) {
   return root;
 }
 
-/// The fragment that `extends`, a field of the last of `files`, names.
+/// Finds the fragment that `extends`, a field of the last of `files`, names.
 Result<const Fragment*> find_fragment(const JsonNode& extends, std::span<const JsonFile> files,
                                       std::span<const Fragment> fragments) {
   const auto refused = [&](std::string_view what) {

@@ -12,7 +12,7 @@ namespace kernwright::detail {
 /// The names that the arguments of a launch may refer to.
 struct ArgumentNames {
   std::vector<std::string> tensors;
-  std::vector<std::string> read;  ///< those of the tensors that are read, for `ahead`
+  std::vector<std::string> read;  ///< the tensors that are read, for `ahead`
   std::vector<std::string> tensor_maps;
   std::vector<std::string> workspaces;
   std::vector<std::string> scalars;
@@ -23,7 +23,7 @@ struct ArgumentNames {
 LaunchSpec read_launch(const JsonReader& json, std::span<const std::string> names,
                        const ArgumentNames& arguments);
 
-/// The same without the kernel's name, of an object that has other fields too.
+/// Does the same without the kernel's name, for an object that has other fields too.
 LaunchSpec read_geometry(const JsonReader& json, std::span<const std::string> names,
                          const ArgumentNames& arguments);
 

@@ -133,7 +133,7 @@ class ManifestReader {
     }
   }
 
-  /// Whether the compiler knows all names of the expression.
+  /// Returns whether the compiler knows all names of the expression.
   bool is_pasted(const Expression& expression) const {
     return std::ranges::all_of(
         expression.names(), [&](const std::string& name) { return contains(pasted_names_, name); });
@@ -356,8 +356,8 @@ class ManifestReader {
   const Operation& operation_;
   KernelTemplate made_;
   std::vector<std::string> names_;          ///< known to expressions at this point of the file
-  std::vector<std::string> pasted_names_;   ///< of those, what the compiler knows too
-  std::vector<std::string> runtime_names_;  ///< of those, run-time parameters and what uses them
+  std::vector<std::string> pasted_names_;   ///< of those, the ones that the compiler knows too
+  std::vector<std::string> runtime_names_;  ///< of those, run-time parameters and their users
 };
 
 }  // namespace

@@ -335,7 +335,7 @@ class OperationReader {
                        [&](const TypeVariable& known) { return known.name == name; });
   }
 
-  /// How an output is compared with the reference.
+  /// Reads how an output is compared with the reference.
   void read_comparison(const JsonReader& json, Tensor& tensor) const {
     for (const std::string_view field : {"exact", "infinite", "intermediate"}) {
       const JsonReader given = json.optional(field);
@@ -355,7 +355,7 @@ class OperationReader {
     }
   }
 
-  /// Whose memory an output may be.
+  /// Reads whose memory an output may be.
   void read_in_place(const JsonReader& json, Tensor& tensor) const {
     const JsonReader in_place = json.optional("in_place");
     if (!in_place.present()) return;
@@ -433,7 +433,7 @@ class OperationReader {
     const JsonReader usual = json.required("default");
     const JsonReader check = json.optional("check");
     if (usual.is_string()) {
-      // Checks of the default alone would not find a kernel that works it out for itself.
+      // Checks of the default alone would not find a kernel that computes it by itself.
       const Result<Formula> formula = Formula::parse(usual.string(), names_);
       if (!formula) usual.fail(formula.error().message);
       if (formula) scalar.default_formula = *formula;
@@ -463,7 +463,8 @@ class OperationReader {
     read_exact_when(json.optional("exact_when"), operation_.exact_inputs.has_value());
   }
 
-  /// `json` names a file with a kernel for each set, which fills every input.
+  /// Reads the input kernels. `json` names a file with a kernel for each set, which fills every
+  /// input.
   void read_input_kernels(const JsonReader& json) {
     json.expect_keys(
         {"draw", "timing", "exact", "exact_when", "count", "nan", "grid", "block", "arguments"});

@@ -8,7 +8,7 @@
 
 namespace kernwright {
 
-/// Parses operation.json. `reference_source` is the text of reference.cu, which lies beside it.
+/// Parses operation.json. `reference_source` is the text of reference.cu, which is beside it.
 Result<Operation> parse_operation(std::string_view json, std::string_view file,
                                   std::string reference_source);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kNone = ~std::size_t{0};
 
-/// The value of a flag or a type variable in a normalised problem, as text.
+/// Returns the value of a flag or a type variable in a normalised problem, as text.
 std::string text_of(const BoundProblem& problem, std::string_view name) {
   const Operation& operation = problem.operation();
   if (find_named(operation.type_variables, name)) {
@@ -108,7 +108,7 @@ class Former {
     return {};
   }
 
-  /// The index of the form's tensor for the step's tensor `shape`; adds it where it is new.
+  /// Returns the index of the form's tensor for the step's tensor `shape`; adds it if it is new.
   Result<std::size_t> connect(const TensorShape& shape, const UnfusedStep& step) {
     const auto wire = std::ranges::find_if(
         step.tensors, [&](const auto& entry) { return entry.first == shape.name; });

@@ -50,7 +50,7 @@ bool is_arithmetic(Op op) {
          op == Op::remainder;
 }
 
-/// The symbol that is true between the operands of a false comparison, for messages.
+/// Returns the symbol that is true between the operands of a false comparison, for messages.
 std::string_view negated(Op op) {
   switch (op) {
     case Op::less:
@@ -98,7 +98,7 @@ class Evaluator {
   Evaluator(const detail::ExpressionProgram& program, Values values)
       : program_(program), values_(values) {}
 
-  /// False after an error.
+  /// Returns false after an error.
   bool evaluate(int index, std::int64_t& out) {
     const Node& node = program_.nodes[static_cast<std::size_t>(index)];
     switch (node.op) {
@@ -139,7 +139,7 @@ class Evaluator {
     }
   }
 
-  /// Why the node is 0: the values of the comparisons that made it 0.
+  /// Returns why the node is 0: the values of the comparisons that made it 0.
   std::string explain(int index) {
     const Node& node = program_.nodes[static_cast<std::size_t>(index)];
     std::int64_t a = 0;

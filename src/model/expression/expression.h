@@ -29,8 +29,8 @@ class Scope {
   std::vector<std::pair<std::string, std::int64_t>> entries_;
 };
 
-/// Whether `name` can be a name in the expression language and in generated C++: an identifier that
-/// is no C++ keyword, no reserved name and no function of the language.
+/// Returns whether `name` can be a name in the expression language and in generated C++: an
+/// identifier that is not a C++ keyword, a reserved name or a function of the language.
 bool is_value_name(std::string_view name);
 
 class PlacedExpression;
@@ -43,22 +43,22 @@ class PlacedExpression;
 /// cheap to copy.
 class Expression {
  public:
-  /// Errors: `invalid_argument` with the column and what was expected.
+  /// Parses an expression. Errors: `invalid_argument` with the column and what was expected.
   static Result<Expression> parse(std::string_view text);
 
-  /// Errors: `invalid_argument` for an unknown name, an overflow or a division by zero, with the
-  /// sub-expression and both values.
+  /// Computes the value. Errors: `invalid_argument` for an unknown name, an overflow or a division
+  /// by zero, with the sub-expression and both values.
   Result<std::int64_t> evaluate(const Scope& scope) const;
 
-  /// Why the expression is 0 in `scope`: the values on both sides of the comparison that is false,
-  /// such as "262144 > 232448" for `a <= b`. For a conjunction it explains the first part that is
-  /// 0.
+  /// Returns why the expression is 0 in `scope`: the values on both sides of the comparison that is
+  /// false, such as "262144 > 232448" for `a <= b`. For a conjunction it explains the first part
+  /// that is 0.
   std::string explain_zero(const Scope& scope) const;
 
-  /// The text as given, which is valid C++ and can be parsed again.
+  /// Returns the text as given, which is valid C++ and can be parsed again.
   const std::string& text() const;
 
-  /// The names in it, each once, in the order of their first use.
+  /// Returns the names in it, each once, in the order of their first use.
   const std::vector<std::string>& names() const;
 
  private:
@@ -77,7 +77,7 @@ class PlacedExpression {
   PlacedExpression(const Expression& expression, std::vector<std::size_t> places)
       : program_(expression.program_), places_(std::move(places)) {}
 
-  /// Nothing where `Expression::evaluate` gives an error.
+  /// Returns nullopt if `Expression::evaluate` returns an error.
   std::optional<std::int64_t> evaluate(std::span<const std::int64_t> values) const;
 
  private:
@@ -89,7 +89,7 @@ class PlacedExpression {
 class RowNames {
  public:
   void add(std::string name) { names_.push_back(std::move(name)); }
-  /// The place of `name`, or `PlacedExpression::kUnknown`.
+  /// Returns the place of `name`, or `PlacedExpression::kUnknown`.
   std::size_t find(std::string_view name) const;
   PlacedExpression place(const Expression& expression) const;
 

@@ -170,7 +170,7 @@ class Parser {
                 .begin = begin});
   }
 
-  /// Limits the depth of the parser's recursion, and so that of the evaluator's.
+  /// Limits the depth of the parser's recursion, and so of the evaluator's.
   class Nesting {
    public:
     explicit Nesting(Parser& parser) : parser_(parser) {
@@ -219,7 +219,7 @@ class Parser {
     return std::string_view(program_.text).substr(begin, length);
   }
 
-  // A newline is no space here, because the text is pasted after a #line directive.
+  // A newline is not a space here, because the text is pasted after a #line directive.
   void skip_space() {
     while (at_ < program_.text.size() &&
            (program_.text[at_] == ' ' || program_.text[at_] == '\t')) {

@@ -62,10 +62,10 @@ struct Function {
   int arity;
 };
 
-/// The function called `name`, if the language has one.
+/// Finds the function called `name`, if the language has one.
 const Function* find_function(std::string_view name);
 
-/// Errors: `invalid_argument` with the column and what was expected.
+/// Parses an expression. Errors: `invalid_argument` with the column and what was expected.
 Result<ExpressionProgram> parse_expression(std::string_view text);
 
 }  // namespace kernwright::detail

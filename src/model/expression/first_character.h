@@ -5,7 +5,8 @@
 
 namespace kernwright {
 
-/// The bytes of the first character of UTF-8, of other bytes the first. Empty of an empty text.
+/// Returns the bytes of the first character of UTF-8, or the first byte if the bytes are not UTF-8.
+/// Empty for an empty text.
 inline std::string_view first_character(std::string_view text) {
   constexpr std::size_t kMostBytes = 4;
   const auto byte_at = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };

@@ -17,7 +17,7 @@ constexpr int kMaxDepth = 32;
 constexpr std::size_t kMaxLength = 256;
 
 using Values = std::function<double(std::string_view)>;
-/// What a formula, or a part of one, is for the variables' values.
+/// Returns the value of a formula, or of a part of one, for the variables' values.
 using Value = std::function<double(const Values&)>;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }

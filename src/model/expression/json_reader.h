@@ -39,7 +39,7 @@ class Diagnostics {
 };
 
 /// One JSON value, with the path of its field and the place for errors. If the value has the wrong
-/// kind, an accessor reports that and gives an empty value.
+/// kind, an accessor reports that and returns an empty value.
 class JsonReader {
  public:
   /// The value of a whole file.
@@ -61,28 +61,28 @@ class JsonReader {
 
   /// Reports every key of the object that is not in `known`.
   void expect_keys(std::initializer_list<std::string_view> known) const;
-  /// The member `name`, which may be missing.
+  /// Returns the member `name`, which may be missing.
   JsonReader optional(std::string_view name) const;
-  /// The member `name`; reports an error where it is missing.
+  /// Returns the member `name`; reports an error if it is missing.
   JsonReader required(std::string_view name) const;
-  /// The members of an object; none where the value is missing.
+  /// Returns the members of an object; none if the value is missing.
   std::vector<std::pair<std::string, JsonReader>> members() const;
-  /// The elements of an array; none where the value is missing.
+  /// Returns the elements of an array; none if the value is missing.
   std::vector<JsonReader> elements() const;
 
   std::string string() const;
   std::int64_t integer() const;
   double number() const;
   bool boolean() const;
-  /// The value as an expression, whose names must be in `names`.
+  /// Returns the value as an expression, whose names must be in `names`.
   Expression expression(std::span<const std::string> names) const;
-  /// The same for `text`, which is a part of the value.
+  /// Does the same for `text`, which is a part of the value.
   Expression expression_of(std::string_view text, std::span<const std::string> names) const;
-  /// The same, with the text `fallback` where the value is missing.
+  /// Does the same, with the text `fallback` if the value is missing.
   Expression expression_or(std::string_view fallback, std::span<const std::string> names) const;
-  /// An array of expressions.
+  /// Returns an array of expressions.
   std::vector<Expression> expressions(std::span<const std::string> names) const;
-  /// The value as a string that can be a name in the expression language.
+  /// Returns the value as a string that can be a name in the expression language.
   std::string value_name() const;
 
  private:
@@ -103,10 +103,10 @@ class JsonReader {
   Diagnostics* diagnostics_;
 };
 
-/// The expression of a text that is known to be valid.
+/// Returns the expression of a text that is known to be valid.
 Expression literal(std::string_view text);
 
-/// "a, b, c" for messages.
+/// Returns "a, b, c" for messages.
 std::string join(std::span<const std::string> words);
 
 }  // namespace kernwright::detail

@@ -14,8 +14,8 @@ struct Rule {
   std::string why;
   JsonPlace place;
 
-  /// The message `rule "m < 8" failed: 9 >= 8 (why)` if it does not hold in `scope`; empty if it
-  /// does.
+  /// Returns the message `rule "m < 8" failed: 9 >= 8 (why)` if it does not hold in `scope`; empty
+  /// if it does.
   std::string failure(const Scope& scope) const;
 };
 

@@ -11,10 +11,10 @@ struct EmbeddedFile {
   std::string_view content;  ///< its bytes, unchanged
 };
 
-/// templates/: operations, manifests, kernel sources and device headers, sorted by path.
+/// Returns templates/: operations, manifests, kernel sources and device headers, sorted by path.
 std::span<const EmbeddedFile> embedded_templates();
 
-/// src/model/profiles/: the device profiles, sorted by path.
+/// Returns src/model/profiles/: the device profiles, sorted by path.
 std::span<const EmbeddedFile> embedded_profiles();
 
 }  // namespace kernwright

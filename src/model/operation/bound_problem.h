@@ -17,28 +17,27 @@ namespace kernwright {
 /// tensors. Immutable. The operation outlives it.
 class BoundProblem {
  public:
-  /// Normalises `written`. Errors: those of `Operation::normalize` and of
-  /// `Operation::tensor_shapes`.
+  /// Normalises `written`. Errors: see `Operation::normalize` and `Operation::tensor_shapes`.
   static Result<BoundProblem> bind(const Operation& operation, const Problem& written);
 
   const Operation& operation() const { return *operation_; }
-  /// Normalised.
+  /// Returns the normalised problem.
   const Problem& problem() const { return problem_; }
-  /// Canonical.
+  /// Returns the canonical text.
   std::string text() const { return problem_.text(); }
   /// See `Operation::scope`.
   const Scope& scope() const { return scope_; }
-  /// Of all tensors that the problem has, in declared order.
+  /// Returns the shapes of all tensors that the problem has, in declared order.
   const std::vector<TensorShape>& shapes() const { return shapes_; }
-  /// What all tensors take.
+  /// Returns the bytes of all tensors together.
   double bytes() const;
 
   std::int64_t size(const Dim& dim) const { return *scope_.find(dim.name); }
-  /// The dtype of type variable `name`.
+  /// Returns the dtype of type variable `name`.
   DType dtype(std::string_view name) const { return operation_->dtype(problem_, name); }
-  /// The formula of a formula flag.
+  /// Returns the formula of a formula flag.
   Formula formula(const Flag& flag) const { return operation_->formula(problem_, flag); }
-  /// Whether it has a function.
+  /// Returns whether it has a function.
   bool takes_function() const { return operation_->takes_function(problem_); }
   /// See `Operation::function`.
   const UserFunction* function(const Flag& flag) const {

@@ -8,11 +8,11 @@
 
 namespace kernwright {
 
-/// How the elements of a tensor are drawn. All draws use a counter-based generator: element i
-/// depends only on the seed and i.
+/// The way in which the elements of a tensor are drawn. All draws use a counter-based generator:
+/// element i depends only on the seed and i.
 enum class DrawKind {
   normal,          ///< normal(0, 1), rounded to the dtype: realistic bit patterns
-  small_integers,  ///< {-3..3}: sums are exact in fp32, so every order of summation gives the same
+  small_integers,  ///< {-3..3}: sums are exact in fp32, so their order makes no difference
   signs,           ///< {-1, 0, 1}: the same for longer sums and narrower formats
   uniform,         ///< between two ends, which integers may equal
   permutation,     ///< each row holds 0 to columns - 1 in random order
@@ -24,7 +24,7 @@ enum class DrawKind {
 std::string_view to_string(DrawKind kind);
 
 /// A draw with its numbers. For integers `normal` means small integers. For unsigned dtypes small
-/// integers and signs are not negative, and a bool is true where they are odd.
+/// integers and signs are not negative, and a bool is true if they are odd.
 struct Draw {
   DrawKind kind = DrawKind::normal;
   double from = 0;  ///< for uniform; for constant the value
@@ -39,11 +39,11 @@ struct IntegerRange {
   std::int64_t highest = 0;
 };
 
-/// Whether the elements are integers; a bool is 0 or 1.
+/// Returns whether the elements are integers; a bool is 0 or 1.
 bool is_integer(DType dtype);
 
-/// The range in which elements of an integer dtype can be drawn, within the integers that a double
-/// holds exactly. Nothing for floats.
+/// Returns the range in which elements of an integer dtype can be drawn, within the integers that a
+/// double holds exactly. Returns nullopt for floats.
 std::optional<IntegerRange> integer_range(DType dtype);
 
 }  // namespace kernwright

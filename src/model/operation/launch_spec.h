@@ -11,19 +11,19 @@ namespace kernwright {
 
 /// The kind of a kernel's argument.
 enum class ArgumentKind {
-  tensor,      ///< the device pointer of a tensor; null where the tensor is absent
+  tensor,      ///< the device pointer of a tensor; null if the tensor is absent
   tensor_map,  ///< a 128-byte TMA descriptor by value
   workspace,   ///< the device pointer of a workspace
   scalar,      ///< a scalar of the operation, in its dtype
   int32,       ///< an expression
   int64,       ///< an expression
-  early,       ///< an expression, as int32, where the launch starts early; 0 where it does not
-  ahead,       ///< the same where it may read tensors before its wait; 0 where it may not
+  early,       ///< an expression, as int32, if the launch starts early; else 0
+  ahead,       ///< the same if it may read tensors before its wait; else 0
   reference,   ///< in reference kernels: float* of an output's unrounded result
   magnitude    ///< in reference kernels: float* of the sum of absolute terms of an output
 };
 
-/// Whether how its launch starts decides if the argument is 0.
+/// Returns whether the way its launch starts decides if the argument is 0.
 constexpr bool depends_on_start(ArgumentKind kind) {
   return kind == ArgumentKind::early || kind == ArgumentKind::ahead;
 }
@@ -46,7 +46,7 @@ struct LaunchSpec {
   Expression programmatic;          ///< 1: programmatic dependent launch
   Expression waits;                 ///< 1: every block waits for the previous kernel
   Expression when;                  ///< 0: this launch is left out for the problem
-  /// Tensors that are read before the wait, where the argument `ahead` is not 0.
+  /// Tensors that are read before the wait, if the argument `ahead` is not 0.
   std::vector<std::string> ahead;
   std::vector<ArgumentSpec> arguments;
   JsonPlace place;

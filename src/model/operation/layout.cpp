@@ -16,7 +16,7 @@ std::optional<Layout> Layout::of(std::span<const std::int64_t> extent,
   for (std::size_t i = pitches.size(); i-- > 0;) {
     const std::int64_t outer = pitches[i] * extent[i];
     if (extent[i] == 1) {
-      // One entry lies where it lies.
+      // A single entry has no pitch.
     } else if (pitches[i] == inner) {
       (found.empty() ? layout.row : found.back().count) *= extent[i];
       inner = outer;

@@ -8,8 +8,8 @@
 
 namespace kernwright {
 
-/// Where the elements of a tensor lie: in rows of `row` elements side by side. Each level, the
-/// outermost first, has entries that lie `pitch` elements apart, `count` of them within an entry of
+/// The places of a tensor's elements: rows of `row` elements side by side. Each level, the
+/// outermost first, has entries that are `pitch` elements apart, `count` of them within an entry of
 /// the level above. A contiguous tensor is one row.
 struct Layout {
   struct Level {
@@ -29,17 +29,17 @@ struct Layout {
   // NOLINTNEXTLINE(google-explicit-constructor): so many elements.
   Layout(std::int64_t contiguous) : elements(contiguous), columns(contiguous), row(contiguous) {}
 
-  /// Of a tensor with `pitches` of all its dims but the last, or none. Levels without a gap between
-  /// them are one. Nothing where more levels than `kMaxLevels` stay.
+  /// Returns the layout of a tensor with `pitches` of all its dims but the last, or none. Levels
+  /// without a gap between them are one. Returns nullopt if more levels than `kMaxLevels` stay.
   static std::optional<Layout> of(std::span<const std::int64_t> extent,
                                   std::span<const std::int64_t> pitches);
 
   bool contiguous() const { return level_count == 0; }
-  /// Elements from the first to the last and what lies between rows.
+  /// Returns the elements from the first to the last, with the gaps between rows.
   std::int64_t span() const;
-  /// Where element number `element` lies.
+  /// Returns the place of element number `element`.
   std::int64_t place(std::int64_t element) const;
-  /// The number of the element that lies at `place`; nothing in a gap.
+  /// Returns the number of the element at `place`; nullopt in a gap.
   std::optional<std::int64_t> element_at(std::int64_t place) const;
 
   bool operator==(const Layout&) const = default;

@@ -80,7 +80,8 @@ Result<ValueRange<std::int64_t>> evaluate(const ValueRange<Expression>& range,
   return found;
 }
 
-/// Gives `shape`, whose extents are known, the pitches of `tensor`; none where there is no gap.
+/// Sets the pitches of `shape`, whose extents are known, to the pitches of `tensor`; to none if
+/// there is no gap.
 Result<void> place_entries(const Tensor& tensor, const Scope& values, TensorShape& shape) {
   const auto failed = [](const auto&... what) {
     return Error{ErrorCode::invalid_argument, concat(what...)};
@@ -138,8 +139,8 @@ std::string names_of(const std::vector<std::string>& values) {
   return text;
 }
 
-/// The index of the value of `flag` in a normalised problem. For a function it is the number of
-/// values.
+/// Returns the index of the value of `flag` in a normalised problem. For a function it is the
+/// number of values.
 std::int64_t flag_index(const Flag& flag, const Problem& normalized) {
   const auto given = find_entry(normalized.flags(), flag.name);
   if (given == normalized.flags().end()) return flag.default_index;
@@ -224,8 +225,8 @@ class Normalizer {
     if (error_.empty()) error_ = concat(operation_.name, ": ", what);
   }
 
-  /// The same for something that the operation does not take; the message names the command that
-  /// lists what it takes.
+  /// Does the same for something that the operation does not take; the message names the command
+  /// that lists what it takes.
   void refuse(std::string_view what) {
     fail(concat(what, "; see kernwright operations ", operation_.name));
   }
@@ -269,7 +270,7 @@ class Normalizer {
     }
   }
 
-  /// The size of a dim; 0 where it is left out.
+  /// Returns the size of a dim; 0 if it is left out.
   std::int64_t dim_of(const Dim& dim) {
     const auto given = find_entry(problem_.dims(), dim.name);
     if (given == problem_.dims().end()) {
@@ -321,7 +322,7 @@ class Normalizer {
     return given->second;
   }
 
-  /// The default dtype of `variable`; empty where it must be given.
+  /// Returns the default dtype of `variable`; empty if it must be given.
   std::string default_of(const TypeVariable& variable) {
     for (const TypeVariable& other : operation_.type_variables) {
       if (other.name == variable.default_variable) return dtype_of(other);
@@ -349,8 +350,8 @@ class Normalizer {
     return given->second;
   }
 
-  /// The digest of the function. A digest may also be given without a file, because a kernel that
-  /// is compiled already needs no source.
+  /// Returns the digest of the function. A digest may also be given without a file, because a
+  /// kernel that is compiled already needs no source.
   std::string function_of(const Flag& flag, const std::string& given) {
     for (const auto& function : operation_.functions) {
       if (function->name == given) return function->digest;

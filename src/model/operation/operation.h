@@ -23,7 +23,7 @@
 
 namespace kernwright {
 
-/// Whether a size that was never tuned may be answered by another size (see the cache's lookup).
+/// Says whether another size may answer for a size that was never tuned (see the cache's lookup).
 enum class DimMatch { exact, bucket };
 
 /// A dim of an operation. With `bucket` the nearest tuned size of the same family may answer for a
@@ -37,7 +37,7 @@ struct Dim {
   double distance = 1;
   std::optional<Expression> default_size = {};
 
-  /// The number of the family of `size`.
+  /// Returns the number of the family of `size`.
   std::size_t family(std::int64_t size) const;
 };
 
@@ -61,7 +61,7 @@ struct Flag {
 
   bool is_formula() const { return !variables.empty(); }
   bool is_function() const { return !declaration.empty(); }
-  /// The name by which kernels include the source of the function.
+  /// Returns the name by which kernels include the source of the function.
   std::string header() const { return name + ".cu"; }
 };
 
@@ -76,22 +76,23 @@ struct TensorDraw {
   Number to = 0.0;
 };
 
-/// A row-major tensor, whose entries need not be contiguous in any dim. The dtype is that of type
-/// variable `dtype_variable`, or `fixed_dtype` where that is empty.
-/// What the elements of an integer tensor may be, where kernels take them for sizes or places.
+/// The values that the elements of an integer tensor may have, if kernels take them for sizes or
+/// places.
 template <typename Number>
 struct ValueRange {
   Number least;
   Number most;
-  /// Of offsets, which begin at `least`, end at `most` and never fall: the largest step.
+  /// For offsets, which begin at `least`, end at `most` and never fall: the largest step.
   std::optional<Number> rise = {};
-  bool falls = true;  ///< false of ends of segments: none is below the one before
-  /// Of a table: the tensor whose element for a row says how much of the row counts, and how much
-  /// of that an element of the table stands for. Empty: all elements count.
+  bool falls = true;  ///< false for ends of segments: none is below the one before
+  /// For a table: the tensor whose element for a row says how much of the row counts, and how much
+  /// of it an element of the table stands for. Empty: all elements count.
   std::string counted_by = {};
   std::optional<Number> per = {};
 };
 
+/// A row-major tensor, whose entries need not be contiguous in any dim. Its dtype comes from type
+/// variable `dtype_variable`, or is `fixed_dtype` if that is empty.
 struct Tensor {
   std::string name;
   TensorRole role = TensorRole::in;
@@ -101,12 +102,12 @@ struct Tensor {
   std::vector<Expression> pitches;  ///< elements from entry to entry, of all dims but the last;
                                     ///< none if the tensor is contiguous
   std::int64_t alignment = 16;      ///< of the caller's pointer, in bytes
-  std::optional<Expression> when;   ///< where it is 0, the problem does not have it
-  /// Elements of an inout tensor that a launch writes; none: all. Where it is 0, the tensor of the
+  std::optional<Expression> when;   ///< if it is 0, the problem does not have it
+  /// Elements of an inout tensor that a launch writes; none: all. If it is 0, the tensor of the
   /// problem is an input.
   std::optional<Expression> written;
   bool warm = false;                             ///< an input that l2=mixed finds in the L2
-  std::optional<TensorDraw> draw;                ///< of an input; none: that of the operation
+  std::optional<TensorDraw> draw;                ///< of an input; none: as the operation says
   std::optional<ValueRange<Expression>> values;  ///< of an integer input; none: any
   bool exact = true;                             ///< an output that is exact on exact inputs
   bool infinite = false;                         ///< an output that may be infinite
@@ -119,17 +120,17 @@ struct Scalar {
   std::string name;
   DType dtype = DType::fp32;
   double default_value = 0;
-  double checked_value = 0;                     ///< what checks and timing pass
+  double checked_value = 0;                     ///< the value in checks and timing
   std::optional<Formula> default_formula = {};  ///< over the problem's names; for `default_value`
   std::optional<Expression>
-      when;  ///< where it is 0, the problem does not have it: kernels get the default
+      when;  ///< if it is 0, the problem does not have it: kernels get the default
 
-  /// The default for a problem with these values.
+  /// Returns the default for a problem with these values.
   double default_in(const Scope& values) const;
 };
 
 /// The bound for errors of a correct kernel: |x - r| <= c * sqrt(reduction) * u_acc * magnitude +
-/// u_out * |r|, where u_acc is the unit of rounding of `accumulate`.
+/// u_out * |r|, with the unit of rounding of `accumulate` as u_acc.
 struct Tolerance {
   std::optional<Expression> reduction;  ///< terms summed for each output; none: 1
   DType accumulate = DType::fp32;
@@ -142,7 +143,7 @@ struct NamedValue {
 };
 
 /// Kernels in a source of the operation that draw the inputs of a set. All have the launch
-/// `launch`, and the scalar `kSeed` besides those of the operation.
+/// `launch`, and the scalar `kSeed` besides the scalars of the operation.
 struct InputKernels {
   static constexpr std::string_view kSeed = "seed";
 
@@ -170,14 +171,14 @@ struct TensorShape {
   bool always = false;    ///< the draw holds for exact tests too, because values have a meaning
   bool exact = true;      ///< an output that is exact on exact inputs
   bool infinite = false;  ///< an output that may be infinite
-  std::optional<DType> intermediate;  ///< what the terms of an output may be rounded to
+  std::optional<DType> intermediate;  ///< the terms of an output may be rounded to it
   std::string in_place;               ///< the input whose memory an output may be; empty: none
   std::optional<ValueRange<std::int64_t>> values;  ///< of an integer input; none: any
 
   std::int64_t columns() const { return extent.back(); }
-  /// Elements from one entry of dim `dim` to the next.
+  /// Returns the elements from one entry of dim `dim` to the next.
   std::int64_t pitch(std::size_t dim) const;
-  /// Elements from row to row; of a tensor of one dim, of a row.
+  /// Returns the elements from row to row; for a tensor of one dim, the elements of a row.
   std::int64_t row_pitch() const {
     return extent.size() < 2 ? columns() : pitch(extent.size() - 2);
   }
@@ -200,11 +201,11 @@ struct Operation {
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
   DrawKind timing_inputs = DrawKind::normal;
-  /// The draw with which every order of summation gives the same bits; none where the result is no
-  /// sum of products.
+  /// The draw with which every order of summation computes the same bits; none if the result is not
+  /// a sum of products.
   std::optional<DrawKind> exact_inputs;
-  std::optional<Expression> exact_when;       ///< the problems of which that is true; none: all
-  std::optional<InputKernels> input_kernels;  ///< which draw all inputs, instead of the above
+  std::optional<Expression> exact_when;       ///< the problems for which that is true; none: all
+  std::optional<InputKernels> input_kernels;  ///< they draw all inputs, instead of the above
   Tolerance tolerance;
   Expression flops;
   Expression bytes;                    ///< the fewest bytes that memory must move
@@ -218,42 +219,42 @@ struct Operation {
   /// The functions that users gave for a flag, with different names.
   std::vector<std::shared_ptr<const UserFunction>> functions;
 
-  /// The normalised problem: dims, dtypes and flags in declared order without those that have their
-  /// default, formulas in normal form, and functions by their digest. Its `text()` is the canonical
-  /// text. Errors: `invalid_argument` with the operation, the field, the given value and the
-  /// allowed ones.
+  /// Returns the normalised problem: dims, dtypes and flags in declared order without those that
+  /// have their default, formulas in normal form, and functions by their digest. Its `text()` is
+  /// the canonical text. Errors: `invalid_argument` with the operation, the field, the given value
+  /// and the allowed ones.
   Result<Problem> normalize(const Problem& problem) const;
 
-  /// The sizes of all dims of a normalised problem, in declared order. If the problem is not
-  /// normalised, missing dims are 0.
+  /// Returns the sizes of all dims of a normalised problem, in declared order. If the problem is
+  /// not normalised, missing dims are 0.
   std::vector<std::int64_t> sizes(const Problem& normalized) const;
 
-  /// The names of a normalised problem in the expression language: dims, flags, dtypes, the
-  /// constants of their values, `<type variable>_bytes`, `<flag>_<variable>`, which is 1 where a
+  /// Returns the names of a normalised problem in the expression language: dims, flags, dtypes, the
+  /// constants of their values, `<type variable>_bytes`, `<flag>_<variable>`, which is 1 if a
   /// formula uses the variable, and the derived values.
   Scope scope(const Problem& normalized) const;
 
-  /// The names that `scope` gives, in its order.
+  /// Returns the names that `scope` has, in its order.
   std::vector<std::string> value_names() const;
 
-  /// The formula of a formula flag in a normalised problem.
+  /// Returns the formula of a formula flag in a normalised problem.
   Formula formula(const Problem& normalized, const Flag& flag) const;
 
-  /// Whether a normalised problem has a function.
+  /// Returns whether a normalised problem has a function.
   bool takes_function(const Problem& normalized) const;
 
-  /// The function of flag `flag` in a normalised problem. Null where there is none, or its file was
-  /// not given.
+  /// Returns the function of flag `flag` in a normalised problem. Null if there is none, or its
+  /// file was not given.
   const UserFunction* function(const Problem& normalized, const Flag& flag) const;
 
-  /// The dtype of type variable `name` in a normalised problem.
+  /// Returns the dtype of type variable `name` in a normalised problem.
   DType dtype(const Problem& normalized, std::string_view name) const;
 
-  /// The tensors of a normalised problem, in declared order. Errors: an extent that overflows or is
-  /// not positive; a draw outside of the range of the tensor's dtype.
+  /// Returns the tensors of a normalised problem, in declared order. Errors: an extent that
+  /// overflows or is not positive; a draw outside of the range of the tensor's dtype.
   Result<std::vector<TensorShape>> tensor_shapes(const Problem& normalized) const;
 
-  /// The scalars of a normalised problem with their defaults, in declared order. Errors: a
+  /// Returns the scalars of a normalised problem with their defaults, in declared order. Errors: a
   /// condition that overflows.
   Result<std::vector<Scalar>> present_scalars(const Problem& normalized) const;
 };

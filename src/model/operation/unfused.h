@@ -26,7 +26,7 @@ struct ProblemPattern {
 
 /// One kernel of the unfused form that an operation declares.
 struct UnfusedStep {
-  std::optional<Expression> when;  ///< where it is 0 the step is left out
+  std::optional<Expression> when;  ///< if it is 0 the step is left out
   ProblemPattern problem;
   /// For each tensor of the step the names of tensors of the fused operation, or of tensors between
   /// steps. The first that exists is used.
