@@ -1,7 +1,7 @@
 #pragma once
-// What an example needs of the CUDA driver, loaded with dlopen so that the examples build without
-// the CUDA Toolkit. A program that uses CUDA has its own contexts and buffers and needs none of
-// this.
+// The parts of the CUDA driver that an example needs, loaded with dlopen so that the examples build
+// without the CUDA Toolkit. A program that uses CUDA has its own contexts and buffers and needs
+// none of this.
 
 #include <cstddef>
 #include <cstdio>
@@ -15,7 +15,7 @@ class Gpu {
  public:
   using Address = unsigned long long;  // CUdeviceptr
 
-  /// Why there is no GPU to use; empty where there is one.
+  /// Opens GPU 0. Returns why there is no GPU to use; empty if there is one.
   std::string open() {
     library_ = dlopen("libcuda.so.1", RTLD_NOW);
     if (library_ == nullptr) return dlerror();
@@ -37,7 +37,7 @@ class Gpu {
     return address;
   }
 
-  /// Device memory that holds a copy of `values`.
+  /// Allocates device memory with a copy of `values`.
   template <typename T>
   Address upload(const std::vector<T>& values) {
     const Address address = allocate(values.size() * sizeof(T));
@@ -53,7 +53,7 @@ class Gpu {
                                                   values.size() * sizeof(T)));
   }
 
-  /// `count` elements from `address`, once all work before has finished.
+  /// Downloads `count` elements from `address`, once all work before has finished.
   template <typename T>
   std::vector<T> download(Address address, std::size_t count) {
     std::vector<T> values(count);
@@ -62,14 +62,14 @@ class Gpu {
     return values;
   }
 
-  /// A stream. Copies wait for what is on it, and it for copies.
+  /// Makes a stream. Copies wait for the work on it, and it waits for copies.
   void* make_stream() {
     void* stream = nullptr;
     check("cuStreamCreate", call<void**, unsigned>("cuStreamCreate", &stream, 0));
     return stream;
   }
 
-  /// The time in microseconds that what `enqueue` puts on `stream` takes there.
+  /// Returns the time in microseconds that the work of `enqueue` takes on `stream`.
   template <typename Enqueue>
   double elapsed_us(void* stream, const Enqueue& enqueue) {
     void* events[2] = {};
@@ -93,7 +93,7 @@ class Gpu {
     return text;
   }
 
-  /// Bytes that the memory can give in a second: two a clock and pin.
+  /// Returns the bytes that the memory can deliver in a second: two a clock and pin.
   double bytes_per_second() {
     constexpr int kClockKhz = 36, kBusBits = 37;  // CU_DEVICE_ATTRIBUTE_..
     int clock = 0, bits = 0;

@@ -5,8 +5,7 @@
 //   get_best_kernel [M N K] --sku h200     without a GPU: describes what would be launched there
 //
 // A second run takes the kernel from the cache and compiles nothing, which the line "compiler
-// libraries loaded" shows. Exits 0 where the result is right, 1 where it is not, 77 where there is
-// no GPU.
+// libraries loaded" shows. Exits 0 if the result is right, 1 if it is not, 77 if there is no GPU.
 
 #include <charconv>
 #include <chrono>
@@ -84,7 +83,7 @@ std::size_t mismatches(const kw::MatmulSize& size, const std::vector<std::uint16
         magnitude += std::fabs(term);
       }
       const double got = to_float(d[static_cast<std::size_t>(i * size.n + j)]);
-      // Half a unit in the last of 8 bits, and what fp32 accumulation may lose.
+      // Half a unit in the last of 8 bits, and the loss of fp32 accumulation.
       if (!(std::fabs(got - sum) <= std::fabs(sum) / 256 + magnitude * 1e-5)) ++wrong;
     }
   }

@@ -18,13 +18,13 @@ constexpr double kPi = 3.14159265358979323846;
 /// So large that products of two sizes and a small factor fit into 64 bits.
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 30;
 
-/// The fields of one JSON object. Remembers the first that does not hold what it should.
+/// The fields of one JSON object. Remembers the first field with a wrong value.
 class Fields {
  public:
   Fields(const json& object, std::string file, std::optional<kw::Error>& error)
       : object_(object), file_(std::move(file)), error_(error) {}
 
-  /// A size from 1; `fallback` where there is none, which 0 forbids.
+  /// Returns a size from 1; `fallback` if there is none. A `fallback` of 0 forbids that.
   std::int64_t size(const char* name, std::int64_t fallback = 0) const {
     const json* value = find(name, fallback == 0);
     if (value == nullptr) return fallback;
@@ -35,7 +35,7 @@ class Fields {
     return value->get<std::int64_t>();
   }
 
-  /// A number above 0; `fallback` where there is none, which 0 forbids.
+  /// Returns a number above 0; `fallback` if there is none. A `fallback` of 0 forbids that.
   double number(const char* name, double fallback = 0) const {
     const json* value = find(name, fallback == 0);
     if (value == nullptr) return fallback;
@@ -62,7 +62,7 @@ class Fields {
     }
   }
 
-  /// The field; null where it is missing or null.
+  /// Returns the field; null if it is missing or null.
   const json* find(const char* name, bool required) const {
     const auto found = object_.find(name);
     if (found != object_.end() && !found->is_null()) return &*found;
@@ -80,7 +80,8 @@ class Fields {
   std::optional<kw::Error>& error_;
 };
 
-/// Older files have rope_theta and rope_scaling, newer ones both in rope_parameters.
+/// Reads the parameters of the rotations. Older files have rope_theta and rope_scaling, newer ones
+/// both in rope_parameters.
 void read_rope(const Fields& fields, const std::string& file, std::optional<kw::Error>& error,
                ModelConfig& config) {
   config.rope_theta = fields.number("rope_theta", 10000);
@@ -140,7 +141,7 @@ ModelConfig read_fields(const json& document, const std::string& file,
                                              " is no multiple of num_key_value_heads " +
                                              std::to_string(config.kv_heads));
   }
-  // A Qwen3 has heads of 128 elements where its file does not say otherwise.
+  // A Qwen3 has heads of 128 elements if its file does not say otherwise.
   config.head_dim = fields.size("head_dim", qwen3 ? 128 : config.hidden / config.heads);
   if (!qwen3 && fields.find("head_dim", false) == nullptr && config.hidden % config.heads != 0) {
     fields.refuse("hidden_size", std::to_string(config.hidden) +
@@ -195,8 +196,9 @@ RopeTable rope_table(const ModelConfig& config, std::int64_t positions) {
     double frequency =
         std::pow(config.rope_theta, -static_cast<double>(pair) / static_cast<double>(pairs));
     if (config.rope_scaling) {
-      // Turns within the positions that the model was first trained on: with many the rotation
-      // stays, with few it is slower by `factor`, and between them it is a mean of both.
+      // The number of turns within the context length of the first training decides: with many
+      // turns the rotation stays, with few it is slower by `factor`, and between them it is a mean
+      // of both.
       const RopeScaling& scaling = *config.rope_scaling;
       const double turns = scaling.original_positions * frequency / (2 * kPi);
       const double low = scaling.low_frequency_factor;

@@ -1,5 +1,5 @@
 #pragma once
-// What a model's config.json says of the step that decodes it.
+// The fields of a model's config.json that decide the step that decodes it.
 
 #include <cstdint>
 #include <optional>
@@ -13,8 +13,8 @@ namespace decode {
 
 namespace kw = kernwright;
 
-/// How rope_type "llama3" stretches the rotations that are slower than the prompts were long which
-/// the model was first trained on.
+/// Parameters of rope_type "llama3", which stretches the rotations whose wavelength exceeds the
+/// context length that the model was first trained on.
 struct RopeScaling {
   double factor = 1;
   double low_frequency_factor = 1;
@@ -46,11 +46,11 @@ struct ModelConfig {
 };
 
 /// Reads the text of a `config.json`; `file` is its name in messages. Errors: `invalid_argument`
-/// for what the decoder does not compute, naming the field, its value and what it has to be.
+/// for a model that the decoder does not compute, naming the field, its value and what it must be.
 kw::Result<ModelConfig> parse_config(std::string_view text, const std::string& file);
 
-/// Errors: those of `parse_config`; `invalid_argument` where `tokens` of a sequence are more than
-/// the model's positions, or than a window which layers have.
+/// Checks that sequences may have `tokens` tokens. Errors: see `parse_config`; `invalid_argument`
+/// if they are more than the model's positions, or than a window which layers have.
 kw::Result<void> check_tokens(const ModelConfig& config, std::int64_t tokens);
 
 /// The cosine and the sine of each position and pair of elements of a head, both
@@ -61,7 +61,7 @@ struct RopeTable {
 };
 RopeTable rope_table(const ModelConfig& config, std::int64_t positions);
 
-/// The bytes of device memory that a step cannot do without.
+/// The bytes of device memory that a step must read or write.
 struct StepBytes {
   std::int64_t weights = 0;    ///< all of the layers and the head, once
   std::int64_t embedding = 0;  ///< one row for each sequence
@@ -70,7 +70,7 @@ struct StepBytes {
   std::int64_t all() const { return weights + embedding + cache; }
 };
 
-/// `old_tokens` are those of all sequences together.
+/// Returns the bytes of a step. `old_tokens` counts the old tokens of all sequences together.
 StepBytes step_bytes(const ModelConfig& config, std::int64_t batch, std::int64_t old_tokens);
 
 }  // namespace decode

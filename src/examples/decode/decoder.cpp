@@ -64,7 +64,7 @@ StepMemory Decoder::allocate(const ModelWeights& weights, const Ints& lengths, s
   lengths_ = gpu_->upload(lengths);
   other_lengths_ = gpu_->upload(lengths);
   memory.tokens = tokens_;
-  // Parameters, because only where both are the same memory do the lengths advance.
+  // Parameters, because the lengths advance only if both are the same memory.
   memory.old_lengths = builder.parameter(pointer(lengths_));
   memory.lengths = builder.parameter(pointer(lengths_));
   const RopeTable rope = rope_table(config_, shape_.capacity);

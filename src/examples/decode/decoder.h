@@ -21,8 +21,8 @@ namespace decode {
 class Decoder {
  public:
   /// Sequences begin with `lengths` tokens, whose keys and values are random. All else of the
-  /// caches is NaN, so that what reads it shows. Errors: those of `Service::get_best_kernels` and
-  /// of `ChainBuilder::build`; `invalid_argument` where a kernel has other arguments than the step.
+  /// caches is NaN, so that a kernel that reads it shows. Errors: see `Service::get_best_kernels`
+  /// and `ChainBuilder::build`; `invalid_argument` if a kernel has other arguments than the step.
   static kw::Result<Decoder> make(Gpu& gpu, const kw::Service& service, const ModelConfig& config,
                                   const ModelWeights& weights, const DecodeShape& shape,
                                   const Ints& lengths, std::uint64_t seed);
@@ -31,17 +31,17 @@ class Decoder {
   kw::Result<std::vector<kw::ChainTime>> tune(const Ints& lengths);
   kw::Chain& chain() { return *chain_; }
 
-  /// What the next step begins with, but for the caches.
+  /// The inputs of the next step, except for the caches.
   void set_tokens(const Ints& tokens) { gpu_->write(tokens_, tokens); }
   void set_lengths(const Ints& lengths) { gpu_->write(lengths_, lengths); }
   Ints tokens() const { return numbers(tokens_); }
 
   kw::Result<void> step() { return chain_->launch(stream_); }
-  /// The time of `count` steps, one after the other.
+  /// Measures the time of `count` steps, one after the other.
   kw::Result<double> time_us(int count);
 
   StepState state() const;
-  /// What the last step made, of sequences that had `lengths` tokens before.
+  /// Returns the results of the last step, for sequences that had `lengths` tokens before.
   StepResult result(const Ints& lengths) const;
 
   const Ints& page_table() const { return page_table_; }

@@ -69,7 +69,8 @@ kw::Result<std::string> read_text(const std::string& path, std::uint64_t most) {
 json parse_json(std::string_view text) {
   constexpr int kMostDepth = 64;
   bool too_deep = false;
-  // What is too deep is left out as it is read, so that nothing of it has to be destroyed.
+  // Values that are too deep are left out as they are read, so that nothing of them must be
+  // destroyed.
   const auto keep = [&](int depth, json::parse_event_t event, const json&) {
     const bool opens =
         event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;

@@ -19,11 +19,12 @@ namespace kw = kernwright;
 /// for a writer, and a device would never end.
 class InputFile {
  public:
-  /// Errors: `io`, which names the file.
+  /// Opens a file. Errors: `io`, which names the file.
   static kw::Result<InputFile> open(const std::string& path);
 
   std::uint64_t bytes() const { return bytes_; }
-  /// `count` bytes from `offset` on, which the file has. Errors: `io`, also where it ends before.
+  /// Reads `count` bytes from `offset` on, which the file has. Errors: `io`, also if it ends
+  /// before.
   kw::Result<std::string> read(std::uint64_t offset, std::uint64_t count) const;
 
  private:
@@ -35,15 +36,15 @@ class InputFile {
   std::uint64_t bytes_;
 };
 
-/// The text of a whole file. Errors: `io`; `corrupt` where it has more than `most` bytes.
+/// Reads the text of a whole file. Errors: `io`; `corrupt` if it has more than `most` bytes.
 kw::Result<std::string> read_text(const std::string& path, std::uint64_t most);
 
-/// The value of a JSON text; `is_discarded` where it is none, or is nested deeper than 64: values
-/// are copied and written by recursion.
+/// Returns the value of a JSON text; `is_discarded` if the text is not JSON, or is nested deeper
+/// than 64: values are copied and written by recursion.
 nlohmann::json parse_json(std::string_view text);
 inline constexpr const char* kNoObject = "is no JSON object that is nested up to 64 deep";
 
-/// The value for messages; a long one is cut.
+/// Returns the value for messages; a long one is cut.
 std::string shown(const nlohmann::json& value);
 
 }  // namespace decode

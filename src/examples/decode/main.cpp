@@ -4,8 +4,8 @@
 //
 // It prints the tokens of each sequence, how long a step takes, and how long the memory takes for
 // the bytes that a step needs. With --check it compares every step with the same in fp32 on the
-// host. Exits 0; 1 where something fails or a check finds errors that rounding does not explain; 2
-// for a wrong command line; 77 where there is no GPU.
+// host. Exits 0; 1 if something fails or a check finds errors that rounding does not explain; 2 for
+// a wrong command line; 77 if there is no GPU.
 
 #include <algorithm>
 #include <cstdio>
@@ -54,13 +54,13 @@ DecodeShape shape_of(const Options& options) {
   return shape;
 }
 
-/// One decoding. What it finds is printed as it goes, and kept in a report.
+/// One decoding. Its results are printed as it goes, and kept in a report.
 class Run {
  public:
   Run(const Options& options, const ModelConfig& config, const ModelWeights& weights)
       : options_(options), config_(config), weights_(weights), shape_(shape_of(options)) {}
 
-  /// Whether all that was compared is as it should be.
+  /// Returns whether all comparisons are as they should be.
   kw::Result<bool> all(Gpu& gpu) {
     kw::ServiceOptions service_options;
     if (options_.seconds > 0) service_options.on_miss = kw::MissPolicy::tune_now;
@@ -112,7 +112,7 @@ class Run {
     }
   }
 
-  /// The path that was asked for, or the fastest.
+  /// Chooses the path that was asked for, or the fastest.
   kw::Result<void> choose_path(Decoder& decoder) {
     kw::Chain& chain = decoder.chain();
     kw::ChainPath chosen = chain.path();
@@ -209,7 +209,7 @@ class Run {
                         {"gap", errors_.gap}};
   }
 
-  /// Decodes the same steps without a look at them, which has to end with the same tokens.
+  /// Decodes the same steps without a look at them, which must end with the same tokens.
   kw::Result<void> time(Gpu& gpu, Decoder& decoder) {
     if (!passed_) return {};
     Ints lengths = options_.lengths;
@@ -225,7 +225,7 @@ class Run {
     }
     std::sort(rounds.begin(), rounds.end());
     const double us = rounds[rounds.size() / 2];
-    // Old tokens grow by one a step: those of the middle step are the mean.
+    // Old tokens grow by one a step, so the old tokens of the middle step are the mean.
     const StepBytes bytes = step_bytes(
         config_, shape_.batch,
         std::accumulate(lengths.begin(), lengths.end(), shape_.batch * (options_.steps - 1) / 2));

@@ -12,7 +12,8 @@
 namespace decode {
 namespace {
 
-/// A bijection of 64-bit numbers that makes a counter look random (the finaliser of SplitMix64).
+/// Applies a bijection of 64-bit numbers that makes a counter look random (the finaliser of
+/// SplitMix64).
 std::uint64_t mixed(std::uint64_t value) {
   value += 0x9e3779b97f4a7c15;
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
@@ -20,15 +21,15 @@ std::uint64_t mixed(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
-/// The bytes of all weights on the host. The sizes of a config may be so large that no integer has
-/// room for their product.
+/// Returns the bytes of all weights on the host. The sizes of a config may be so large that no
+/// integer has room for their product.
 double weight_bytes(const ModelConfig& config) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double layer =
       real(config.hidden) * (real(config.qkv_columns()) + real(config.query_columns()) +
                              3 * real(config.intermediate) + 2);
   const double head = real(config.vocabulary) * real(config.hidden);
-  // A layer takes memory even where its tensors are small.
+  // A layer takes memory even if its tensors are small.
   return 2 * (config.tied_head ? 1 : 2) * head +
          real(config.layers) * (2 * layer + static_cast<double>(sizeof(LayerWeights)));
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Numbers on the host, those of 16 bits among them, and loops over all cores.
+// Numbers on the host, 16-bit ones among them, and loops over all cores.
 
 #include <algorithm>
 #include <cstddef>
@@ -29,7 +29,7 @@ inline float to_float(std::uint16_t bf16) {
   return float_of_bits(static_cast<std::uint32_t>(bf16) << 16);
 }
 
-/// Rounds to the nearest, of two that are as near to the even one. A NaN stays one.
+/// Rounds to the nearest, and halfway to the even one. A NaN stays a NaN.
 inline std::uint16_t to_bf16(float value) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
@@ -37,7 +37,7 @@ inline std::uint16_t to_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-/// The value of an IEEE number of 16 bits.
+/// Returns the value of an IEEE number of 16 bits.
 inline float half_to_float(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16;
   const std::uint32_t exponent = (half >> 10) & 0x1f;
@@ -50,8 +50,8 @@ inline float half_to_float(std::uint16_t half) {
   return float_of_bits(sign | (wide << 23) | (fraction << 13));
 }
 
-/// Calls `work(i)` for all i below `count`, on all cores where a call costs `cost` and all of them
-/// are worth threads. A cost of 1 is about a nanosecond.
+/// Calls `work(i)` for all i below `count`, on all cores if a call costs `cost` and all of them are
+/// worth threads. A cost of 1 is about a nanosecond.
 template <typename Work>
 void parallel_for(std::int64_t count, std::int64_t cost, const Work& work) {
   constexpr std::int64_t kWorthAThread = 200'000;

@@ -14,7 +14,7 @@ namespace {
 constexpr int kMostSequences = 16;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
 
-/// The words of one command line from a place on. Remembers the first thing that is wrong.
+/// The words of one command line from a place on. Remembers the first error.
 struct Words {
   const std::vector<std::string>& words;
   std::size_t next = 0;
@@ -29,7 +29,7 @@ struct Words {
     refuse(option + " needs a value");
     return {};
   }
-  /// Whether the value is `second`.
+  /// Returns whether the value is `second`.
   bool one_of(const std::string& option, const char* first, const char* second) {
     const std::string text = value(option);
     if (text != first && text != second) {

@@ -1,5 +1,5 @@
 #pragma once
-// What the command line asks for.
+// The options of the command line.
 
 #include <cstdint>
 #include <optional>
@@ -26,14 +26,14 @@ struct Options {
   std::string json;
   std::uint64_t seed = 1;
 
-  /// Steps that read the prompt before its last token.
+  /// Returns the number of steps that read the prompt before its last token.
   int prompt_steps() const { return prompt.empty() ? 0 : static_cast<int>(prompt.size()) - 1; }
 };
 
 extern const char* const kUsage;
 
-/// Errors: `invalid_argument` for an option that is unknown, lacks its value, has a wrong one, or
-/// goes not with another.
+/// Parses the command line. Errors: `invalid_argument` for an option that is unknown, lacks its
+/// value, has a wrong one, or does not go with another.
 kw::Result<Options> parse_options(const std::vector<std::string>& words);
 
 }  // namespace decode

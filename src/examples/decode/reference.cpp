@@ -11,7 +11,8 @@ namespace {
 
 using Rows = std::vector<float>;
 
-/// y[batch, n] = x[batch, k] * weight[n, k]^T, of the rows from `first` on.
+/// Computes y[batch, n] = x[batch, k] * weight[n, k]^T, with the rows of the weight from `first`
+/// on.
 Rows product(const Rows& x, std::int64_t batch, const Tensor& weight, std::int64_t first,
              std::int64_t n, std::int64_t k) {
   Rows y(at(batch * n));
@@ -37,7 +38,7 @@ Rows product(const Rows& x, std::int64_t batch, const Tensor& weight, std::int64
   return y;
 }
 
-/// What the `columns` elements of a row are multiplied by to have a mean square of one.
+/// Returns the factor that gives the `columns` elements of a row a mean square of one.
 double norm_factor(const float* row, std::int64_t columns, double epsilon) {
   double squares = 0;
   for (std::int64_t c = 0; c < columns; ++c) squares += static_cast<double>(row[c]) * row[c];
@@ -73,8 +74,8 @@ void rotate(float* heads, std::int64_t count, std::int64_t head_dim, const RopeT
   }
 }
 
-/// One head of one query over the old tokens and the new one. `old_rows` has their rows of the
-/// cache; k_new and v_new are the head's new key and value.
+/// Computes the attention of one head of one query over the old tokens and the new one. `old_rows`
+/// has their rows of the cache; k_new and v_new are the head's new key and value.
 void attend(const ModelConfig& config, const float* q, const Tensor& keys, const Tensor& values,
             const std::vector<std::int64_t>& old_rows, std::int64_t kv_head, const float* k_new,
             const float* v_new, float* o) {
@@ -105,7 +106,8 @@ void attend(const ModelConfig& config, const float* q, const Tensor& keys, const
   for (std::int64_t c = 0; c < dim; ++c) o[c] = static_cast<float>(sums[at(c)] / all);
 }
 
-/// The norm of the difference of a row of [batch, ..] over that of the reference's, of the worst.
+/// Returns the norm of the difference of a row of [batch, ..] over the norm of the reference's row,
+/// for the worst row.
 double worst_row(const Rows& result, const Rows& reference, std::size_t batch) {
   const std::size_t columns = reference.size() / batch;
   double worst = 0;
@@ -116,7 +118,7 @@ double worst_row(const Rows& result, const Rows& reference, std::size_t batch) {
       squares += std::pow(reference[i], 2);
     }
     const double error = std::sqrt(differences / squares);
-    if (error != error) return HUGE_VAL;  // a NaN is as wrong as can be
+    if (error != error) return HUGE_VAL;  // a NaN is the largest error
     worst = std::max(worst, error);
   }
   return worst;
@@ -147,7 +149,8 @@ StepResult reference_step(const ModelConfig& config, const ModelWeights& weights
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
     round(x);
   };
-  // A kernel rounds an element times its weight. What normalises a row is a factor of its products.
+  // A kernel rounds an element times its weight. The factor that normalises a row is applied to its
+  // products.
   const auto normal_of_x = [&](const Tensor& weight) {
     Rows normal = x;
     for (std::size_t i = 0; i < x.size(); ++i) normal[i] *= to_float(weight[i % at(hidden)]);

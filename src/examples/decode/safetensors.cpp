@@ -29,7 +29,7 @@ kw::Error corrupt(const std::string& file, const std::string& why) {
   return {kw::ErrorCode::corrupt, file + ": " + why};
 }
 
-/// The bytes of an element; 0 for a dtype that is not read.
+/// Returns the bytes of an element; 0 for a dtype that is not read.
 std::uint64_t element_bytes(const std::string& dtype) {
   return dtype == "BF16" || dtype == "F16" ? 2 : dtype == "F32" ? 4 : 0;
 }
@@ -38,7 +38,7 @@ bool is_size(const json& value) {
   return value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX;
 }
 
-/// Whether it names a file beside the one that names it.
+/// Returns whether it names a file beside the one that names it.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string("/\0", 2)) == std::string::npos;

@@ -16,15 +16,15 @@ namespace kw = kernwright;
 /// The tensors of one or several files, by name.
 class Safetensors {
  public:
-  /// Opens files, and folders with files: those that model.safetensors.index.json names, or all
-  /// *.safetensors where there is no such file. Errors: `io` for what cannot be read;
-  /// `corrupt` for a header that does not describe its file, and for a tensor that is in two files.
-  /// Each names the file.
+  /// Opens files, and folders with files: the ones that model.safetensors.index.json names, or all
+  /// *.safetensors if there is no such file. Errors: `io` for a file that cannot be read; `corrupt`
+  /// for a header that does not describe its file, and for a tensor that is in two files. Each
+  /// names the file.
   static kw::Result<Safetensors> open(const std::vector<std::string>& paths);
 
-  /// The tensor as bf16, of which F16 and F32 are rounded to the nearest. Errors: `not_found`;
-  /// `invalid_argument` for another shape than `shape` or a dtype that is none of the three. They
-  /// name the tensor and both values.
+  /// Reads the tensor as bf16; F16 and F32 are rounded to the nearest. Errors: `not_found`;
+  /// `invalid_argument` for another shape than `shape` or a dtype other than these three. They name
+  /// the tensor and both values.
   kw::Result<Tensor> read(const std::string& name, const std::vector<std::int64_t>& shape) const;
 
  private:

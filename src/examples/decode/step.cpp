@@ -50,7 +50,7 @@ class Step {
         {kw::Problem::make(operation, std::move(dims), std::move(all)), std::move(arguments)});
   }
 
-  /// Of the rows of x, normalised.
+  /// Adds a product of the normalised rows of x.
   void normal_product(const kw::ChainArg& x, const kw::ChainArg& norm_weight, Dims dims,
                       Flags flags, Arguments arguments) {
     dims.insert(dims.begin(), {"m", shape_.batch});
@@ -68,7 +68,8 @@ class Step {
         {{"a", a}, {"b", weight}, {"residual", x}, {"d", sum}});
   }
 
-  /// x to between. Attention takes q, k and v as they come out of the product.
+  /// Adds the kernels from x to between. Attention takes q, k and v as they come out of the
+  /// product.
   void attention(const LayerMemory& layer) {
     normal_product(
         memory_.x, layer.input_norm, {{"n", config_.qkv_columns()}, {"n_kv", config_.kv_columns()}},
@@ -107,7 +108,7 @@ class Step {
                   memory_.between);
   }
 
-  /// between to x.
+  /// Adds the kernels from between to x.
   void feed_forward(const LayerMemory& layer) {
     normal_product(memory_.between, layer.inner_norm, {{"n", config_.intermediate}},
                    {{"activation", "silu"}, {"gate", "stacked"}},
