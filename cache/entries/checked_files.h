@@ -18,7 +18,7 @@ using FileDigests = std::map<std::string, std::string, std::less<>>;
 void remember_checked(const std::filesystem::path& folder, FileDigests digests);
 
 /// Returns the digest that a file had when its folder was checked: empty if the file was not there
-/// then, and nothing if no checked folder has it. Thread-safe.
+/// then, and nullopt if no checked folder has it. Thread-safe.
 std::optional<std::string> checked_digest(std::string_view path);
 
 }  // namespace kernwright

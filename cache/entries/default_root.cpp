@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The value of an environment variable as a path; empty where it is not set.
+/// Returns the value of an environment variable as a path; empty if it is not set.
 fs::path path_in(const char* variable) {
   const char* value = std::getenv(variable);
   return value == nullptr ? "" : value;
@@ -32,7 +32,7 @@ fs::path home() {
 
 fs::path default_cache_root() {
   if (fs::path path = path_in("KERNWRIGHT_CACHE"); !path.empty()) return path;
-  // By the XDG specification a path that is not absolute has to be ignored.
+  // By the XDG specification a path that is not absolute must be ignored.
   if (fs::path path = path_in("XDG_CACHE_HOME"); path.is_absolute()) return path / "kernwright";
   if (fs::path path = home(); !path.empty()) return path / ".cache" / "kernwright";
   return "/dev/null/kernwright";

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 using std::string_view_literals::operator""sv;
 
-// As in PNG: the first byte is no text, and a transfer in text mode would change CR LF, ^Z or LF.
+// As in PNG: the first byte is not text, and a transfer in text mode would change CR LF, ^Z or LF.
 constexpr std::string_view kMagic = "\x89KW\r\n\x1a\n\0"sv;
 constexpr std::uint32_t kPlain = 1;     // version of a file without a body
 constexpr std::uint32_t kWithBody = 2;  // version of a file with a body
@@ -50,7 +50,7 @@ Lookup<EntryFile> corrupt_entry(std::string detail) {
   return Lookup<EntryFile>::miss(MissReason::corrupt, std::move(detail));
 }
 
-/// The fields before the key. `error` is set where they do not fit a file of `file_bytes`.
+/// The fields before the key. `error` is set if they do not fit a file of `file_bytes`.
 struct Frame {
   std::size_t key_at = 0;
   std::uint64_t key_bytes = 0;
@@ -61,7 +61,7 @@ struct Frame {
   Lookup<EntryFile> error;
 
   bool ok() const { return error.detail.empty(); }
-  /// The length of the front, which is the file without its body.
+  /// Returns the length of the front, which is the file without its body.
   std::uint64_t bytes() const { return key_at + key_bytes + payload_bytes + kDigestBytes; }
 };
 
@@ -127,7 +127,7 @@ Lookup<EntryFile> located(Lookup<EntryFile> entry, const std::string& path) {
   return entry;
 }
 
-/// The miss for a file that cannot be read.
+/// Returns the miss for a file that cannot be read.
 Lookup<EntryFile> unread(const Error& error) {
   const auto reason = [&error] {
     if (error.code == ErrorCode::not_found) return MissReason::absent;

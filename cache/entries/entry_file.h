@@ -9,8 +9,8 @@
 
 namespace kernwright {
 
-/// What every cache file holds: a payload under a key, and after them a body that a lookup does not
-/// read. A file is immutable once it is published.
+/// The contents of every cache file: a payload under a key, and after them a body that a lookup
+/// does not read. A file is immutable once it is published.
 struct EntryFile {
   std::string kind;  ///< "record", "trials", "override" or "artifact"
   std::string key;   ///< canonical key text
@@ -18,24 +18,24 @@ struct EntryFile {
   std::string body = {};
 };
 
-/// The file's bytes. A frame of magic, format version, lengths and kind surrounds key and payload.
-/// A BLAKE3 digest covers all of that. The body follows; its own digest lies inside the frame.
-/// cache/README.md describes the layout. `entry.kind` is at most 8 bytes long.
+/// Returns the file's bytes. A frame of magic, format version, lengths and kind surrounds key and
+/// payload. A BLAKE3 digest covers all of that. The body follows; its own digest is inside the
+/// frame. cache/README.md describes the layout. `entry.kind` is at most 8 bytes long.
 std::string encode_entry(const EntryFile& entry);
 
 /// Undoes `encode_entry`. Reasons: `other_version`, with the versions; `corrupt`, which says what
 /// did not fit: magic, length, digest or kind.
 Lookup<EntryFile> decode_entry(std::string_view bytes, std::string_view expected_kind);
 
-/// Publishes the file of an entry. Errors: `invalid_argument` where it would be longer than its
-/// kind may be, since nobody could read it then; `io`.
+/// Publishes the file of an entry. Errors: `invalid_argument` if it would be longer than its kind
+/// may be, since nobody could read it then; `io`.
 Result<void> publish_entry(const std::filesystem::path& path, const EntryFile& entry,
                            const std::filesystem::path& within);
 
-/// Reads and decodes a file. Nothing below `within`, the root of its cache, may be a link. Where
-/// `within` is empty the file itself may not be one. Further reasons: `absent`; `unreadable`, with
-/// what the file system said; `corrupt` if the file is longer than its kind may be, or is not the
-/// one that was checked (checked_files.h).
+/// Reads and decodes a file. Nothing below `within`, the root of its cache, may be a link. If
+/// `within` is empty, the file itself may not be a link. Further reasons: `absent`; `unreadable`,
+/// with the message of the file system; `corrupt` if the file is longer than its kind may be, or is
+/// not the one that was checked (checked_files.h).
 Lookup<EntryFile> read_entry(const std::string& path, std::string_view expected_kind,
                              const std::filesystem::path& within = {});
 
@@ -44,7 +44,7 @@ Lookup<EntryFile> read_entry(const std::string& path, std::string_view expected_
 Lookup<EntryFile> read_front(const std::string& path, std::string_view expected_kind,
                              const std::filesystem::path& within = {});
 
-/// The miss of a `Lookup` that failed, for a lookup of another type.
+/// Returns the miss of a `Lookup` that failed, for a lookup of another type.
 template <typename T, typename U>
 Lookup<T> same_miss(const Lookup<U>& miss) {
   return Lookup<T>::miss(miss.reason, miss.detail);

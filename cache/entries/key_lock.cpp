@@ -23,7 +23,7 @@ FileDescriptor open_lock(const std::filesystem::path& path, const std::filesyste
   return FileDescriptor(file_calls().open(path.c_str(), root.native().size(), kFlags, 0666));
 }
 
-/// Whether `path` is still a name of the file. (The last holder removes it.)
+/// Returns whether `path` is still a name of the file. (The last holder removes it.)
 bool is_named(const FileDescriptor& file, const std::filesystem::path& path) {
   struct stat named{};
   struct stat opened{};
@@ -59,7 +59,7 @@ KeyLock KeyLock::acquire(const std::filesystem::path& root, std::string_view nam
 }
 
 KeyLock::~KeyLock() {
-  // Removed while it is locked, so that waiters for this file find that it has no name any more.
+  // Removed while it is locked, so that waiters for this file find that it no longer has a name.
   if (file_.valid()) ::unlink(path_.c_str());
 }
 

@@ -9,12 +9,12 @@
 namespace kernwright {
 
 /// The turn to make one entry, among all processes on a directory. It is a lock on a file that the
-/// entry names, and it ends with its holder, however that ends. It saves work and is needed for
+/// entry names, and it ends with its holder, whatever ends that. It saves work and is needed for
 /// nothing else, so a process that cannot get it continues without it. Move-only.
 class KeyLock {
  public:
   /// Waits while another process has the turn, at most for `patience`, or until this one exits. It
-  /// does not wait where no lock file can be made. `name` is a file name.
+  /// does not wait if no lock file can be made. `name` is a file name.
   static KeyLock acquire(const std::filesystem::path& root, std::string_view name,
                          std::chrono::milliseconds patience);
 

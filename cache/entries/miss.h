@@ -9,14 +9,14 @@
 
 namespace kernwright {
 
-/// The enumerator spelled `text`.
+/// Returns the enumerator spelled `text`.
 std::optional<Match> parse_match(std::string_view text);
 std::optional<MissReason> parse_miss_reason(std::string_view text);
 
 inline constexpr int kMatches = static_cast<int>(Match::none) + 1;
 inline constexpr int kMissReasons = static_cast<int>(MissReason::pinned) + 1;
 
-/// A value, or why there is none. A defect of the cache is a miss, never an error.
+/// A value, or the reason why there is none. A defect of the cache is a miss, never an error.
 template <typename T>
 struct Lookup {
   std::optional<T> value;

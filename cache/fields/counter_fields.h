@@ -8,8 +8,8 @@
 
 namespace kernwright {
 
-/// Writes the array `counters`, of one object for each set. A value is a number, or null where
-/// there is none; `reasons` has the reasons beside it.
+/// Writes the array `counters`, with one object for each set. A value is a number, or null if there
+/// is none; `reasons` has the reasons beside it.
 void write_counters(FieldWriter& json, const std::vector<CounterSet>& sets);
 
 /// Reads it. Counters that are not among `counters()` are ignored.

@@ -10,10 +10,10 @@
 namespace kernwright {
 namespace {
 
-/// Whether a character needs no escape in a JSON string, whatever its neighbours are.
+/// Returns whether a character needs no escape in a JSON string, whatever its neighbours are.
 bool is_plain(char c) { return c >= ' ' && c < '\x7f' && c != '"' && c != '\\'; }
 
-/// Appends the shortest text that gives the number back.
+/// Appends the shortest text that reads back as the same number.
 template <typename Number>
 void append(std::string& text, Number value) {
   char digits[32];  // an integer has up to 20, a double up to 24

@@ -25,21 +25,21 @@ class FieldWriter {
     put(value);
   }
 
-  /// The object `name`, whose fields `write()` writes.
+  /// Writes the object `name`, whose fields `write()` writes.
   template <typename Write>
   void object(std::string_view name, const Write& write) {
     member(name);
     braces(write);
   }
 
-  /// The array `name` with an object for each item, whose fields `write(item)` writes.
+  /// Writes the array `name` with an object for each item, whose fields `write(item)` writes.
   template <typename Items, typename Write>
   void each_object(std::string_view name, const Items& items, const Write& write) {
     member(name);
     brackets(items, [&](const auto& item) { braces([&] { write(item); }); });
   }
 
-  /// The whole object.
+  /// Returns the whole object.
   std::string text() const { return text_ + '}'; }
 
  private:

@@ -12,7 +12,8 @@ using Json = FieldReader::Json;
 
 namespace {
 
-/// A value for messages: a number in full, of others the type, such as "string" or "null".
+/// Describes a value for messages: a number in full, any other value by its type, such as "string"
+/// or "null".
 std::string described(const Json& value) {
   return value.is_number() ? value.dump() : value.type_name();
 }

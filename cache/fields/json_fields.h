@@ -68,16 +68,16 @@ class FieldReader {
     }
   }
 
-  /// Whether the field is there, of whatever type.
+  /// Returns whether the field is there, with any type.
   bool contains(std::string_view name) const { return object_.contains(name); }
 
-  /// Whether the field is there and not null.
+  /// Returns whether the field is there and not null.
   bool has(std::string_view name) const;
 
   /// Keeps `what` as the defect of field `name`, unless there is an earlier one.
   void fail(std::string_view name, std::string_view what);
 
-  /// The first defect, "winner.resources.registers: missing".
+  /// Returns the first defect, "winner.resources.registers: missing".
   const std::optional<std::string>& defect() const { return defect_; }
 
  private:
@@ -96,13 +96,13 @@ class FieldReader {
   std::optional<std::string>& defect_;
 };
 
-/// The JSON object of a text. Errors: `corrupt`, which names `what`, also where the text is beyond
-/// the limits of `parse_value`. Nothing of ours is, and to parse it would take far more memory or
+/// Parses a text as a JSON object. Errors: `corrupt`, which names `what`, also if the text exceeds
+/// the limits of `parse_value`. No text of ours does, and to parse it would take far more memory or
 /// time than its length says.
 Result<FieldReader::Json> parse_object(std::string_view json, std::string_view what);
 
-/// Parses one JSON object with `parse(FieldReader&)`. Errors: those of `parse_object`; `corrupt`
-/// naming `what` and the field.
+/// Parses one JSON object with `parse(FieldReader&)`. Errors: see `parse_object`; `corrupt` naming
+/// `what` and the field.
 template <typename Parse>
 Result<void> parse_fields(std::string_view json, std::string_view what, const Parse& parse) {
   KW_ASSIGN(const FieldReader::Json root, parse_object(json, what));
@@ -113,7 +113,7 @@ Result<void> parse_fields(std::string_view json, std::string_view what, const Pa
   return {};
 }
 
-/// One line of text. Bytes that are not UTF-8 become replacement characters.
+/// Returns one line of text. Bytes that are not UTF-8 become replacement characters.
 std::string dump(const FieldReader::Json& json);
 
 }  // namespace kernwright

@@ -12,11 +12,11 @@
 
 namespace kernwright {
 
-/// The artifacts of all layers, for a compile pool. The user's directory gets what is compiled, and
-/// what another layer has too, so that a record there needs no other layer. Of all processes on
-/// that directory that want one artifact, one compiles it. The others wait for it, at most for
-/// `patience`, and then do it themselves. Different artifacts never wait for each other.
-/// Thread-safe.
+/// The artifacts of all layers, for a compile pool. The user's directory gets every compiled
+/// artifact, and every artifact that another layer has too, so that a record there needs no other
+/// layer. If several processes on that directory want one artifact, one of them compiles it. The
+/// others wait for it, at most for `patience`, and then do it themselves. Different artifacts never
+/// wait for each other. Thread-safe.
 class ArtifactCache final : public CompileCache {
  public:
   ArtifactCache(TieredCache cache, std::chrono::milliseconds patience)
@@ -26,8 +26,9 @@ class ArtifactCache final : public CompileCache {
   CompileResult find_or_compile(const std::string& digest,
                                 const std::function<CompileResult()>& compile) override;
 
-  /// Why the latest of the artifacts that could not be stored since the last call was not; empty
-  /// where all were. Nothing else comes of it: what cannot be stored is compiled all the same.
+  /// Returns why the latest artifact that could not be stored since the last call was not stored;
+  /// empty if all were stored. Nothing else comes of it: an artifact that cannot be stored is
+  /// compiled all the same.
   std::string take_failure();
 
  private:

@@ -41,8 +41,8 @@ std::vector<std::string> sorted(const std::set<std::string>& texts) {
   return {texts.begin(), texts.end()};
 }
 
-/// The runs that some lookup may serve. Errors: `corrupt` where some cannot be read for a reason
-/// outside of the files.
+/// Returns the runs that some lookup may serve. Errors: `corrupt` if some cannot be read for a
+/// reason outside of the files.
 Result<std::vector<RecordStore::Listed>> served_runs(const TieredCache& cache,
                                                      const ExportOptions& options) {
   std::vector<RecordStore::Listed> runs;
@@ -67,7 +67,7 @@ Result<std::vector<RecordStore::Listed>> served_runs(const TieredCache& cache,
   return runs;
 }
 
-/// The decisions on each key that hold.
+/// Returns the decisions on each key that hold.
 std::map<std::string, Decisions> decisions_of(
     const std::vector<RecordStore::ListedOverride>& overrides) {
   std::map<std::string, std::vector<Override>> by_key;
@@ -82,7 +82,8 @@ std::map<std::string, Decisions> decisions_of(
   return decisions;
 }
 
-/// Adds the bits of what decisions make the answer, for each key where that is no run's winner.
+/// Adds the bits of the candidate that decisions make the answer, for each key for which it is not
+/// the winner of a run.
 void add_decided(const std::vector<RecordStore::Listed>& runs,
                  const std::map<std::string, Decisions>& decisions, const ArtifactStore& artifacts,
                  Collection& collection, ExportReport& report) {

@@ -45,7 +45,7 @@ class Unpacked {
     if (::mkdtemp(name.data()) == nullptr) {
       return io("create", name, std::error_code(errno, std::generic_category()));
     }
-    // mkdtemp gives only the owner access, but all who may read the cache may read a bundle.
+    // mkdtemp grants access to the owner alone, but all who may read the cache may read a bundle.
     fs::permissions(name, fs::perms(0755), error);
     return Unpacked(name);
   }
@@ -86,7 +86,8 @@ Result<void> write_below(const fs::path& folder, const fs::path& name, std::stri
   return create_file(folder / name, bytes, 0644);
 }
 
-/// The next entry, which must be a plain file with the name `name`, or any name if that is empty.
+/// Reads the next entry, which must be a plain file with the name `name`, or any name if that is
+/// empty.
 Result<TarEntry> next_file(TarReader& tar, std::string_view name) {
   KW_ASSIGN(std::optional<TarEntry> entry, tar.next());
   if (!entry)
@@ -104,7 +105,7 @@ Result<TarEntry> next_file(TarReader& tar, std::string_view name) {
   return found;
 }
 
-/// The trusted key that signed the manifest. Errors: `refused` where there is none.
+/// Returns the trusted key that signed the manifest. Errors: `refused` if there is none.
 Result<std::string> find_signer(std::string_view manifest, std::string_view signature,
                                 const std::vector<std::string>& trusted_keys) {
   if (signature.empty()) return Error{ErrorCode::refused, "the bundle is not signed"};
@@ -117,7 +118,8 @@ Result<std::string> find_signer(std::string_view manifest, std::string_view sign
                                           counted(trusted_keys.size(), "trusted key"))};
 }
 
-/// As `find_signer`; empty where there is none and that is allowed.
+/// Does the same as `find_signer`, but returns an empty text if there is no signer and that is
+/// allowed.
 Result<std::string> accepted_signer(std::string_view manifest, std::string_view signature,
                                     const InstallOptions& options) {
   Result<std::string> signer = find_signer(manifest, signature, options.trusted_keys);
@@ -146,7 +148,7 @@ bool is_digest(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// The manifest of the bundle in `folder`. Errors: `not_found` where it has none, because an
+/// Reads the manifest of the bundle in `folder`. Errors: `not_found` if it has none, because an
 /// earlier version installed it; `corrupt`; `io`.
 Result<BundleManifest> manifest_of(const fs::path& folder) {
   KW_ASSIGN(const std::string text,
@@ -186,7 +188,7 @@ Result<void> flip(const fs::path& bundles, const std::string& digest) {
   return {};
 }
 
-/// Moves the unpacked folder to its place. A folder that lies there already is not trusted: the two
+/// Moves the unpacked folder to its place. A folder that is there already is not trusted: the two
 /// are exchanged, and it is removed.
 Result<void> put_in_place(Unpacked& unpacked, const fs::path& place) {
   if (::renameat2(AT_FDCWD, unpacked.path().c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) ==
@@ -205,7 +207,7 @@ Result<void> put_in_place(Unpacked& unpacked, const fs::path& place) {
   return {};
 }
 
-/// Refuses a file or folder that others than this user and root may write to.
+/// Refuses a file or folder that anybody besides this user and root may write to.
 Result<void> check_owner(const fs::path& path, const struct stat& status) {
   const bool own = status.st_uid == ::geteuid() || status.st_uid == 0;
   if (own && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
@@ -213,7 +215,7 @@ Result<void> check_owner(const fs::path& path, const struct stat& status) {
                concat(path.native(), ": others than you and root may write to it")};
 }
 
-/// The same for a folder with all that is in it.
+/// Checks the owners of a folder and of everything in it.
 Result<void> check_owners(const fs::path& folder) {
   const auto check = [](const fs::path& path) -> Result<void> {
     struct stat status{};

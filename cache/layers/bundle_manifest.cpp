@@ -14,7 +14,8 @@ using Json = FieldReader::Json;
 
 constexpr std::string_view kFormat = "kernwright bundle 1";
 
-/// Whether a name has only the characters of the cache's own names, and does not begin with a dot.
+/// Returns whether a name has only the characters of the cache's own names, and does not begin with
+/// a dot.
 bool is_plain_name(std::string_view name) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||

@@ -9,7 +9,7 @@
 
 namespace kernwright {
 
-/// The entries of a bundle that are no files of the cache. They come first, in this order.
+/// The entries of a bundle that are not files of the cache. They come first, in this order.
 inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr std::string_view kSignatureName = "manifest.sig";
 
@@ -28,7 +28,7 @@ struct BundledFile {
   friend bool operator==(const BundledFile&, const BundledFile&) = default;
 };
 
-/// What a bundle holds, and where it comes from.
+/// The contents of a bundle, and its origin.
 struct BundleManifest {
   std::string kernwright;  ///< the version that wrote it
   /// Decides which of two bundles is newer. It is the time of the export in UTC seconds, or a
@@ -39,18 +39,19 @@ struct BundleManifest {
   std::vector<BundledFile> files;    ///< sorted by name, which are all different
 };
 
-/// JSON, indented, in a stable order.
+/// Returns JSON, indented, in a stable order.
 std::string to_json(const BundleManifest& manifest);
 
-/// Errors: `corrupt`, which names the field. Names that are no places of a cache's files, an order
-/// that is not sorted and sizes beyond the limits are corrupt too.
+/// Parses a manifest. Errors: `corrupt`, which names the field. Names that are not places of a
+/// cache's files, an order that is not sorted and sizes beyond the limits are corrupt too.
 Result<BundleManifest> parse_bundle_manifest(std::string_view json);
 
-/// The bytes that are signed for a manifest's text.
+/// Returns the bytes that are signed for a manifest's text.
 std::string signed_text(std::string_view manifest);
 
-/// The kind of entry that a file of that name holds: "record", "override" or "artifact". It is
-/// empty for names that the cache cannot have given, so nothing in a bundle can lead anywhere else.
+/// Returns the kind of entry that a file of that name holds: "record", "override" or "artifact". It
+/// is empty for names that the cache cannot have made, so nothing in a bundle can lead anywhere
+/// else.
 std::string_view entry_kind(std::string_view name);
 
 }  // namespace kernwright

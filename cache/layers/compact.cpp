@@ -50,8 +50,8 @@ class Remover {
   Error failed_;
 };
 
-/// The error for a file that cannot be read: it may be a record, whose winner's artifact would be
-/// lost.
+/// Returns the error for a file that cannot be read: it may be a record, whose winner's artifact
+/// would be lost.
 Error nothing_pruned(std::string_view why) {
   return {ErrorCode::corrupt,
           concat("nothing was pruned, since what is unreadable may name a winner: ", why)};
@@ -63,8 +63,8 @@ bool is_old(const fs::path& file, std::chrono::duration<double> age) {
   return !error && fs::file_time_type::clock::now() - changed > age;
 }
 
-/// Whether a file has the trials of a record that is not there: its writer was killed before it
-/// published the record, or another process removed that.
+/// Returns whether a file has the trials of a record that is not there: its writer was killed
+/// before it published the record, or another process removed that.
 bool is_left_over(const fs::path& file) {
   if (file != trials_file(file)) return false;
   std::error_code error;

@@ -7,34 +7,34 @@
 
 namespace kernwright {
 
-/// What was removed.
+/// The number and the size of the files that were removed.
 struct Removed {
   std::int64_t files = 0;
   std::int64_t bytes = 0;
 };
 
-/// Removes the runs that no lookup will serve again, whatever environment it asks for. Before such
-/// a run stands another run of the same key and environment, which is as good a measurement and
+/// Removes the runs that no lookup will serve again, whatever environment it asks for. Such a run
+/// comes after another run of the same key and environment, which is as good a measurement and
 /// newer. `now` is the time, UTC in ISO 8601. Decisions and defective files stay. Errors: `io`,
 /// which names the first file that could not be removed; the others are still removed.
 Result<Removed> compact(const RecordStore& records, std::string_view now);
 
-/// Whether every lookup rightly puts `a` before `b`, which are two runs of one key. False where `a`
-/// is dated after `now`: a wrong clock dated it then, and nothing says that it is the newer.
+/// Returns whether every lookup rightly puts `a` before `b`, which are two runs of one key. False
+/// if `a` is dated after `now`: a wrong clock dated it then, and nothing says that it is the newer.
 bool always_before(const RecordRun& a, const RecordRun& b, std::string_view now);
 
-/// What a prune leaves.
+/// The limits for the artifacts that a prune leaves.
 struct PruneLimits {
   std::int64_t bytes = std::int64_t{5} << 30;  ///< of all artifacts
   double days = 0;                             ///< since they were published; 0: any age
 };
 
-/// Removes artifacts, the oldest first, until those that are left are within the limits. An
-/// artifact that any record of the root names as its winner's stays, whatever the limits. Temporary
-/// files, trials without their record, and logs of searches of keys without a record, that are
-/// older than an hour are removed too: their writers were killed, or the records are gone. Errors:
-/// those of `compact`; `corrupt`, with nothing removed, where a folder or a record's head cannot be
-/// read, because it may name a winner.
+/// Removes artifacts, the oldest first, until the remaining ones are within the limits. An artifact
+/// that any record of the root names as its winner's stays, whatever the limits. Temporary files,
+/// trials without their record, and logs of searches of keys without a record are removed too if
+/// they are older than an hour: their writers were killed, or the records are gone. Errors: see
+/// `compact`; `corrupt`, with nothing removed, if a folder or a record's head cannot be read,
+/// because it may name a winner.
 Result<Removed> prune(const TieredCache& cache, const PruneLimits& limits);
 
 }  // namespace kernwright

@@ -46,7 +46,8 @@ std::optional<Disagreement> compare(const TuningRecord& ours, const TuningRecord
   return Disagreement{ours.key.text(), a, b, 1 + apart / faster};
 }
 
-/// Copies `file` from `from` to the same place below `to`. True unless a file was there already.
+/// Copies `file` from `from` to the same place below `to`. Returns true unless a file was there
+/// already.
 Result<bool> take_over(const fs::path& file, const fs::path& from, const fs::path& to) {
   const fs::path target = to / file.lexically_relative(from);
   std::error_code error;

@@ -22,16 +22,16 @@ struct MergeReport {
   std::int64_t artifacts = 0;  ///< taken over
   std::int64_t overrides = 0;  ///< taken over
   std::vector<Disagreement> disagreements;
-  /// What was left out: files of `from` that cannot be read, and records without an artifact.
+  /// Left out: files of `from` that cannot be read, and records without an artifact.
   std::vector<std::string> defects;
 };
 
 /// Takes over into the user's layer of `into` the records, artifacts and decisions of `from` that
 /// are not there. Nothing is replaced, and merging again changes nothing.
 ///
-/// Where the measured winners of one key are different configurations, and their times differ by
-/// more than `kNoise` and more than three times their spread, they are reported. They are compared
-/// by what they are, never by their bytes. Errors: `io`, where something could not be written.
+/// If the measured winners of one key are different configurations, and their times differ by more
+/// than `kNoise` and more than three times their spread, they are reported. They are compared by
+/// their contents, never by their bytes. Errors: `io`, if something could not be written.
 Result<MergeReport> merge(const TieredCache& into, const std::filesystem::path& from);
 
 }  // namespace kernwright

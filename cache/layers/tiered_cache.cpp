@@ -40,8 +40,8 @@ void mark(const fs::path& root) {
       root));
 }
 
-/// How well a record fits, as if it was measured, and the reason why that is not `exact`. Of
-/// several reasons it gives the most important one.
+/// Returns how well a record fits, as if it was measured, and the reason why that is not `exact`.
+/// If there are several reasons, it is the most important one.
 std::pair<Match, MissReason> fit(const RecordHead& head, const TieredCache::Now& now,
                                  const std::string& template_digest) {
   const RecordEnvironment& then = head.environment;
@@ -60,8 +60,8 @@ std::pair<Match, MissReason> fit(const RecordHead& head, const TieredCache::Now&
   return {Match::exact, MissReason::none};
 }
 
-/// Whether the record's measurements are of the code that would run. With match `seed` they are of
-/// other code, which has to be compiled again.
+/// Returns whether the record's measurements are of the code that would run. With match `seed` they
+/// are of other code, which must be compiled again.
 bool measured_this_code(Match fit) { return fit == Match::exact || fit == Match::recheck; }
 
 /// Keeps the first reason other than `absent`.
@@ -90,7 +90,7 @@ std::vector<GradedRecord> in_order(std::vector<Ranked> ranked) {
   return graded;
 }
 
-/// Makes the first runner-up that `fits` the winner of a record. False where none fits, or the
+/// Makes the first runner-up that `fits` the winner of a record. Returns false if none fits, or the
 /// evidence cannot be read.
 bool promote(RecordHead& head, const std::string& file,
              const std::function<bool(const Choice&)>& fits) {
@@ -207,7 +207,7 @@ std::vector<GradedRecord> TieredCache::near(const RecordKey& key, const BoundPro
   shape.problem = pattern.text;
   struct Neighbour {
     double distance;
-    const RecordStore* store;  ///< those of earlier layers come first
+    const RecordStore* store;  ///< stores of earlier layers come first
     RecordStore::Alike alike;
 
     auto rank() const { return std::tie(distance, store, alike.folder); }

@@ -23,10 +23,10 @@ struct GradedRecord {
   std::string file = {};
 };
 
-/// What a lookup found.
+/// The results of a lookup.
 struct Answers {
   std::vector<GradedRecord> records;       ///< best first
-  MissReason reason = MissReason::absent;  ///< where there are none
+  MissReason reason = MissReason::absent;  ///< if there are no records
   Decisions decisions;
   std::vector<std::string> defects;  ///< the defects of files that were skipped
 };
@@ -47,19 +47,18 @@ class TieredCache {
   };
   using TemplateDigest = std::function<std::string(std::string_view kernel_template)>;
 
-  /// All records of the key that can be served, with their grades, best first. The order is: what
-  /// is pinned; measured before predicted; made with today's code before stale code; higher trust
-  /// before lower; better match before worse; earlier layer before later; newer before older. So
-  /// what was measured under less trust never stands before what was measured under more. Of a
-  /// record whose winner is banned the best runner-up is served that is not banned.
-  /// `template_digest` gives the digest of a template as it is now, empty where the template does
-  /// not exist.
+  /// Returns all records of the key that can be served, with their grades, best first. The order
+  /// is: pinned first; measured before predicted; made with today's code before stale code; higher
+  /// trust before lower; better match before worse; earlier layer before later; newer before older.
+  /// So a record of lower trust never precedes one of higher trust. If a record's winner is banned,
+  /// its best runner-up that is not banned is served. `template_digest` returns the digest of a
+  /// template as it is now, empty if the template does not exist.
   Answers lookup(const RecordKey& key, const Now& now, const TemplateDigest& template_digest) const;
 
-  /// Records that were measured with today's code for other shapes, and that may answer for
-  /// `problem`, whose key is `key`. The nearest come first (see `bucket_distance`), then the
-  /// order is that of `lookup`. No more than a few of the nearest are read. None of them is one
-  /// that `decisions` bans.
+  /// Returns records that were measured with today's code for other shapes, and that may answer for
+  /// `problem`, whose key is `key`. The nearest come first (see `bucket_distance`), then the order
+  /// is as in `lookup`. No more than a few of the nearest are read. None of them is banned by
+  /// `decisions`.
   std::vector<GradedRecord> near(const RecordKey& key, const BoundProblem& problem, const Now& now,
                                  const TemplateDigest& template_digest,
                                  const Decisions& decisions) const;
@@ -69,19 +68,19 @@ class TieredCache {
   Result<std::filesystem::path> put_record(const TuningRecord& record,
                                            const TrialTable* trials = nullptr) const;
   /// See `RecordStore::replace`. A record of a further layer stays there, and is found after the
-  /// one that is put before it.
+  /// new one.
   Result<std::filesystem::path> replace_record(const std::string& file,
                                                const TuningRecord& record) const;
   Result<std::filesystem::path> put_override(const Override& override) const;
 
   const std::filesystem::path& root() const { return roots_.front(); }
 
-  /// The folder with the logs of searches, one for each key. They are no part of a lookup: a search
-  /// appends its trials as they end, so that one that is killed loses none, and the next of the key
-  /// begins its log anew.
+  /// Returns the folder with the logs of searches, one for each key. They are not part of a lookup:
+  /// a search appends its trials as they end, so that one that is killed loses none, and the next
+  /// search of the key begins its log anew.
   std::filesystem::path logs() const { return root() / "trials"; }
   std::filesystem::path log(const RecordKey& key) const;
-  /// All roots, the user's first.
+  /// Returns all roots, the user's first.
   const std::vector<std::filesystem::path>& roots() const { return roots_; }
   const RecordStore& records() const { return records_.front(); }
   const ArtifactStore& artifacts() const { return artifacts_.front(); }

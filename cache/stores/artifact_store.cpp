@@ -16,8 +16,6 @@ namespace {
 constexpr std::string_view kKind = "artifact";
 constexpr std::string_view kSuffix = ".kwa";
 
-/// Whether a text is a digest. Digests come from records, which may come from other machines, and
-/// no other text may become part of a path.
 std::string_view to_string(OutputKind kind) {
   return kind == OutputKind::cubin ? "cubin" : "lto_ir";
 }
@@ -70,6 +68,8 @@ ArtifactStore::ArtifactStore(std::filesystem::path root) : root_(std::move(root)
 
 Lookup<CompiledKernel> ArtifactStore::get(std::string_view digest_hex) const {
   using Found = Lookup<CompiledKernel>;
+  // Digests come from records, which may come from other machines, and no text other than a digest
+  // may become part of a path.
   if (!is_hex_digest(digest_hex)) {
     return Found::miss(MissReason::absent, concat('"', digest_hex, "\" is no digest"));
   }

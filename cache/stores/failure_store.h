@@ -25,13 +25,15 @@ struct FailureScope {
   friend bool operator==(const FailureScope&, const FailureScope&) = default;
 };
 
-/// `fatal`: it ended the process or hung; `unsafe`: it ran, and wrote what or where it must not.
+/// `fatal`: it ended the process or hung; `unsafe`: it ran, and wrote a value or a place that it
+/// must not write.
 enum class FailureSeverity { fatal, unsafe };
 
 std::string_view to_string(FailureSeverity severity);
 
-/// The severity of an outcome that says something about the candidate itself. Nothing for success,
-/// for what a compile shows again at once, and for conditions such as no memory or a lost device.
+/// Returns the severity of an outcome that says something about the candidate itself. Returns
+/// nullopt for success, for failures that a compile shows again at once, and for conditions such as
+/// no memory or a lost device.
 std::optional<FailureSeverity> lasting_severity(Outcome outcome);
 
 /// A candidate that must not be run again.
@@ -48,17 +50,17 @@ struct Failure {
 
 /// Keeps the failures that outlast a session. There is one file per operation and one line per
 /// failure, and lines are only appended. Safe against other processes on the same directory. Lines
-/// that cannot be read are no failures.
+/// that cannot be read are ignored.
 class FailureStore {
  public:
   explicit FailureStore(std::filesystem::path root) : root_(std::move(root)) {}
 
-  /// Appends the failure. Errors: `invalid_argument` where its outcome does not last, or the
-  /// problem names no operation; `io`.
+  /// Appends the failure. Errors: `invalid_argument` if its outcome does not last, or the problem
+  /// names no operation; `io`.
   Result<void> put(const Failure& failure) const;
 
-  /// The failures of a problem that hold in the scope `now`, the latest one of each candidate.
-  /// `template_digest` gives the present digest of each failure's template.
+  /// Returns the failures of a problem that hold in the scope `now`, the latest one of each
+  /// candidate. `template_digest` returns the present digest of each failure's template.
   std::vector<Failure> active(
       std::string_view problem, const FailureScope& now,
       const std::function<std::string(std::string_view kernel_template)>& template_digest) const;

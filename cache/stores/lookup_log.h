@@ -13,38 +13,38 @@
 
 namespace kernwright {
 
-/// What a process asked for, and how it was answered.
+/// A lookup of a process, and how it was answered.
 struct LoggedLookup {
   RecordKey key;
-  Match match = Match::none;  ///< what was served
+  Match match = Match::none;  ///< of the answer that was served
   MissReason reason = MissReason::none;
   std::string time;        ///< UTC, ISO 8601
   std::int64_t count = 1;  ///< how often it was asked for
 };
 
-/// Keeps what processes asked for. It is a file of lines, which are only appended, so several
+/// Keeps the lookups of processes. It is a file of lines, which are only appended, so several
 /// threads, processes and hosts may share it. `parse_worklist` reads it too.
 class LookupLog {
  public:
   explicit LookupLog(std::filesystem::path path) : path_(std::move(path)) {}
-  /// That of a cache, which has the answers that were not exact.
+  /// Returns the log of a cache, which has the answers that were not exact.
   static LookupLog of_misses(const std::filesystem::path& root) {
     LookupLog log(root / "v1" / "misses.jsonl");
     log.within_ = root;
     return log;
   }
 
-  /// Appends a line. Errors: `io`, also where the file has reached its limit (`kLog`): the problems
+  /// Appends a line. Errors: `io`, also if the file has reached its limit (`kLog`): the problems
   /// that are asked for most are in it by then.
   Result<void> append(const LoggedLookup& lookup) const;
 
-  /// The lookups by key, each with the latest answer, the most frequent first; none where there is
-  /// no log. Lines that cannot be read are left out; `unread` gets their number. Errors: those of
-  /// `read_file`.
+  /// Returns the lookups by key, each with the latest answer, the most frequent first; none if
+  /// there is no log. Lines that cannot be read are left out; `unread` gets their number. Errors:
+  /// see `read_file`.
   Result<std::vector<LoggedLookup>> counts(std::size_t* unread = nullptr) const;
 
-  /// Errors: `invalid_argument` where the file is there and begins with something else; those of
-  /// `read_file`.
+  /// Checks that the file is a log of lookups, if it is there. Errors: `invalid_argument` if it
+  /// begins with something else; see also `read_file`.
   Result<void> check() const;
 
   const std::filesystem::path& path() const { return path_; }

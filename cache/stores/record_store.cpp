@@ -36,10 +36,10 @@ constexpr std::string_view kOverrideSuffix = ".kwo";
 constexpr std::size_t kSlugLength = 100;
 constexpr std::size_t kDigestLength = 16;  // hex digits in the name of a key's folder
 
-/// The character in a name for a character of a key.
+/// Returns the character in a name for a character of a key.
 char plain(char c) { return is_letter(c) || is_digit(c) || c == '=' || c == '-' ? c : '_'; }
 
-/// `text` as one component of a path, for people. The digest beside it distinguishes keys.
+/// Returns `text` as one component of a path, for people. The digest beside it distinguishes keys.
 std::string slug(std::string_view text) {
   std::string name(text.substr(0, kSlugLength));
   std::transform(name.begin(), name.end(), name.begin(), plain);
@@ -50,7 +50,7 @@ std::string_view shape_of(std::string_view problem) {
   return trim(problem.substr(operation_of(problem).size()));
 }
 
-/// A name that no other run has: the time of publication, for the order, and 64 random bits.
+/// Makes a name that no other run has: the time of publication, for the order, and 64 random bits.
 std::string run_name(std::string_view suffix) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
@@ -89,7 +89,8 @@ Lookup<T> other_key(const std::string& path, std::string_view frame, const Recor
       concat(path, ": the frame's key \"", frame, "\" is not the record's, \"", key.text(), '"'));
 }
 
-/// Whether it is a record of format version 1, whose payload is the evidence and which has no body.
+/// Returns whether it is a record of format version 1, whose payload is the evidence and which has
+/// no body.
 bool is_plain(const EntryFile& entry) { return entry.payload.starts_with('{'); }
 
 Lookup<RecordHead> read_head(const std::string& path, const fs::path& root) {
@@ -119,7 +120,7 @@ Lookup<Override> read_override(const std::string& path, const fs::path& root) {
   return Lookup<Override>::hit(*std::move(override));
 }
 
-/// The numbers in `text` at the places where `pattern` has a `?`; nothing where the two differ
+/// Returns the numbers in `text` at the places of the `?`s in `pattern`; nullopt if the two differ
 /// elsewhere. With `cut`, `text` may end early.
 std::optional<std::vector<std::int64_t>> match_numbers(std::string_view text,
                                                        std::string_view pattern, bool cut = false) {
@@ -145,7 +146,7 @@ std::optional<std::vector<std::int64_t>> match_numbers(std::string_view text,
   return numbers;
 }
 
-/// The same for the name of a key's folder, and a pattern of `plain` characters.
+/// Does the same for the name of a key's folder, and a pattern of `plain` characters.
 std::optional<std::vector<std::int64_t>> match_name(std::string_view name,
                                                     std::string_view pattern) {
   if (name.size() <= kDigestLength) return std::nullopt;
@@ -153,7 +154,7 @@ std::optional<std::vector<std::int64_t>> match_name(std::string_view name,
   return match_numbers(name, pattern, /*cut=*/name.size() >= kSlugLength);
 }
 
-/// The folders below `folder` that have the name of a file.
+/// Returns the folders below `folder` that have the name of a file.
 std::vector<fs::path> folders_like_files(const fs::path& folder, std::string_view suffix) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -167,8 +168,8 @@ std::vector<fs::path> folders_like_files(const fs::path& folder, std::string_vie
   return found;
 }
 
-/// The results of `read(path)` for all files with the suffix, and a defect for each folder that
-/// stands where a file should. Other processes remove files meanwhile, and publish others in their
+/// Returns the results of `read(path)` for all files with the suffix, and a defect for each folder
+/// in the place of a file. Other processes remove files meanwhile, and publish others in their
 /// place, so one that is gone when it is read makes all be listed again. `below` gets the listing.
 template <typename Listed, typename T, typename Read>
 std::vector<Listed> listed(const fs::path& folder, const fs::path& root, std::string_view suffix,
@@ -195,7 +196,7 @@ std::vector<Listed> listed(const fs::path& folder, const fs::path& root, std::st
   return all;
 }
 
-/// The same, and before them a defect for each folder that cannot be read.
+/// Does the same, and puts before them a defect for each folder that cannot be read.
 template <typename Listed, typename T, typename Read>
 std::vector<Listed> listed_with_folders(const fs::path& folder, const fs::path& root,
                                         std::string_view suffix, const Read& read) {
@@ -294,7 +295,7 @@ Result<fs::path> RecordStore::put(const TuningRecord& record, const TrialTable* 
 Result<fs::path> RecordStore::replace(const fs::path& file, const TuningRecord& record) const {
   const Lookup<TrialTable> trials = read_trials(file, record.key);
   KW_ASSIGN(fs::path path, put(record, trials ? &*trials.value : nullptr));
-  // The new one is named after the old one, so it stands before it where that cannot be removed.
+  // The new file is named after the old one, so it comes before it if that cannot be removed.
   std::error_code ignored;
   if (file.parent_path() == path.parent_path()) {
     fs::remove(file, ignored);
