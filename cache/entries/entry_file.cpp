@@ -72,8 +72,8 @@ Frame read_frame(std::string_view bytes, std::uint64_t file_bytes) {
     return frame;
   };
   if (file_bytes < kPlainBytes + kDigestBytes || bytes.size() < kPlainBytes) {
-    return fail(corrupt_entry(concat("length ", file_bytes, " is below that of an empty entry, ",
-                                     kPlainBytes + kDigestBytes)));
+    return fail(corrupt_entry(
+        concat("length ", file_bytes, " is below an empty entry's, ", kPlainBytes + kDigestBytes)));
   }
   if (!bytes.starts_with(kMagic)) {
     return fail(corrupt_entry("not a cache entry: the magic bytes are others"));
@@ -112,7 +112,7 @@ Lookup<EntryFile> decode_front(std::string_view bytes, const Frame& frame,
                                std::string_view expected_kind) {
   const std::string_view covered = bytes.substr(0, frame.bytes() - kDigestBytes);
   if (bytes.substr(covered.size(), kDigestBytes) != as_text(digest_of(covered))) {
-    return corrupt_entry("the digest is not that of the content");
+    return corrupt_entry("the digest does not fit the content");
   }
   if (frame.kind != expected_kind) {
     return corrupt_entry(concat("kind \"", frame.kind, "\" is not \"", expected_kind, '"'));
@@ -180,7 +180,7 @@ Lookup<EntryFile> decode_entry(std::string_view bytes, std::string_view expected
   const std::string_view body = bytes.substr(frame.bytes());
   if (body.empty()) return corrupt_entry("a body of no bytes");
   if (frame.body_digest != as_text(digest_of(body))) {
-    return corrupt_entry("the digest of the body is not that of its content");
+    return corrupt_entry("the digest of the body does not fit its content");
   }
   entry.value->body = body;
   return entry;

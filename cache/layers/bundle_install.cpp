@@ -172,9 +172,9 @@ Result<void> check_serial(const fs::path& root, const BundleManifest& manifest,
                         "); --allow-older replaces it all the same")};
   }
   if (manifest.serial >= present->serial) return {};
-  return Error{ErrorCode::refused, concat("the bundle's serial is ", manifest.serial,
-                                          ", older than that of the one in use, ", present->serial,
-                                          "; --allow-older goes back to it")};
+  return Error{ErrorCode::refused,
+               concat("the bundle's serial is ", manifest.serial, ", older than the one in use, ",
+                      present->serial, "; --allow-older goes back to it")};
 }
 
 /// Makes `bundles/current` a link to `digest`, by one rename.

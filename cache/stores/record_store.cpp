@@ -403,7 +403,7 @@ Lookup<TuningRecord> read_record(const std::string& file, const fs::path& root) 
     const Result<RecordHead> head = decode_head(entry.value->payload);
     if (!head) return corrupt<TuningRecord>(file, head.error().message);
     if (*head != head_of(*record)) {
-      return corrupt<TuningRecord>(file, "the head is not that of the evidence");
+      return corrupt<TuningRecord>(file, "the head does not belong to the evidence");
     }
   }
   return Lookup<TuningRecord>::hit(*std::move(record));

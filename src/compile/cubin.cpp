@@ -95,7 +95,7 @@ Result<void> visit_sections(std::string_view cubin, std::string_view prefix, con
   const auto table = load<std::uint64_t>(cubin, kSectionTableOffset);
   const auto numbers = load<std::array<std::uint16_t, 3>>(cubin, kSectionCounts);
   if (!table || !numbers) return corrupt("truncated ELF header");
-  if (*table > cubin.size()) return corrupt("section table lies beyond the end");
+  if (*table > cubin.size()) return corrupt("section table is beyond the end");
   const std::uint64_t entry_bytes = numbers->at(0);
   const std::uint16_t entries = numbers->at(1);
   const std::uint16_t names_index = numbers->at(2);
@@ -105,17 +105,17 @@ Result<void> visit_sections(std::string_view cubin, std::string_view prefix, con
 
   const auto names_section = section(names_index);
   const auto names = names_section ? section_bytes(cubin, *names_section) : std::nullopt;
-  if (!names) return corrupt("section names lie beyond the end");
+  if (!names) return corrupt("section names are beyond the end");
   for (std::uint16_t index = 0; index < entries; ++index) {
     const auto header = section(index);
     if (!header || header->name >= names->size()) {
-      return corrupt(concat("section ", index, " lies beyond the end"));
+      return corrupt(concat("section ", index, " is beyond the end"));
     }
     std::string_view name = names->substr(header->name);
     name = name.substr(0, name.find('\0'));
     if (!name.starts_with(prefix)) continue;
     const auto bytes = section_bytes(cubin, *header);
-    if (!bytes) return corrupt(concat("section ", name, " lies beyond the end"));
+    if (!bytes) return corrupt(concat("section ", name, " is beyond the end"));
     if (!visit(name.substr(prefix.size()), *bytes)) {
       return corrupt(concat("section ", name, " cannot be read"));
     }

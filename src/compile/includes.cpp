@@ -237,8 +237,8 @@ Result<std::vector<Include>> foreign_includes(const CompileRequest& request) {
     }
   }
   if (pastes && can_be_pasted(pieces)) {
-    return Error{ErrorCode::compile, concat(request.name, ": pastes ", kAsks,
-                                            " together of parts; it has to be whole")};
+    return Error{ErrorCode::compile,
+                 concat(request.name, ": pastes ", kAsks, " together of parts; it must be whole")};
   }
   return foreign;
 }

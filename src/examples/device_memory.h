@@ -20,7 +20,7 @@ class Gpu {
     library_ = dlopen("libcuda.so.1", RTLD_NOW);
     if (library_ == nullptr) return dlerror();
     if (const int code = call<unsigned>("cuInit", 0); code != 0) {
-      return "cuInit gives error " + std::to_string(code);
+      return "cuInit returns error " + std::to_string(code);
     }
     int device = 0;
     check("cuDeviceGet", call<int*, int>("cuDeviceGet", &device, 0));
@@ -115,7 +115,7 @@ class Gpu {
 
   static void check(const char* what, int code) {
     if (code == 0) return;
-    std::fprintf(stderr, "%s gives error %d\n", what, code);
+    std::fprintf(stderr, "%s returns error %d\n", what, code);
     std::exit(1);
   }
 

@@ -77,7 +77,7 @@ Error open_error(std::string_view what, const fs::path& path, const fs::path& wi
   if (code == ELOOP && !within.empty()) {
     return {ErrorCode::io,
             concat("cannot ", what, " ", path.native(), ": there is a link in it below ",
-                   within.native(), ", where none is followed")};
+                   within.native(), ", and none is followed there")};
   }
   return io_error(what, path, code);
 }

@@ -62,8 +62,8 @@ Result<CuptiApi> open_cupti() {
   }
   CuptiApi api;
   if (const char* missing = bind_all(*library, api)) {
-    return Error{ErrorCode::unavailable, concat(library->name(), " has no ", missing,
-                                                ": it is older than that of CUDA 13.0")};
+    return Error{ErrorCode::unavailable,
+                 concat(library->name(), " has no ", missing, ": it is older than CUDA 13.0's")};
   }
   return api;
 }
@@ -104,11 +104,11 @@ Error cupti_error(const CuptiApi& api, std::string_view function, int status) {
                      kCounterAccessRemedy)};
     case kCuptiInvalidParameter:
       return {ErrorCode::device, concat(message, ": CUPTI ", cupti_version(api),
-                                        " does not take what that of CUDA 13.0 takes")};
+                                        " does not take what CUDA 13.0's takes")};
     case kCuptiNotInitialized:
       return {ErrorCode::unavailable,
               concat(message,
-                     ": libnvperf_host.so and libnvperf_target.so have to lie beside "
+                     ": libnvperf_host.so and libnvperf_target.so must be beside "
                      "libcupti.so.13")};
     default:
       return {ErrorCode::device, std::move(message)};

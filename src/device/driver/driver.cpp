@@ -106,7 +106,7 @@ Result<DriverApi> open_driver() {
   DriverApi api;
   if (const char* missing = bind_all(*library, api)) {
     return Error{ErrorCode::unavailable, concat(library->name(), " has no ", missing,
-                                                ": the driver is older than that of CUDA 12.4")};
+                                                ": the driver is older than CUDA 12.4's")};
   }
   if (const DriverStatus status{"cuInit", api.init(0)}; !status) {
     return Error{ErrorCode::unavailable, driver_error(api, status).message};

@@ -39,7 +39,7 @@ Result<void> check_arguments(const ExecutionPlan& plan, const ArgumentView& argu
     const auto alignment = static_cast<DevicePointer>(tensor.alignment);
     if (alignment > 0 && arguments.tensors[i] % alignment != 0) {
       return Error{ErrorCode::invalid_argument,
-                   concat("tensor ", tensor.name, " lies at address ", arguments.tensors[i],
+                   concat("tensor ", tensor.name, " is at address ", arguments.tensors[i],
                           ", which is not aligned to ", alignment, " bytes")};
     }
   }

@@ -15,7 +15,7 @@ namespace {
 Result<void> check_cubin(std::string_view cubin) {
   Elf64_Ehdr header;
   const Error corrupt{ErrorCode::corrupt,
-                      concat("cubin of ", cubin.size(), " bytes is no whole ELF file")};
+                      concat("cubin of ", cubin.size(), " bytes is not a whole ELF file")};
   if (cubin.size() < sizeof(header)) return corrupt;
   std::memcpy(&header, cubin.data(), sizeof(header));
   const std::uint64_t sections = std::uint64_t{header.e_shnum} * header.e_shentsize;

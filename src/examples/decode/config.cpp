@@ -90,7 +90,7 @@ void read_rope(const Fields& fields, const std::string& file, std::optional<kw::
   const char* where = parameters ? "rope_parameters" : "rope_scaling";
   if (!parameters) scaling = fields.find("rope_scaling", false);
   if (scaling == nullptr) return;
-  if (!scaling->is_object()) return fields.refuse(where, shown(*scaling) + " is no object");
+  if (!scaling->is_object()) return fields.refuse(where, shown(*scaling) + " is not an object");
   const Fields inner(*scaling, file + ": " + where, error);
   if (parameters) config.rope_theta = inner.number("rope_theta", config.rope_theta);
   const json* type = inner.find("rope_type", false);

@@ -42,7 +42,7 @@ kw::Result<std::string> read_text(const std::string& path, std::uint64_t most);
 /// Returns the value of a JSON text; `is_discarded` if the text is not JSON, or is nested deeper
 /// than 64: values are copied and written by recursion.
 nlohmann::json parse_json(std::string_view text);
-inline constexpr const char* kNoObject = "is no JSON object that is nested up to 64 deep";
+inline constexpr const char* kNoObject = "is not a JSON object that is nested up to 64 deep";
 
 /// Returns the value for messages; a long one is cut.
 std::string shown(const nlohmann::json& value);

@@ -132,7 +132,7 @@ class Run {
       });
       if (found == paths.end()) {
         return kw::Error{kw::ErrorCode::invalid_argument,
-                         "--path: '" + options_.path + "' is no path of this chain"};
+                         "--path: '" + options_.path + "' is not a path of this chain"};
       }
       chosen = *found;
     }
@@ -199,8 +199,8 @@ class Run {
         "%-9s %d tokens are not those of their logits; %d not the reference's, whose logits "
         "are up to %.4f of their size apart\n",
         "check", errors_.wrong_tokens, errors_.other_tokens, errors_.gap);
-    std::printf("%-9s %s: errors may be %.0f times those of rounding alone in each step\n", "check",
-                passed_ ? "passed" : "FAILED", Errors::kOverRounding);
+    std::printf("%-9s %s: errors may be %.0f times the errors of rounding alone in each step\n",
+                "check", passed_ ? "passed" : "FAILED", Errors::kOverRounding);
     report_["check"] = {{"passed", passed_},
                         {"errors", errors_.relative},
                         {"rounding", rounding_.relative},
@@ -239,7 +239,7 @@ class Run {
     std::printf("%-9s %.1f us for these bytes at %.0f GB/s\n", "floor", floor_us, rate / 1e9);
     std::printf("%-9s %.1f us (%.1f to %.1f), %.1f %% of the floor's speed, %.1f tokens a second\n",
                 "step", us, rounds.front(), rounds.back(), 100 * floor_us / us, tokens_a_second);
-    if (!passed_) std::printf("%-9s are OTHERS where nobody looks at the steps\n", "tokens");
+    if (!passed_) std::printf("%-9s are OTHERS if nobody looks at the steps\n", "tokens");
     report_["bytes"] = {
         {"weights", bytes.weights}, {"embedding", bytes.embedding}, {"cache", bytes.cache}};
     report_["bytes_per_second"] = rate;

@@ -160,7 +160,7 @@ Result<Operation> Catalog::parse(const Entry<Operation>& entry) const {
         continue;
       return Error{ErrorCode::invalid_argument,
                    concat(function->file, ": ", flag.name, '=', function->name,
-                          " says that there is no function; call the file something else")};
+                          " means no function; call the file something else")};
     }
   }
   operation->functions = functions_;

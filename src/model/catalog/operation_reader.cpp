@@ -493,7 +493,7 @@ class OperationReader {
     arguments.scalars.emplace_back(InputKernels::kSeed);
     for (const Scalar& scalar : operation_.scalars) {
       if (scalar.name == InputKernels::kSeed) {
-        json.fail(concat("\"", scalar.name, "\" is a scalar of the operation and that of a set"));
+        json.fail(concat("\"", scalar.name, "\" is a scalar of the operation and of a set"));
       }
       arguments.scalars.push_back(scalar.name);
     }

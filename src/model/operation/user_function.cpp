@@ -26,7 +26,7 @@ Result<UserFunction> UserFunction::read(const std::filesystem::path& file) {
   if (!is_identifier(function.name)) {
     return Error{ErrorCode::invalid_argument,
                  concat(file.native(), ": \"", function.name,
-                        "\" is no identifier: problems call a function what its file is called")};
+                        "\" is no identifier: problems call a function by the name of its file")};
   }
   if (is_digest(function.name)) {
     return Error{ErrorCode::invalid_argument,
