@@ -1,5 +1,5 @@
-// Lets the search run where the site lies on a disk: browsers start no worker from there. What it would
-// run then runs in a frame that is not shown, and messages go to and fro as events.
+// Lets the search run if the site is opened from a disk: browsers start no worker from there. The
+// worker's scripts then run in a frame that is not shown, and messages go to and fro as events.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {

@@ -1,4 +1,4 @@
-"""Which documents of the repository are pages of the site, and what their links mean there."""
+"""The documents of the repository that are pages of the site, and the targets of their links."""
 
 import pathlib
 import posixpath
@@ -35,7 +35,7 @@ _LINK = re.compile(r"(?ms)^(?P<fence>```+).*?^(?P=fence)[ ]*$|`[^`\n]+`|\]\((?P<
 
 
 def page_of(path):
-    """The site's path of a document of the repository; None where it is no page."""
+    """Returns the site's path of a document of the repository; None if it is not a page."""
     if path in _PAGE_OF:
         return _PAGE_OF[path]
     if path.startswith(PAGES):
@@ -45,14 +45,14 @@ def page_of(path):
 
 
 def documents():
-    """Paths in the repository of the pages that do not lie in src/docs/pages."""
+    """Returns the paths in the repository of the pages that are not in src/docs/pages."""
     below = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "templates").rglob("*.md"))
     return [*_PAGE_OF, *(path for path in below if path not in _PAGE_OF)]
 
 
 def target_of(path, link):
-    """What a link of the document `path` leads to, as (path in the repository, "#anchor" or "").
-    None for what is no file: an address elsewhere, or a heading of the same page."""
+    """Returns the target of a link of the document `path`, as (path in the repository, "#anchor" or
+    ""). None if it is not a file: an address elsewhere, or a heading of the same page."""
     place, hash_, anchor = link.partition("#")
     if not place or re.match(r"[a-z]+:", place):
         return None
@@ -60,7 +60,7 @@ def target_of(path, link):
 
 
 def links(path):
-    """The files that a document links to, by path in the repository."""
+    """Returns the files that a document links to, by path in the repository."""
     found = set()
     for match in _LINK.finditer((ROOT / path).read_text()):
         target = match["target"] and target_of(path, match["target"])
@@ -70,12 +70,12 @@ def links(path):
 
 
 def site_path(target):
-    """Where the site has a file of the repository that is linked to: as a page, or as it is."""
+    """Returns the site's path of a linked file of the repository: a page, or the file as it is."""
     return page_of(target) or f"files/{target}"
 
 
 def with_links_of_site(text, path):
-    """The document's text with the links that it has on the site."""
+    """Returns the document's text with the links that it has on the site."""
     here = posixpath.dirname(page_of(path))
 
     def replace(match):

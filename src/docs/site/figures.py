@@ -34,7 +34,7 @@ def _sizes(problem):
 
 
 def _listed(worklist, dtype):
-    """Whether a problem has a size of that worklist, and nothing but its dtype beside it."""
+    """Returns whether a problem has a size of that worklist, and nothing but its dtype beside it."""
     sizes = {_sizes(each) for each in json.loads((_WORKLISTS / worklist).read_text())["problems"]}
     return lambda problem: (re.fullmatch(rf"matmul m=\d+ n=\d+ k=\d+ dtype={dtype}", problem) is not None
                             and _sizes(problem) in sizes)
@@ -98,7 +98,7 @@ def _results(sku, file):
 
 
 def _speeds(comparison):
-    """The fastest peer's time over ours, of each problem."""
+    """Returns the fastest peer's time over ours, for each problem."""
     fastest = {}
     for row in _results(comparison.sku, comparison.file)["rows"]:
         if row.get("ratio") and row["peer"] in comparison.peers and comparison.select(row["problem"]):
@@ -141,7 +141,7 @@ _PEERS = {"lean_graph": "a lean model in PyTorch, in a CUDA graph",
 
 
 def _models(sku):
-    """One line for each model, batch and peer: what was measured last."""
+    """Returns one line for each model, batch and peer, with the latest measurement."""
     lines = {}
     for file, text in (("model_decode", "as one chain"), ("model_vs_torch", "Hugging Face's, patched from Python")):
         if not (_RESULTS / sku / f"{file}.json").exists():
@@ -159,7 +159,7 @@ def _models(sku):
 
 
 def _prefills(sku):
-    """One line for each model, prompt and peer."""
+    """Returns one line for each model, prompt and peer."""
     found = [each for each in _results(sku, "model_vs_torch")["rows"]
              if each.get("ratio") and each["kind"] == "prefill" and each["peer"] in _PEERS]
     return _table(["model", "tokens", "ours, us", "compared with", "it, us", "speed"],
@@ -197,7 +197,7 @@ def _decode_speeds():
                   if each["peer"] == "reduce_overhead" and each["kind"] == "decode")
 
 
-# The bars of the first page: of _COMPARISONS by SKU, file and words.
+# The bars of the first page, from _COMPARISONS, by SKU, file and words.
 _BARS = [("h200", "matmul_vs_cublaslt", "bf16 matrix products of models"),
          ("h100", "matmul_random", "bf16 matrix products of random sizes"),
          ("h200", "matmul_vs_cublaslt", "fp8 matrix products"),
@@ -234,7 +234,7 @@ def chart():
 
 
 def headlines():
-    """What the README says of them."""
+    """Returns the README's words about them."""
     products, rows = (next(each for each in _COMPARISONS if each.kernels == kernels)
                       for kernels in ("bf16 matrix products of models", "kernels of rows and elements"))
     decodes = _decode_speeds()
@@ -373,7 +373,7 @@ def _boundaries():
                    for arm, text in _ARMS.items()])
 
 
-# What stands in documents of the repository, by the name in <!-- generated: NAME -->.
+# The generated parts of documents of the repository, by the name in <!-- generated: NAME -->.
 TABLES = {
     "boundaries": _boundaries,
     "h200 products in bf16": _bf16_products,

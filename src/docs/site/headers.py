@@ -18,7 +18,7 @@ _FIELDS = {CursorKind.FIELD_DECL, CursorKind.ENUM_CONSTANT_DECL}
 
 
 def _parse(name):
-    """The declarations of a header, those of its namespace."""
+    """Returns the declarations of a header that are in its namespace."""
     language = ["-xc", "-std=c99", "-fparse-all-comments"] if name == "c.h" else ["-xc++", "-std=c++20"]
     builtin = subprocess.run(["cc", "-print-file-name=include"], check=True, capture_output=True,
                              text=True).stdout.strip()
@@ -40,27 +40,27 @@ def _parse(name):
 
 
 def _comment(cursor):
-    """A declaration's comment as Markdown."""
+    """Returns a declaration's comment as Markdown."""
     text = cursor.raw_comment or ""
     if text.startswith("/*"):
         text = re.sub(r"(?m)^\s*\* ?", "", text[2:-2]).strip()
     else:
         text = re.sub(r"(?m)^\s*///<? ?", "", text)
-    # A name of C stands in a comment of C as it is; Markdown would read some as emphasis.
+    # Comments of C have names as they are; Markdown would read some as emphasis.
     return re.sub(r"(?<![\w`])((?:kw|KW)_\w+(?:\.\w+|\(\))?)", r"`\1`", text) if "`" not in text else text
 
 
 def _source(cursor):
-    """The declaration as it is written, without the body and without what exports it."""
+    """Returns the declaration as it is written, without the body and without the export macro."""
     extent = cursor.extent
     text = (_FOLDER / cursor.location.file.name).read_bytes()[extent.start.offset:extent.end.offset]
     text = text.decode()
     for child in cursor.get_children():
         if child.kind == CursorKind.COMPOUND_STMT:  # of a function that is defined in the header
             text = text[:child.extent.start.offset - extent.start.offset]
-    text = re.sub(r"(?s)\s: \w+_\(.*", "", text)  # what initialises members
+    text = re.sub(r"(?s)\s: \w+_\(.*", "", text)  # the initialisers of members
     text = text.replace("KERNWRIGHT_API ", "").rstrip()
-    # Lines that follow stand as far to the left as the first does.
+    # Moves later lines as far to the left as the first one.
     indent = extent.start.column - 1
     return re.sub(rf"\n {{0,{indent}}}", "\n", text) + ";"
 
@@ -75,7 +75,7 @@ def _members(cursor):
 
 
 def _groups(cursors):
-    """Declarations with the comment that stands above the first of them."""
+    """Groups declarations under the comment above the first of them."""
     groups = []
     for each in cursors:
         comment = _comment(each)

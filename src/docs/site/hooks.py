@@ -1,5 +1,5 @@
-"""What mkdocs does not do by itself: documents of the repository as pages, text that is generated, and
-a look at all links of what was built."""
+"""Hooks for the tasks that mkdocs does not do: documents of the repository as pages, generated text,
+and a check of all links of the built site."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ import link_check  # noqa: E402
 import operations  # noqa: E402
 import python_names  # noqa: E402
 
-# What takes the place of a line that ends in <!-- generated: NAME -->.
+# The text that replaces a line that ends in <!-- generated: NAME -->.
 _GENERATED = {
     "command line": command_line.reference,
     "c": lambda: headers.reference("c"),
@@ -32,12 +32,12 @@ _GENERATED = {
 
 
 def _anchor(title, separator):
-    """The anchor of a heading, as documents of the repository name it."""
+    """Returns the anchor of a heading, as documents of the repository name it."""
     return re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", separator)
 
 
 def on_config(config):
-    """Every operation's page, and below it those of its templates."""
+    """Returns every operation's page, and below it the pages of its templates."""
     config.mdx_configs["toc"]["slugify"] = _anchor
     for section in config.nav:
         if "Operations" in section:
@@ -73,7 +73,7 @@ def on_page_markdown(markdown, page, **_):
     path = pathlib.Path(page.file.abs_src_path).relative_to(documents.ROOT).as_posix()
     markdown = documents.with_links_of_site(markdown, path)
     markdown = re.sub(r"(?m)^.*<!-- generated: (.*?) -->$", lambda found: _GENERATED[found[1]](), markdown)
-    return re.sub(r"(?s)<!--.*?-->\n?", "", markdown)  # what only the tests read
+    return re.sub(r"(?s)<!--.*?-->\n?", "", markdown)  # comments that only the tests read
 
 
 def on_post_build(config):

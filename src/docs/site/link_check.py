@@ -1,4 +1,4 @@
-"""Looks at every link of a built site: its file is there, with the anchor that it names, and no page
+"""Checks every link of a built site: its file is there, with the anchor that it names, and no page
 loads anything from elsewhere."""
 
 import html.parser
@@ -21,9 +21,9 @@ class _Page(html.parser.HTMLParser):
 
 
 def check(site):
-    """What is wrong, a line for each link."""
+    """Returns the errors, a line for each link."""
     pages = {path: _Page(path.read_text()) for path in site.rglob("*.html")
-             if path.name != "404.html"}  # its links hang on where the site lies
+             if path.name != "404.html"}  # its links depend on the site's address
     wrong = []
     for path, page in sorted(pages.items()):
         for address in page.links + page.loads:

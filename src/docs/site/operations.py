@@ -13,7 +13,7 @@ def _operations():
 
 
 def _manifests(operation):
-    """The operation's templates by name. A manifest may extend a fragment, whose fields it adds to."""
+    """Returns the operation's templates by name. A manifest adds to the fields of its fragment."""
     found = {}
     for path in sorted((_TEMPLATES / operation).glob("*/manifest.json")):
         manifest = json.loads(path.read_text())
@@ -29,7 +29,7 @@ def _manifests(operation):
 
 
 def names():
-    """Every operation with its templates."""
+    """Returns every operation with its templates."""
     return [(each["operation"], list(_manifests(each["operation"]))) for each in _operations()]
 
 
@@ -55,7 +55,7 @@ def _dim(dim):
 
 
 def _words(operation):
-    """Dtypes and flags: name, values, default."""
+    """Returns the dtypes and flags: name, values, default."""
     for name, each in operation.get("dtypes", {}).items():
         values = each["values"] if isinstance(each, dict) else each
         default = each.get("default") if isinstance(each, dict) else None
