@@ -16,13 +16,13 @@
 namespace kernwright {
 namespace {
 
-/// Whether the first launch takes an argument that depends on how it starts.
+/// Returns true if the first launch takes an argument that depends on how it starts.
 bool takes_early(const ExecutionPlan& plan) {
   return std::ranges::any_of(plan.launches.front().arguments, depends_on_start,
                              &ArgumentPlan::kind);
 }
 
-/// The sum of these arguments.
+/// Returns the sum of these arguments.
 std::int64_t early_value(const ExecutionPlan& plan) {
   std::int64_t sum = 0;
   for (const ArgumentPlan& argument : plan.launches.front().arguments) {
@@ -31,7 +31,8 @@ std::int64_t early_value(const ExecutionPlan& plan) {
   return sum;
 }
 
-/// The configuration with every value of every run-time parameter: what shares its compile.
+/// Returns the configuration with every value of every run-time parameter. All of them share one
+/// compile.
 std::vector<Configuration> runtime_neighbours(const KernelTemplate& kernel_template,
                                               const Configuration& configuration) {
   std::vector<std::vector<std::pair<std::string, std::int64_t>>> made{configuration.values()};
@@ -174,7 +175,8 @@ std::vector<GradedRecord> AnswerFinder::next_best(const BoundProblem& problem,
       valid.emplace_back(one, *std::move(made));
     }
   }
-  // Those that read ahead gain most in a chain. The served one is left out below wherever it is.
+  // Kernels that read ahead gain most in a chain. The served one is left out below, whatever its
+  // place.
   std::ranges::stable_partition(valid, [&](const auto& one) {
     return one.first.choice == ranked.front().choice || reads_ahead(one.second.plan);
   });
@@ -211,8 +213,8 @@ Result<Offer> AnswerFinder::offer(const BoundProblem& problem, const GradedRecor
   return offer(problem, record, bits, lacks);
 }
 
-/// The winner with its bits; `lacks` says why there are none, where that is known better than from
-/// the record's own reason.
+/// Returns the winner with its bits. If there are none, `lacks` becomes the reason, if that is
+/// known better than from the record.
 Result<Offer> AnswerFinder::offer(const BoundProblem& problem, const GradedRecord& record,
                                   Bits bits, MissReason& lacks) const {
   const HeadWinner& winner = record.head.winner;
@@ -259,8 +261,8 @@ Result<void> AnswerFinder::check(const RecordHead& head, const CompiledKernel& b
   return {};
 }
 
-/// Whether the record's own bits are those of the winner for this problem. They are not where the
-/// template's text has changed, or where another problem's dims were compiled in.
+/// Returns true if the record's own bits are the winner's for this problem. They are not if the
+/// template's text has changed, or if another problem's dims were compiled in.
 bool AnswerFinder::has_own_bits(const BoundProblem& problem, const GradedRecord& record) const {
   const HeadWinner& winner = record.head.winner;
   if (record.reason == MissReason::template_changed || winner.artifact.empty()) return false;

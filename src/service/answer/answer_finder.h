@@ -23,8 +23,8 @@ struct Offer {
   Artifact artifact;
 };
 
-/// How well the cache serves a problem: the match of the record that was taken. Where none was, it
-/// is `none`, with the reason why the best record was not.
+/// How well the cache serves a problem: the match of the record that was taken. If none was taken,
+/// the match is `none`, and the reason tells why the best one was not.
 struct Coverage {
   Match match = Match::none;
   MissReason reason = MissReason::absent;
@@ -37,46 +37,48 @@ class AnswerFinder {
   /// Both outlive it.
   AnswerFinder(const Site& site, Builder& builder) : site_(site), builder_(builder) {}
 
-  /// The records of the problem's key, best first, and what people decided about its candidates.
+  /// Returns the records of the problem's key, best first, and what people decided about its
+  /// candidates.
   Answers look_up(const BoundProblem& problem) const;
 
-  /// Where the bits of an offer may come from.
+  /// The sources that the bits of an offer may come from.
   enum class Bits { stored, built };
-  /// Gets a record that could answer, and its offer or why it has none. True takes it.
+  /// Receives a record that could answer, and its offer or why it has none. Returns true to take
+  /// it.
   using Take = std::function<bool(const GradedRecord&, Result<Offer>)>;
-  /// Goes through the records that could answer, best first, until one is taken: those of
-  /// `look_up`, and between measured and predicted ones those of neighbouring shapes. None that is
-  /// worse than `worst` is offered.
+  /// Goes through the records that could answer, best first, until one is taken: the records of
+  /// `look_up`, and between measured and predicted ones the records of neighbouring shapes. None
+  /// that is worse than `worst` is offered.
   Coverage find(const BoundProblem& problem, Match worst, Bits bits, const Take& take) const;
 
-  /// What may take the place of `served`, a kernel that `find` took: kernels of the record that it
-  /// came from, as records that they had won. These are its runners-up, which were checked as the
-  /// winner was. Beside each stands what differs from it in arguments `early` alone, which is the
-  /// same kernel outside of chains. The best come first. None is banned.
+  /// Returns the kernels that can take the place of `served`, a kernel that `find` took. They are
+  /// kernels of the record that it came from, as records that they had won: its runners-up, which
+  /// were checked as the winner was. Beside each is its variant that differs in arguments `early`
+  /// alone, which is the same kernel outside of chains. The best come first. None is banned.
   std::vector<GradedRecord> next_best(const BoundProblem& problem,
                                       const KernelSummary& served) const;
-  /// The winner of a record as a kernel for the problem. Errors: why it is none.
+  /// Returns the winner of a record as a kernel for the problem. Errors: why it is not one.
   Result<Offer> offer(const BoundProblem& problem, const GradedRecord& record, Bits bits) const;
 
-  /// Whether a lookup would serve the record's winner with these bits, which are its artifact's.
-  /// That is not known, and no error, where its operation or its template is none of today's.
-  /// Errors: why not.
+  /// Checks that a lookup would serve the record's winner with these bits, which are its
+  /// artifact's. This is not known, and not an error, if today's catalog does not have its
+  /// operation or the same text of its template. Errors: why the lookup would not.
   Result<void> check(const RecordHead& head, const CompiledKernel& bits) const;
 
-  /// The winner as a candidate for this problem; `refused` says why it is none.
+  /// Returns the winner as a candidate for this problem. If it is not one, `refused` says why.
   Result<Candidate> candidate(const BoundProblem& problem, const HeadWinner& winner,
                               MissReason& refused) const;
 
-  /// Today's, as far as it is known. It lacks the digest of a template.
+  /// Returns today's environment, as far as it is known. It lacks the digest of a template.
   RecordEnvironment environment() const;
-  /// The digest of a template as it is now; empty where there is none of that name.
+  /// Returns the digest of a template as it is now, or an empty text if there is none of that name.
   std::string template_digest(std::string_view name) const;
 
  private:
   Answers look_up_with_neighbours(const BoundProblem& problem) const;
   Result<Offer> offer(const BoundProblem& problem, const GradedRecord& record, Bits bits,
                       MissReason& lacks) const;
-  /// The choices that differ from this one in arguments `early` alone, those of the largest
+  /// Returns the choices that differ from this one in arguments `early` alone, with the largest
   /// arguments first.
   std::vector<Choice> early_variants(const BoundProblem& problem, const Candidate& own) const;
   bool has_own_bits(const BoundProblem& problem, const GradedRecord& record) const;

@@ -19,15 +19,15 @@
 
 namespace kernwright {
 
-/// A kernel's bits and where they came from.
+/// A kernel's bits, and whether they were in the cache.
 struct Artifact {
   std::string digest;
   std::shared_ptr<const CompiledKernel> kernel;
   bool cached = false;
 };
 
-/// Gives the bits of candidates for one architecture: stored ones, or else compiled and stored. Its
-/// pool is the only one of a service, for tuning and for predicting too. Thread-safe.
+/// Provides the bits of candidates for one architecture: stored ones, or else compiles and stores
+/// them. Its pool is the only one of a service, for tuning and for predicting too. Thread-safe.
 class Builder {
  public:
   struct Options {
@@ -39,23 +39,23 @@ class Builder {
   Builder(const Catalog& catalog, int sm_arch, const TieredCache& cache,
           std::unique_ptr<Compiler> compiler, Options options);
 
-  /// Errors: those of the compiler; `invalid_argument` where the code does not fit its launches;
-  /// `unavailable` in a forked process; those of the seal, unless the bits are stored.
+  /// Errors: from the compiler; `invalid_argument` if the code does not fit its launches;
+  /// `unavailable` in a forked process; from the seal, unless the bits are stored.
   Result<Artifact> build(const Candidate& candidate);
 
-  /// Compiles the candidate again, whatever is stored, and compares the bits with those that
-  /// `digest` names. `other_code` says that today the candidate has another digest. Errors:
-  /// `unavailable` without a toolkit; `not_found` where nothing is stored; those of the compiler.
+  /// Compiles the candidate again, even if its bits are stored, and compares them with the bits
+  /// that `digest` names. Returns `other_code` if the candidate has another digest today. Errors:
+  /// `unavailable` without a toolkit; `not_found` if nothing is stored; from the compiler.
   enum class Recompiled { same, differs, other_code };
   Result<Recompiled> recompile(const Candidate& candidate, const std::string& digest);
 
   /// Loads the toolkit. Errors: `unavailable` without one.
   Result<void> load_compiler();
-  /// The compiler's identity; empty until something needed it. A process that only serves stored
-  /// bits never loads the toolkit.
+  /// Returns the compiler's identity; empty until something needed it. A process that only serves
+  /// stored bits never loads the toolkit.
   std::string compiler() const;
 
-  /// Whoever uses the pool asks it first.
+  /// The users of the pool must ask the seal first.
   Seal& seal() { return seal_; }
   const Seal& seal() const { return seal_; }
   CompilePool& pool() { return *pool_; }

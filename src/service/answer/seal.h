@@ -11,7 +11,7 @@
 
 namespace kernwright {
 
-/// Whether a service may still compile. Thread-safe.
+/// Decides whether a service may still compile. Thread-safe.
 class Seal {
  public:
   /// `log` may be empty.
@@ -19,14 +19,14 @@ class Seal {
 
   void close(SealMode mode) { state_ = mode == SealMode::error ? State::refusing : State::warning; }
   bool closed() const { return state_ != State::open; }
-  /// Whether `admit` refuses.
+  /// Returns true if `admit` refuses.
   bool refuses() const { return state_ == State::refusing; }
 
-  /// Has to be asked before something is compiled for `problem`; `why` says in a few words what
-  /// for. Once the seal is closed this is counted, and by the mode refused or written to the log.
-  /// Errors: `refused`.
+  /// Must be asked before something is compiled for `problem`; `why` says in a few words what for.
+  /// Once the seal is closed, each request is counted, and depending on the mode refused or written
+  /// to the log. Errors: `refused`.
   Result<void> admit(std::string_view problem, std::string_view why);
-  /// What was asked for since the seal was closed.
+  /// Returns the number of requests since the seal was closed.
   std::uint64_t counted() const { return counted_.load(std::memory_order_relaxed); }
 
  private:

@@ -13,7 +13,7 @@ namespace kernwright {
 Result<BoundProblem> Site::bind(const Problem& problem) const {
   Result<BoundProblem> bound = catalog->bind(problem);
   if (!bound) return Error{ErrorCode::invalid_argument, std::move(bound).error().message};
-  // Nothing of a problem that is larger than the memory could ever be launched.
+  // If a problem is larger than the memory, nothing of it can ever be launched.
   const auto memory = static_cast<double>(profile.memory_bytes);
   if (memory == 0 || bound->bytes() <= memory) return bound;
   return Error{ErrorCode::invalid_argument,

@@ -19,8 +19,8 @@
 
 namespace kernwright {
 
-/// What a service knows from its opening on: the operations, the GPU or SKU it works for, and its
-/// cache.
+/// Everything that a service knows from its opening on: the operations, the GPU or SKU that
+/// it works for, and its cache.
 struct Site {
   std::shared_ptr<const Catalog> catalog;
   DeviceProfile profile;
@@ -30,18 +30,19 @@ struct Site {
   TieredCache cache;
   std::function<void(LogLevel, std::string_view)> log;  ///< may be empty
 
-  /// Not while the process exits, when what the user's function uses may be gone.
+  /// Is silent while the process exits, when what the user's function uses may be gone.
   void say(LogLevel level, std::string_view message) const {
     if (const BeforeExit says; log && says) log(level, message);
   }
 
-  /// Errors: `invalid_argument` where the operation does not exist or does not take the problem, or
-  /// where its tensors do not fit in the GPU's memory.
+  /// Errors: `invalid_argument` if the operation does not exist or does not take the problem, or if
+  /// its tensors do not fit in the GPU's memory.
   Result<BoundProblem> bind(const Problem& problem) const;
   RecordKey key(const BoundProblem& problem) const { return key(problem.text()); }
-  /// The same of a canonical text.
+  /// Returns the same for a canonical text.
   RecordKey key(std::string problem) const;
-  /// A candidate from a template's name and some of its parameters; the others take their defaults.
+  /// Makes a candidate from a template's name and some of its parameters; the others take their
+  /// defaults.
   Result<Candidate> candidate(const BoundProblem& problem, std::string_view kernel_template,
                               const ParameterValues& parameters) const;
 };

@@ -29,10 +29,10 @@ using c_api::message_of;
 
 thread_local std::string last_error;
 thread_local bool last_was_refusal = false;
-// Of the message that was made last, until it is kept.
+// The same for the message that was made last, until `fail` keeps it.
 thread_local bool is_failure = false;
 
-// As many as a worklist may have.
+// The same limit as a worklist has.
 constexpr size_t kMostProblems = 100'000;
 
 // A caller's arrays of arguments.
@@ -43,8 +43,8 @@ struct Given {
   size_t scalar_count;
 };
 
-// Calls `call` with the arguments as one array. Arrays of other lengths than the kernel's are not
-// read. The thread keeps the memory, so that launching does not allocate.
+// Calls `call` with the arguments as one array. Does not read arrays of other lengths than the
+// kernel's. The thread keeps the memory, so that launching does not allocate.
 template <typename Call>
 std::string with_arguments(const KernelSummary& kernel, const c_api::Counts& counts,
                            const Given& given, const Call& call) {
@@ -73,7 +73,7 @@ std::string describe(const Kernel& kernel) {
                          {"strides", argument.strides},
                          {"alignment", argument.alignment}});
   }
-  nlohmann::ordered_json best_path;  // null where it is not known
+  nlohmann::ordered_json best_path;  // null if it is not known
   if (summary.best_path) best_path = to_string(*summary.best_path);
   const nlohmann::ordered_json json = {{"problem", summary.problem},
                                        {"template", summary.kernel_template},
@@ -90,7 +90,7 @@ std::string describe(const Kernel& kernel) {
   return json.dump();
 }
 
-// `kernel` as it is given out, pinned so that it outlives the service.
+// Returns `kernel` as it is handed out, pinned so that it outlives the service.
 std::unique_ptr<kw_kernel> given_out(const Kernel& kernel) {
   return std::unique_ptr<kw_kernel>(new kw_kernel{kernel.pin(), describe(kernel)});
 }

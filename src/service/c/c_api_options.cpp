@@ -17,8 +17,8 @@ namespace {
 constexpr std::size_t kLargestStruct = 4096;
 constexpr std::size_t kMostStrings = 1024;
 
-/// Copies as much as both sides know, the rest zero. What only the caller knows has to be zero: a
-/// setting must not be lost without a word.
+/// Copies the fields that both sides know, and leaves the rest zero. Fields that only the caller
+/// knows must be zero: a setting must not be lost without a word.
 std::string copy_known(const kw_options& given, kw_options& known) {
   if (given.struct_size < offsetof(kw_options, cache) + sizeof given.cache ||
       given.struct_size > kLargestStruct) {

@@ -11,7 +11,7 @@
 
 namespace kernwright::c_api {
 
-/// How many arguments a kernel has.
+/// The number of arguments that a kernel has.
 struct Counts {
   explicit Counts(const std::vector<ArgumentInfo>& arguments) {
     for (const ArgumentInfo& argument : arguments) ++(argument.is_scalar ? scalars : tensors);
@@ -30,18 +30,18 @@ struct kw_kernel {
 
 namespace kernwright::c_api {
 
-/// Keeps the message for the calling thread's kw_last_error and gives -1.
+/// Keeps the message for the calling thread's kw_last_error and returns -1.
 int fail(const std::string& message);
 
-/// The message of an error, for `fail`. kw_last_error_is_refusal knows its code then.
+/// Returns the message of an error, for `fail`. kw_last_error_is_refusal knows its code then.
 std::string message_of(const Error& error);
 
-/// The same of what may have failed, and an empty string for success.
+/// Returns the same for a result, and an empty string for success.
 inline std::string message_of(const Result<void>& result) {
   return result ? std::string() : message_of(result.error());
 }
 
-/// A pointer that a call cannot do without: an array only where it is to have elements.
+/// A pointer that a call cannot do without. An array is needed only if it is to have elements.
 struct Needed {
   template <typename T>
   Needed(const char* name, const T* pointer, bool needed = true)
@@ -51,11 +51,11 @@ struct Needed {
   bool missing;
 };
 
-/// True, with the reason in kw_last_error, where one of them is null.
+/// Returns true if one of them is null, and puts the reason into kw_last_error.
 bool lacks(const char* function, std::initializer_list<Needed> pointers);
 
-/// Runs `body`, which gives an empty string for success, once all `pointers` are there; nothing is
-/// thrown across the C boundary.
+/// Runs `body` once all `pointers` are there. `body` returns an empty string for success. Nothing
+/// is thrown across the C boundary.
 template <typename Body>
 int guarded(const char* function, std::initializer_list<Needed> pointers, Body&& body) noexcept {
   try {
@@ -68,8 +68,8 @@ int guarded(const char* function, std::initializer_list<Needed> pointers, Body&&
   }
 }
 
-/// What a caller's struct says, whatever version of it that is; an empty string for success, else
-/// the field that is wrong.
+/// Reads a caller's struct, whatever version of it that is. Returns an empty string for success,
+/// else the field that is wrong.
 std::string read_options(const kw_options& given, ServiceOptions& options);
 
 }  // namespace kernwright::c_api

@@ -14,15 +14,15 @@ struct AnsweringRecord {
   std::string file;
   Match match = Match::none;
   MissReason reason = MissReason::none;
-  /// The candidate that was measured as the winner, where a runner-up is served in its place,
-  /// because that is pinned or the winner is banned. The checks of the record are of this one.
+  /// If a runner-up is served because it is pinned or the winner is banned: the candidate that was
+  /// measured as the winner. The checks of the record belong to this one.
   std::string instead_of = {};
-  std::size_t records = 0;  ///< how many there are of the problem
+  std::size_t records = 0;  ///< how many the problem has
   Decisions decisions = {};
 };
 
-/// The best record of the problem itself. Errors: `not_found` where there is none, with the reason;
-/// `corrupt` where it cannot be read.
+/// Returns the best record of the problem itself. Errors: `not_found` if there is none, with the
+/// reason; `corrupt` if it cannot be read.
 Result<AnsweringRecord> answering_record(const ServiceCore& service, const BoundProblem& problem);
 
 }  // namespace kernwright

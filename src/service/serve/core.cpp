@@ -18,13 +18,13 @@
 namespace kernwright {
 namespace {
 
-// A prediction that is to be launched compiles one candidate that does: tuning can follow.
+// A prediction that is to be launched compiles until one candidate succeeds: tuning can follow.
 constexpr TuningBudget kPredictAtLaunch{.trials = 1};
 
-// As many as a record keeps.
+// The number that a record keeps.
 constexpr std::size_t kMostPredicted = 8;
 
-// How long a miss that is tuned waits for another process that tunes the same.
+// How long a tuned miss waits for another process that tunes the same problem.
 constexpr std::chrono::minutes kPatienceToTune{2};
 
 KernelSummary summarize(const Problem& normalized, const RecordHead& head, Match match,
@@ -41,7 +41,7 @@ KernelSummary summarize(const Problem& normalized, const RecordHead& head, Match
           .best_path = head.winner.best_path};
 }
 
-/// The GPU that the options name, or their SKU.
+/// Returns the GPU that the options name, or their SKU.
 Result<CudaDeviceInfo> find_device(const ServiceOptions& options,
                                    const Surroundings& surroundings) {
   if (!options.sku.empty()) {
@@ -87,7 +87,7 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
             guarded([&] { return tune(problem, std::move(tuning), &stop); });
         if (tuned) return tuned->shares.wall_seconds;
         if (!stop) site_.say(LogLevel::warning, concat("not tuned: ", tuned.error().message));
-        // What failed had the GPU too, for at most the budget.
+        // A tuning that failed had the GPU too, for at most the budget.
         return options_.tune_seconds;
       });
 }
@@ -317,7 +317,7 @@ ServiceCore::Loaded ServiceCore::make(const BoundProblem& problem, Coverage miss
   if (builder_.seal().refuses()) {
     KW_TRY(builder_.seal().admit(problem.text(), to_string(missing.reason)));
   }
-  // Of several processes that miss one key, one makes the record, and the others are served it.
+  // If several processes miss one key, one of them makes the record, and the others are served it.
   const KeyLock turn = KeyLock::acquire(
       site_.cache.root(), digest_of(key).hex(),
       seconds ? std::chrono::milliseconds(kPatienceToTune) : surroundings_.patience);

@@ -55,36 +55,38 @@ struct Surroundings {
   std::function<Result<bool>(void* stream)> in_capture = Launcher::in_capture;
 };
 
-/// What stands behind `Service`. It decides which of its parts answers a lookup: the table of
-/// loaded kernels, the finder of records, or the desk that makes new ones. Thread-safe.
+/// The implementation behind `Service`. It decides which of its parts answers a lookup: the table
+/// of loaded kernels, the finder of records, or the desk that makes new ones. Thread-safe.
 class ServiceCore {
  public:
   static Result<std::shared_ptr<ServiceCore>> open(ServiceOptions options,
                                                    Surroundings surroundings = {});
 
-  /// `stream` is that of the launch, where it is known.
+  /// `stream` is the stream of the launch, if it is known.
   Result<Kernel> get_best_kernel(const Problem& problem,
                                  std::optional<void*> stream = std::nullopt);
 
-  /// At most `count` kernels: the best, and what may take its place in a chain, the best first.
+  /// Returns at most `count` kernels: the best, and then those that may take its place in a chain,
+  /// the best first.
   Result<std::vector<Kernel>> get_best_kernels(const Problem& problem, std::size_t count);
 
   /// `TuningDesk::tune`. The winner replaces what get_best_kernel returned so far.
   Result<TuningResult> tune(const Problem& problem, TuningOptions options,
                             const std::atomic<bool>* stop = nullptr);
-  /// Ends the tunings that callers wait for: those of `tune` that were given no flag, and those of
-  /// misses that are tuned.
+  /// Ends the tunings that callers wait for: calls of `tune` without a flag, and misses that are
+  /// tuned.
   void stop_tuning() { awaited_.stop(); }
-  /// What that ends; a caller that waits for several problems is one of them too.
+  /// The tunings that `stop_tuning` ends; a caller that waits for several problems is one of them
+  /// too.
   AwaitedTunings& awaited() { return awaited_; }
   /// `TuningDesk::predict`.
   Result<TuningResult> predict(const Problem& problem, const TuningBudget& budget);
 
-  /// How well the cache alone can serve a problem: whose rules hold, whose bits are there, and
-  /// which is no worse than `min_match`.
+  /// Returns how well the cache alone can serve a problem, by a record whose rules hold, whose bits
+  /// are there, and whose match is no worse than `min_match`.
   Coverage coverage(const Problem& problem) const;
   /// Launches once, on zeros, the kernel that get_best_kernel would serve. Errors: `unavailable`
-  /// without a GPU; `not_found` where nothing is served; `device` with the driver's words.
+  /// without a GPU; `not_found` if nothing is served; `device` with the driver's words.
   Result<void> canary(const Problem& problem);
   /// `Builder::recompile` of a record's winner.
   Result<Builder::Recompiled> recompile(const RecordHead& head);
@@ -103,7 +105,7 @@ class ServiceCore {
   const DeviceProfile& profile() const { return site_.profile; }
   const DeviceIdentity& identity() const { return site_.identity; }
   const TieredCache& cache() const { return site_.cache; }
-  /// True where this service works on a GPU, false for a `sku` without one.
+  /// True if this service works on a GPU, false for a `sku` without one.
   bool has_device() const { return site_.has_device; }
 
   Builder& builder() { return builder_; }
@@ -116,8 +118,8 @@ class ServiceCore {
   }
 
  private:
-  /// The worst match that is served where a miss is tuned: what was not measured for the problem is
-  /// a miss.
+  /// The worst match that is served if misses are tuned: a kernel that was not measured for the
+  /// problem counts as a miss.
   static constexpr Match kWorstUntuned = Match::stale_code;
 
   ServiceCore(ServiceOptions options, Surroundings surroundings, Site site);
@@ -127,35 +129,35 @@ class ServiceCore {
 
   using Loaded = Result<std::shared_ptr<const LoadedKernel>>;
 
-  /// From memory, or loaded. Errors: those of `resolve`; `refused` where it is not in memory and
-  /// the stream is in a capture.
+  /// Returns the kernel from memory, or loads it. Errors: from `resolve`; `refused` if it is not in
+  /// memory and the stream is in a capture.
   Result<const LoadedKernel*> find_or_make(const Problem& written, const BoundProblem& problem,
                                            std::optional<void*> stream);
-  /// The budget of tuning a miss; nothing where a miss is not tuned.
+  /// Returns the budget of tuning a miss, or nullopt if misses are not tuned.
   std::optional<double> tuning_seconds() const;
-  /// The worst match that is served from memory.
+  /// Returns the worst match that is served from memory.
   Match worst_in_memory() const { return tuning_seconds() ? kWorstUntuned : Match::none; }
   /// Tells the recorder, if there is one.
   void record(const KernelSummary& answer);
-  /// From the cache, or made as the miss policy says; counted.
+  /// Takes the kernel from the cache, or makes it as the miss policy says, and counts the lookup.
   Loaded resolve(const BoundProblem& problem);
-  /// The kernel of the best record that can be served, or null where none can.
+  /// Returns the kernel of the best record that can be served, or null if none can.
   std::shared_ptr<const LoadedKernel> serve_from_cache(const BoundProblem& problem,
                                                        Coverage& coverage);
   Loaded make(const BoundProblem& problem, Coverage missing);
   Loaded load(const BoundProblem& problem, const RecordHead& head, Match match, MissReason reason,
               Offer offer) const;
-  /// The winner of a record that was made just now.
+  /// Loads the winner of a record that was made just now.
   Loaded load(const BoundProblem& problem, const TuningResult& made, Match match,
               MissReason reason) const;
-  /// What is next best after a kernel that is served, and what of it was loaded so far.
+  /// The next best kernels after one that is served, and those of them that were loaded so far.
   struct NextBest {
     std::vector<GradedRecord> records;
     std::size_t tried = 0;  ///< of the records
     std::vector<std::shared_ptr<const LoadedKernel>> loaded;
   };
-  /// What is known to be next best. Of a prediction that is `count` predictions, made now where
-  /// there are fewer.
+  /// Returns the alternatives to `best`, best first. If `best` is only predicted and fewer than
+  /// `count` are known, predicts more.
   std::vector<GradedRecord> next_best(const BoundProblem& problem, const LoadedKernel& best,
                                       std::size_t count);
   /// Tries the next record: its kernel is loaded, unless it launches as one that is there.
@@ -183,7 +185,7 @@ class ServiceCore {
   std::mutex watch_mutex_;
   std::shared_ptr<ShapeRecorder> recorder_;
   std::atomic<double> autotune_seconds_{0};
-  /// Whether there is a recorder or autotuning, so that finding a kernel in memory is not all.
+  /// True if there is a recorder or autotuning, so that finding a kernel in memory is not all.
   std::atomic<bool> watched_{false};
   mutable std::atomic<std::uint64_t> loaded_kernels_{0};
   mutable std::atomic<std::uint64_t> loaded_bytes_{0};

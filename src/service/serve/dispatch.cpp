@@ -22,10 +22,11 @@ namespace {
 
 constexpr int kRounds = 31;
 constexpr int kHostCalls = 2'000;
-constexpr std::size_t kNodes = 32;  // of the graphs that tell kernel and gap
+constexpr std::size_t kNodes = 32;  // in the graphs that time kernel and gap
 constexpr std::size_t kSets = 2;
 
-/// Microseconds per call: the fastest of a few runs, since nothing makes a call faster than it is.
+/// Returns microseconds per call: the fastest of a few runs, since nothing makes a call faster than
+/// it is.
 template <typename Call>
 Result<double> time_calls(Call&& call) {
   double best_us = 0;
@@ -109,7 +110,7 @@ class Buffers {
   DevicePointer workspace_ = 0;
 };
 
-/// Checking and packing alone: the same kernel over a driver that does nothing.
+/// Times checking and packing alone: the same kernel over a driver that does nothing.
 Result<double> time_packing(ServiceCore& core, const LoadedKernel& kernel, const Buffers& buffers) {
   DriverApi silent = kernel.launcher()->api();
   Lookup<CompiledKernel> bits = core.cache().artifact(kernel.summary().artifact);
@@ -133,7 +134,7 @@ Result<double> time_packing(ServiceCore& core, const LoadedKernel& kernel, const
   });
 }
 
-/// Microseconds per unit of a graph of `kNodes` units.
+/// Returns microseconds per unit of a graph of `kNodes` units.
 Result<double> time_units(const DriverApi& api, CUstream stream, const PreparedProgram& program,
                           const ArgumentView& arguments) {
   const LaunchArguments held{.tensors = {arguments.tensors.begin(), arguments.tensors.end()},
@@ -157,7 +158,7 @@ Result<double> time_units(const DriverApi& api, CUstream stream, const PreparedP
   return path.median_period_us() / static_cast<double>(kNodes);
 }
 
-/// The same for an empty kernel in the geometry of each of the plan's launches.
+/// Returns the same for an empty kernel in the geometry of each of the plan's launches.
 Result<double> time_gaps(ServiceCore& core, const DriverApi& api, CUstream stream,
                          const ExecutionPlan& plan) {
   CompileRequest request;

@@ -11,8 +11,8 @@
 
 namespace kernwright {
 
-/// Where the time of one launch goes, in microseconds. The values are medians on an otherwise idle
-/// stream. Buffers are zero and the L2 is warm.
+/// How the time of one launch is spent, in microseconds. The values are medians on an otherwise
+/// idle stream. Buffers are zero and the L2 is warm.
 struct Dispatch {
   KernelSummary kernel;
   double lookup_us = 0;   ///< get_best_kernel of a problem that was asked for before
@@ -24,16 +24,16 @@ struct Dispatch {
   /// The launch paths, with two sets of buffers in turn.
   LaunchTimes paths;
 
-  /// What was found in this process that distorts launches: libraries and variables of profilers.
+  /// Libraries and variables of profilers that were found in this process. They distort launches.
   std::vector<AuditRow> hooks;
 };
 
 /// Measures the best kernel of the problem on the service's GPU, in its primary context. Errors:
-/// `unavailable` for a service without a GPU; `device`; those of get_best_kernel.
+/// `unavailable` for a service without a GPU; `device`; from get_best_kernel.
 Result<Dispatch> measure_dispatch(ServiceCore& core, const Problem& problem);
 
-/// The libraries that this process has loaded, or is told to load, and that put themselves between
-/// program and driver.
+/// Finds the libraries and variables that put themselves between program and driver: loaded in this
+/// process, or to be loaded.
 std::vector<AuditRow> find_hooks();
 
 }  // namespace kernwright

@@ -7,7 +7,8 @@
 
 namespace kernwright {
 
-/// Runs `function`, which gives a Result; what it throws (bad_alloc, TBB, JSON) becomes an error.
+/// Runs `function`, which returns a Result. Turns what it throws (bad_alloc, TBB, JSON) into an
+/// error.
 template <typename Function>
 auto guarded(Function&& function) -> decltype(function()) {
   try {

@@ -19,7 +19,7 @@ namespace kernwright {
 /// every spelling at once. Thread-safe.
 class HotMap {
  public:
-  /// The kernel of the problem, or null where nothing was published.
+  /// Returns the kernel of the problem, or null if nothing was published.
   const LoadedKernel* find(const Problem& problem) const {
     const auto found = slots_.find(problem);
     return found == slots_.end() ? nullptr : found->second->load(std::memory_order_acquire);
@@ -48,7 +48,7 @@ class HotMap {
                                 std::pmr::polymorphic_allocator<std::pair<const Problem, Slot*>>>
       slots_;
   std::mutex made_mutex_;
-  std::deque<Slot> made_;  ///< stay where they are
+  std::deque<Slot> made_;  ///< never moved: `slots_` points at them
 };
 
 }  // namespace kernwright

@@ -15,21 +15,22 @@
 
 namespace kernwright {
 
-/// The loaded kernels of a service: found without a lock, made by one caller where several miss the
-/// same, and kept until the service closes, so that handles stay valid. Thread-safe.
+/// The loaded kernels of a service. A kernel is found without a lock, made by one caller if several
+/// miss it, and kept until the service closes, so that handles stay valid. Thread-safe.
 class KernelTable {
  public:
-  /// The kernel that is served now for a problem as callers write it; null where none is yet.
+  /// Returns the kernel that is served now for a problem as callers write it, or null if there is
+  /// none yet.
   const LoadedKernel* find(const Problem& problem) const { return hot_.find(problem); }
 
   using Made = Result<std::shared_ptr<const LoadedKernel>>;
-  /// The kernel for `normalized`, made where there is none of match `worst` or better. Of callers
-  /// that ask for the same at once, one makes it and the others wait. From now on `written` finds
-  /// it too. An error is not kept: the next caller tries again.
+  /// Returns the kernel for `normalized`, and makes it if there is none of match `worst` or better.
+  /// If several callers ask for the same at once, one makes it and the others wait. From now on
+  /// `written` finds it too. An error is not kept: the next caller tries again.
   Result<const LoadedKernel*> find_or_make(const Problem& written, const Problem& normalized,
                                            Match worst, const std::function<Made()>& make);
 
-  /// From now on the kernel is served for the problem, in every spelling. Those that were served
+  /// Serves the kernel for the problem from now on, in every spelling. The kernels that were served
   /// before stay loaded.
   const LoadedKernel* publish(const Problem& normalized,
                               std::shared_ptr<const LoadedKernel> kernel);

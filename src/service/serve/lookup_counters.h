@@ -19,7 +19,7 @@ class LookupCounters {
         1, std::memory_order_relaxed);
   }
 
-  /// Those that are not 0, best match first.
+  /// Returns the counts that are not 0, best match first.
   std::vector<LookupCount> read() const {
     std::vector<LookupCount> read;
     for (std::size_t match = 0; match < counts_.size(); ++match) {

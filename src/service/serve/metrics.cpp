@@ -7,8 +7,8 @@
 namespace kernwright {
 namespace {
 
-/// Writes families of samples. Names, help and label values have no characters that would have to
-/// be escaped: all are the library's own words.
+/// Writes families of samples. Names, help and label values have no characters that must be
+/// escaped: all are the library's own words.
 class Exposition {
  public:
   void begin(std::string_view name, std::string_view type, std::string_view help) {

@@ -8,7 +8,7 @@
 
 namespace kernwright {
 
-/// What operators watch of one service.
+/// The figures of one service that operators watch.
 struct Metrics {
   std::string sku;
   std::vector<std::string> bundles;  ///< digests of the bundles among its layers, in hex
@@ -21,7 +21,7 @@ struct Metrics {
   std::uint64_t loaded_bytes = 0;
 };
 
-/// Prometheus' text format, version 0.0.4.
+/// Returns them in Prometheus' text format, version 0.0.4.
 std::string to_prometheus(const Metrics& metrics);
 
 }  // namespace kernwright

@@ -20,9 +20,9 @@ class ShapeRecorder {
   ShapeRecorder(const ShapeRecorder&) = delete;
   ShapeRecorder& operator=(const ShapeRecorder&) = delete;
 
-  /// Errors: those of the log.
+  /// Errors: from the log.
   Result<void> add(const LoggedLookup& lookup);
-  /// Appends the counts that are not in the log yet. Errors: those of the log.
+  /// Appends the counts that are not in the log yet. Errors: from the log.
   Result<void> flush();
 
  private:

@@ -24,7 +24,7 @@ class AwaitedTunings {
     Awaited(const Awaited&) = delete;
     Awaited& operator=(const Awaited&) = delete;
 
-    /// Becomes true where the tuning is to end.
+    /// Becomes true when the tuning is to end.
     const std::atomic<bool>* stop() const { return &stop_; }
 
    private:

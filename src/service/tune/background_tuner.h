@@ -19,8 +19,8 @@ namespace kernwright {
 /// time is used up. Thread-safe. Destruction ends it.
 class BackgroundTuner {
  public:
-  /// Tunes one problem, gives up soon after `stop` becomes true, and gives the seconds that the GPU
-  /// was held.
+  /// Tunes one problem, gives up soon after `stop` becomes true, and returns the seconds that the
+  /// GPU was held.
   using Tune = std::function<double(const Problem& normalized, const std::atomic<bool>& stop)>;
 
   BackgroundTuner(double budget_seconds, Tune tune)
@@ -29,11 +29,12 @@ class BackgroundTuner {
   BackgroundTuner(const BackgroundTuner&) = delete;
   BackgroundTuner& operator=(const BackgroundTuner&) = delete;
 
-  /// Asked again for the same problem, it does nothing. Starts the thread when it is first asked.
-  /// Errors: those of starting one; the problem may be asked for again then.
+  /// Does nothing if it was asked for the same problem before. Starts the thread when it is first
+  /// asked. Errors: if the thread cannot be started; the problem may be asked for again then.
   Result<void> ask(const Problem& normalized);
 
-  /// Drops what has not begun, stops what has, and takes nothing more. Does not wait.
+  /// Drops the problems that have not begun, stops the one that has, and takes no more. Does not
+  /// wait.
   void end();
 
   /// Waits until nothing is left to do.

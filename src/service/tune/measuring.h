@@ -17,8 +17,8 @@
 
 namespace kernwright {
 
-/// Gives the runner of one problem after another, and so decides where a service's candidates run.
-/// A runner is gone before the next one is asked for. Used by one thread at a time.
+/// Opens the runner of one problem after another, and so decides in which process a service's
+/// candidates run. A runner is gone before the next one is asked for. Used by one thread at a time.
 class Measuring {
  public:
   virtual ~Measuring() = default;
@@ -28,7 +28,7 @@ class Measuring {
   virtual bool lost() const = 0;
 };
 
-/// What both ways of measuring need. The references outlive the `Measuring`.
+/// The inputs of both ways of measuring. The references outlive the `Measuring`.
 struct MeasuringContext {
   const Catalog& catalog;
   std::vector<std::filesystem::path> template_dirs;
@@ -37,8 +37,8 @@ struct MeasuringContext {
   CompilePool& pool;
   std::filesystem::path cache_root;
   std::function<void(std::string_view)> log;     ///< failures and restarts of the worker
-  std::function<void(std::string_view)> inform;  ///< that it runs
-  std::function<bool()> stopped = exiting;       ///< whether what runs is to end soon
+  std::function<void(std::string_view)> inform;  ///< says that it runs
+  std::function<bool()> stopped = exiting;       ///< true if what runs is to end soon
 };
 
 /// Measures in a process of its own, which is replaced when a candidate poisons it. Errors: the

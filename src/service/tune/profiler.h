@@ -22,8 +22,8 @@ struct Profiled {
   TuningRecord record;
   std::vector<std::string> notes;  ///< what was not counted, and why
   int counted = 0;                 ///< candidates
-  /// Of counting them. The first problem's have the start of CUPTI in them, but none that of a
-  /// worker.
+  /// Seconds of counting them. The first problem's include the start of CUPTI, but not the start of
+  /// a worker.
   double seconds = 0;
 };
 
@@ -32,20 +32,20 @@ struct StoredRecord {
   TuningRecord record;
   std::string file;
 };
-/// The best record of the problem that has a file. Errors: `not_found` where there is none;
+/// Returns the best record of the problem that has a file. Errors: `not_found` if there is none;
 /// `corrupt`.
 Result<StoredRecord> find_record(const AnswerFinder& answers, const BoundProblem& problem);
 
-/// The candidates of a record that are profiled: its winner, the default where that is another, and
-/// the best `more` of the others, each once.
+/// Returns the candidates of a record that are profiled: its winner, the default if it is another,
+/// and the best `more` of the others, each once.
 std::vector<const RankedConfiguration*> profiled_candidates(const TuningRecord& record, int more);
 
 /// Puts the set into the record, in place of one of the same candidate, source and cache state.
 void add_counters(TuningRecord& record, CounterSet set);
 
-/// Adds hardware counters to records. What it counts runs in a process of its own, which times
-/// nothing: a process that has loaded CUPTI must not measure. It holds the lock of the GPU while it
-/// counts. Used by one thread.
+/// Adds hardware counters to records. The candidates that it counts run in a process of its own,
+/// which times nothing: a process that has loaded CUPTI must not measure. It holds the lock of the
+/// GPU while it counts. Used by one thread.
 class Profiler {
  public:
   using Open = std::function<Result<std::unique_ptr<Measuring>>(MeasuringContext)>;
@@ -54,8 +54,8 @@ class Profiler {
            std::vector<std::filesystem::path> template_dirs, Open open = in_worker);
 
   /// Counts each of `profiled_candidates` with a cold and with a warm L2, and keeps the record.
-  /// Nothing in it but `counters` changes. Errors: those of `find_record`; `unavailable` without a
-  /// GPU, or where the profiler cannot count, with the remedy; what failed with the winner.
+  /// Nothing in it but `counters` changes. Errors: from `find_record`; `unavailable` without a GPU,
+  /// or if the profiler cannot count, with the remedy; the failure of the winner.
   Result<Profiled> profile(const BoundProblem& problem, int more);
 
  private:

@@ -10,9 +10,9 @@
 
 namespace kernwright {
 
-/// A runner that can be told to stop by another thread: everything that would use the device then
-/// fails with `unavailable` instead, so that a search or a race ends with its next step, wherever
-/// it is. The runner outlives it.
+/// A runner that another thread can stop: every call that would use the device then fails with
+/// `unavailable` instead, so that a search or a race ends with its next step, wherever it is. The
+/// runner outlives it.
 class StoppableRunner final : public Runner {
  public:
   StoppableRunner(Runner& runner, std::function<bool()> stopped)

@@ -152,7 +152,8 @@ Result<TuningResult> TuningDesk::search(const TuningInput& subject, TuningOption
   };
   if (options.trial_log.empty()) {
     options.trial_log = site_.cache.log(subject.key);
-    // That of the search before, so that the cache does not grow with every tuning of a problem.
+    // Removes the log of the search before, so that the cache does not grow with every tuning of a
+    // problem.
     std::error_code error;
     std::filesystem::remove(options.trial_log, error);
   }

@@ -21,8 +21,8 @@
 
 namespace kernwright {
 
-/// Makes records, by measuring or by prediction, and puts them into the cache. What it returns has
-/// the winner's bits. One measurement runs at a time, and holds the lock of the GPU. Thread-safe.
+/// Makes records, by measuring or by prediction, and puts them into the cache. Its results have the
+/// winner's bits. One measurement runs at a time, and holds the lock of the GPU. Thread-safe.
 class TuningDesk {
  public:
   struct Options {
@@ -36,38 +36,39 @@ class TuningDesk {
   /// The references outlive it.
   TuningDesk(const Site& site, Builder& builder, const AnswerFinder& answers, Options options);
 
-  /// Searches for the fastest candidate. Failures are kept even where the session ends in an error.
+  /// Searches for the fastest candidate. Failures are kept even if the session ends in an error.
   ///
   /// `trial_log` and `progress` of the options may be empty; the log then goes beside the cache's
-  /// records. `failed`, and what the cache knows, are set here. Where `stop` becomes true the
-  /// search ends soon with its worker, nothing of it is kept, and the error is `unavailable`.
-  /// Errors also: those of the builder's seal.
+  /// records. `failed`, and what the cache knows, are set here. If `stop` becomes true, the search
+  /// ends soon with its worker, nothing of it is kept, and the error is `unavailable`. Errors also:
+  /// from the builder's seal.
   Result<TuningResult> tune(const BoundProblem& problem, TuningOptions options,
                             const std::atomic<bool>* stop = nullptr);
 
-  /// Starts to compile what the next tunings begin with, and returns: of all the problems what a
-  /// runner asks for when it opens, of the first its first choices too. Meant for the time in which
-  /// another problem is in its finals, and compiles nothing. What was asked for before and was not
-  /// started is dropped, unless it is asked for again. May be called while `tune` runs.
+  /// Starts to compile what the next tunings begin with, and returns: for all the problems the
+  /// kernels that a runner asks for when it opens, for the first also its first choices. Meant for
+  /// the time in which another problem is in its finals, and compiles nothing. Requests from before
+  /// that were not started are dropped, unless they are asked for again. May be called while `tune`
+  /// runs.
   void compile_ahead(std::vector<BoundProblem> next);
 
   /// Ranks by the cost model, and compiles the first `budget.trials` in at most `budget.seconds`
-  /// (see `predict_record`). Errors also: those of the builder's seal.
+  /// (see `predict_record`). Errors also: from the builder's seal.
   Result<TuningResult> predict(const BoundProblem& problem, const TuningBudget& budget);
 
-  /// Compares a fused kernel with its problem's unfused form, in this process. Errors: those of
-  /// `kernwright::compare_unfused`; `unavailable` where the GPU is not to be had.
+  /// Compares a fused kernel with its problem's unfused form, in this process. Errors: from
+  /// `kernwright::compare_unfused`; `unavailable` if the GPU cannot be had.
   Result<UnfusedComparison> compare_unfused(const UnfusedMatch& match, std::uint64_t seed);
 
  private:
-  /// Errors: `invalid_argument` where the policy cannot be measured; that there is no toolkit.
+  /// Errors: `invalid_argument` if the policy cannot be measured; that there is no toolkit.
   Result<TuningInput> input(const BoundProblem& problem) const;
   Result<Measuring*> measuring();
   /// Has the pool compile what a runner of the problem asks for when it opens.
   std::vector<Build> compile_opening(const BoundProblem& problem);
   /// Runs the session. Called under the mutex, with the lock of the GPU.
   Result<TuningResult> search(const TuningInput& subject, TuningOptions options);
-  /// Whether the tuning that runs is to end.
+  /// Returns true if the tuning that runs is to end.
   bool stopped() const;
   /// Puts the record into the cache, or says in the result and the log why it is not there.
   void store(TuningResult& result) const;
@@ -76,11 +77,11 @@ class TuningDesk {
   Builder& builder_;
   const AnswerFinder& answers_;
   const Options options_;
-  std::mutex mutex_;                         ///< of what measures
-  const std::atomic<bool>* stop_ = nullptr;  ///< of the tuning that runs; null where it has none
+  std::mutex mutex_;                         ///< held while something measures
+  const std::atomic<bool>* stop_ = nullptr;  ///< the running tuning's; null if it has none
   std::unique_ptr<Measuring> measuring_;     ///< opened by the first tuning
 
-  /// What is compiled for the next tunings.
+  /// The compiles that run ahead for the next tunings.
   struct Ahead {
     std::vector<BoundProblem> problems;
     std::vector<std::vector<Build>> of_opening;

@@ -12,7 +12,7 @@ namespace kernwright {
 void TuningHistory::add_to(TuningOptions& options, const BoundProblem& problem,
                            const Answers& known) const {
   for (const GradedRecord& found : known.records) {
-    // A record of level C claims nothing that a new search would have to refute.
+    // A record of level C claims nothing that a new search would need to refute.
     if (found.head.grade != RecordGrade::measured || found.head.trust == Trust::c) continue;
     options.incumbent = found.head.winner.choice;
     if (found.match == Match::exact) break;

@@ -10,8 +10,8 @@
 
 namespace kernwright {
 
-/// What the cache knows about earlier tunings that concerns one problem. It is also told of this
-/// tuning.
+/// The cache's knowledge of earlier tunings that concerns one problem. Failures of this tuning are
+/// added to it.
 class TuningHistory {
  public:
   /// `key` is the problem's, `now` today's environment. `cache` outlives this.
@@ -23,11 +23,12 @@ class TuningHistory {
         template_digest_(std::move(template_digest)) {}
 
   /// Adds to the options the incumbent, warm starts, and the candidates that must not run. The warm
-  /// starts are the runners-up of a record that was made in another environment, which are so
-  /// measured again, and the winners of neighbours. `known` is what a lookup of the problem found.
+  /// starts are the winners of neighbours, and the runners-up of a record that was made in another
+  /// environment, which are measured again this way. `known` is the result of a lookup of the
+  /// problem.
   void add_to(TuningOptions& options, const BoundProblem& problem, const Answers& known) const;
 
-  /// Keeps a trial that failed, where its outcome lasts. Errors: `io`.
+  /// Keeps a trial that failed, if its outcome lasts. Errors: `io`.
   Result<void> keep(const Trial& failed) const;
 
  private:
