@@ -9,7 +9,7 @@
 namespace kernwright {
 namespace {
 
-/// The interval of the logarithm of the winner's median.
+/// Returns the interval of the logarithm of the winner's median.
 Slowdown median_of(const TuningRecord& record) {
   const Measurement in_turn = final_times(record.winner, record.rounds).in_turn;
   const std::vector<double> logs = log_times(in_turn.samples_us, record.rounds.dropped);

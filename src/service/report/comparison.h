@@ -13,21 +13,21 @@ inline constexpr double kBetweenSessions = 0.006;
 /// Two sessions that differ by less than this say the same.
 inline constexpr double kSameTime = 0.02;
 
-/// How the winner of one record compares with that of another, of the same key.
+/// The result of comparing the winners of two records of the same key.
 enum class Change { faster, slower, same, equal, unclear };
 
 std::string_view to_string(Change change);
 
 struct Comparison {
   Change change = Change::unclear;
-  /// Of the new winner against the old. Its interval is that of both medians, by the order
-  /// statistics of the rounds, and `kBetweenSessions` on both sides.
+  /// The slowdown of the new winner against the old. Its interval combines the intervals of both
+  /// medians, by the order statistics of the rounds, and `kBetweenSessions` on both sides.
   Slowdown slowdown;
 };
 
-/// `faster` and `slower`: the interval leaves no doubt, and the difference is at least
-/// `kEquivalence`. `same`: the interval lies within `kSameTime`. `equal`: both were only predicted,
-/// with the same winner and the same time. `unclear`: otherwise.
+/// Returns `faster` or `slower` if the interval leaves no doubt, and the difference is at least
+/// `kEquivalence`; `same` if the interval is within `kSameTime`; `equal` if both were only
+/// predicted, with the same winner and the same time; `unclear` otherwise.
 Comparison compare_winners(const TuningRecord& old_record, const TuningRecord& new_record);
 
 }  // namespace kernwright

@@ -28,7 +28,8 @@ std::string commonest_stall(const CounterSet& set) {
   return reason;
 }
 
-/// What the model says is the record's own bound, so this is of its winner alone.
+/// Returns how the counters contradict the model. The model's bound is the record's own, so this is
+/// about its winner alone.
 std::string disagreement(const CounterReport& report, Bound model) {
   if (!report.counted || report.busy == model) return {};
   const std::string model_says = concat("the model says ", to_string(model), ", the counters ");

@@ -20,11 +20,11 @@ struct Group {
     squares += value * value;
     ++count;
   }
-  /// The sum of squared distances from their mean.
+  /// Returns the sum of squared distances from their mean.
   double within() const { return squares - sum * sum / count; }
 };
 
-/// The share that the groups explain of the spread of all their values.
+/// Returns the share that the groups explain of the spread of all their values.
 template <typename Key>
 double share_of(const std::map<Key, Group>& groups) {
   Group all;

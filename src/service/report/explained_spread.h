@@ -7,7 +7,7 @@
 
 namespace kernwright {
 
-/// How much of the spread of a search's times one parameter explains by itself.
+/// The share of the spread of a search's times that one parameter explains by itself.
 struct ExplainedSpread {
   std::string parameter;
   double share = 0;  ///< of the variance of log times; 0.4 is 40 %
@@ -17,11 +17,12 @@ struct ExplainedSpread {
 /// Fewer trials than this explain nothing.
 inline constexpr int kFewestExplained = 12;
 
-/// For each parameter of `kernel_template`, of its trials that were measured, the largest share
-/// first; and, as "template", which of the templates it was, of all trials, where several were
-/// measured. A share is epsilon squared, the share between the groups of equal values less what
-/// groups of that number have by chance; a search tries what it hopes for, so the groups differ in
-/// more than the parameter. Parameters that had one value are left out.
+/// Returns the shares of the parameters of `kernel_template`, over its trials that were measured,
+/// the largest share first. If several templates were measured, there is also a share "template" of
+/// the choice among them, over all trials. A share is epsilon squared, the share between the groups
+/// of equal values less what groups of that number have by chance. A search tries what it hopes
+/// for, so the groups differ in more than the parameter. Parameters that had one value are left
+/// out.
 std::vector<ExplainedSpread> explained_spread(const TrialTable& table,
                                               const std::string& kernel_template);
 

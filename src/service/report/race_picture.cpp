@@ -28,10 +28,10 @@ constexpr double kTop = 24;
 constexpr double kLine = 14;
 constexpr double kMarkRow = 22;
 constexpr double kBelow = 42;
-constexpr std::size_t kMostLetters = 28;  // of a line: a phone has room for them beside the time
-constexpr double kFar = 12;               // percent; what is beyond is told in words
+constexpr std::size_t kMostLetters = 28;  // in a line: a phone has room for them beside the time
+constexpr double kFar = 12;               // percent; values beyond are told in words
 
-/// That of a winner and of what ties with it, of a hue that is read on white and on black.
+/// The colour of a winner and of its ties, of a hue that can be read on white and on black.
 constexpr std::string_view kAccent = "#3d85d8";
 
 /// The colours of text on a page that is light or dark, as the report has them.
@@ -44,14 +44,14 @@ std::string ordinal(std::size_t n) {
   return concat(n, teen || n % 10 > 3 ? "th" : ends[n % 10]);
 }
 
-/// The first bytes of a text, no letter of which is cut in two; all of a short one.
+/// Returns the first bytes of a text, without cutting a letter in two; all of a short text.
 std::string_view begin_of(std::string_view text, std::size_t bytes) {
   if (bytes >= text.size()) return text;
   while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) --bytes;
   return text.substr(0, bytes);
 }
 
-/// A text in lines of `kMostLetters` at most, broken between words where it can be.
+/// Returns a text in lines of `kMostLetters` at most, broken between words if possible.
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
   while (text.size() > kMostLetters) {
@@ -69,8 +69,8 @@ std::string_view short_template(std::string_view name) {
   return name.substr(name.find('/') + 1);  // npos + 1 is 0
 }
 
-/// The parameters of a configuration, those first that have most values among the finalists of its
-/// template. One that has the same value in all of them is left out.
+/// Returns the parameters of a configuration, with those first that have the most values among the
+/// finalists of its template. A parameter that has the same value in all of them is left out.
 std::vector<std::string> telling_parameters(const Choice& own,
                                             const std::vector<Finalist>& finalists) {
   std::vector<std::pair<std::size_t, std::string>> ranked;
@@ -124,7 +124,7 @@ Interval interval_of(const RankedConfiguration& ranked, const TuningRecord& reco
   return {percent(slowdown.estimate), percent(slowdown.low), percent(slowdown.high)};
 }
 
-/// From a slowdown in percent to a share of the picture's width.
+/// Maps a slowdown in percent to a share of the picture's width.
 struct Axis {
   double low;
   double high;
@@ -161,7 +161,7 @@ class Pen {
     return concat("<text x=\"", x, "\" y=\"", number(y), "\" fill=\"currentColor\" ", style, ">",
                   escaped_html(text), "</text>");
   }
-  /// A path whose begin stands at a place.
+  /// Returns a path that begins at a place.
   std::string path(double x, double y, std::string_view steps, std::string_view style) const {
     return concat("<svg x=\"", across(x), "\" y=\"", number(y),
                   "\" overflow=\"visible\"><path d=\"M0 0", steps, "\" ", style, "/></svg>");

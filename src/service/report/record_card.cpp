@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kMono = "font-family:ui-monospace,monospace;font-size:12px";
 constexpr std::string_view kSoft = "opacity:0.72";
 
-// Of hues that are seen on white and on black. The words beside them say the same.
+// Hues that can be seen on white and on black. The words beside them say the same.
 constexpr std::string_view kGood = "#2f9e68";
 constexpr std::string_view kCalm = "#3d85d8";
 constexpr std::string_view kWarn = "#b8801f";
@@ -68,7 +68,7 @@ std::string chips(const TuningRecord& record, const ReportRow& row) {
                 chip(concat("trust ", to_string(record.trust)), colour_of(record.trust)), support);
 }
 
-/// Names with their values, in lines that break between pairs.
+/// Returns names with their values, in lines that break between pairs.
 std::string pairs(const std::vector<std::pair<std::string, std::string>>& values) {
   std::string items;
   for (const auto& [name, value] : values) {
@@ -79,7 +79,7 @@ std::string pairs(const std::vector<std::pair<std::string, std::string>>& values
   return element("div", "", items);
 }
 
-/// What the winner is launched with.
+/// Returns the parameters that the winner is launched with.
 std::string launch_parameters(const TuningRecord& record) {
   const RankedConfiguration& winner = record.winner;
   std::vector<std::pair<std::string, std::string>> parameters;
@@ -113,7 +113,7 @@ std::string cells(std::string_view tag, std::initializer_list<std::string> texts
   return element("tr", "", row);
 }
 
-/// The race as a table, folded.
+/// Returns the race as a table, folded.
 std::string race_table(const TuningRecord& record) {
   const bool predicted = record.grade == RecordGrade::predicted;
   std::string rows =

@@ -11,9 +11,9 @@
 namespace kernwright {
 namespace {
 
-constexpr std::string_view kSpace = "\u00a0";  // at which no line ends
+constexpr std::string_view kSpace = "\u00a0";  // a line never ends at it
 
-/// A number with so many significant digits, without an exponent.
+/// Returns a number with so many significant digits, without an exponent.
 std::string digits(double value, int count) {
   if (value == 0) return "0";
   if (!std::isfinite(value)) return "–";

@@ -34,7 +34,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kDigits = 5;
-constexpr int kFewDigits = 4;  // of what is less sure than a median
+constexpr int kFewDigits = 4;  // for values that are less sure than a median
 
 double rounded(double value, int digits = kDigits) { return kernwright::rounded(value, digits); }
 
@@ -44,10 +44,10 @@ Json rounded(const std::vector<double>& values) {
   return json;
 }
 
-/// A share such as that of the roofline, to a tenth of a percent.
+/// Rounds a share such as the roofline's to a tenth of a percent.
 double share(double value) { return std::round(value * 1e4) / 1e4; }
 
-/// [estimate, low, high] as logarithms of ratios.
+/// Returns [estimate, low, high] as logarithms of ratios.
 Json slowdown_json(const Slowdown& slowdown) {
   return Json::array({rounded(slowdown.estimate, kFewDigits), rounded(slowdown.low, kFewDigits),
                       rounded(slowdown.high, kFewDigits)});
@@ -90,7 +90,7 @@ Json finalist_json(const Finalist& finalist, const FinalRounds& rounds) {
   return json;
 }
 
-/// Medians of groups of `group` successive values.
+/// Returns the medians of groups of `group` successive values.
 std::vector<double> thinned(const std::vector<double>& values, std::size_t group) {
   if (group <= 1) return values;
   std::vector<double> medians;
@@ -102,7 +102,7 @@ std::vector<double> thinned(const std::vector<double>& values, std::size_t group
   return medians;
 }
 
-/// The winner's samples with their clocks.
+/// Returns the winner's samples with their clocks.
 Json samples_json(const TuningRecord& record, bool whole) {
   const Measurement& all = record.winner.measurement;
   const std::size_t count = all.samples_us.size();
@@ -121,7 +121,7 @@ Json samples_json(const TuningRecord& record, bool whole) {
   return json;
 }
 
-/// The hardware counters of a record, as its own text has them.
+/// Returns the hardware counters of a record, as its own text has them.
 Json counters_json(const TuningRecord& record) {
   FieldWriter json;
   write_counters(json, record.counters);
@@ -182,7 +182,7 @@ Json evidence_json(const TuningRecord& record) {
   return json;
 }
 
-/// Flops and bytes of the problem, and the rate of arithmetic that it may hope for.
+/// Returns flops and bytes of the problem, and the rate of arithmetic that it may hope for.
 Json work_json(const BoundProblem& problem, const DeviceProfile& profile) {
   Json json = Json::object();
   const auto flops = problem.operation().flops.evaluate(problem.scope());
@@ -206,8 +206,8 @@ Json profile_json(const DeviceProfile& profile) {
           {"fp32_tflops", profile.fp32_tflops}};
 }
 
-/// What a record says of its problem. Without the problem's operation, of a folder of templates
-/// that is not here, neither its bound nor its work is known.
+/// Returns the record's statements about its problem. Without the problem's operation, which is in
+/// a folder of templates that is not here, neither its bound nor its work is known.
 Json problem_json(const ReportedRecord& reported, const Catalog& catalog, bool whole) {
   const TuningRecord& record = reported.record;
   Json json = {{"problem", record.key.problem},
@@ -255,7 +255,7 @@ Json problem_json(const ReportedRecord& reported, const Catalog& catalog, bool w
   return json;
 }
 
-/// What is no UTF-8 is replaced.
+/// Replaces bytes that are not UTF-8.
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

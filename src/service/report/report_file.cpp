@@ -15,7 +15,7 @@
 namespace kernwright {
 namespace {
 
-/// The last part of a path, also of "cache/".
+/// Returns the last part of a path, also of "cache/".
 std::string name_of(const std::filesystem::path& path) {
   const std::filesystem::path plain = path.lexically_normal();
   return (plain.has_filename() ? plain : plain.parent_path()).filename().string();
@@ -39,7 +39,7 @@ std::string title_of(const ReportSources& sources, const std::vector<std::string
   return title;
 }
 
-/// Refuses what has nothing to compare with: a misspelt folder has no record either.
+/// Refuses sources that have nothing to compare with: a misspelt folder has no record either.
 Result<void> check_compared(const ReportSources& sources, const ReportSources& before,
                             const ReportRequest& request) {
   std::set<std::string> keys;

@@ -10,17 +10,17 @@
 
 namespace kernwright {
 
-/// What is asked of a report.
+/// A request for a report.
 struct ReportRequest {
   ReportInputs inputs;
-  std::string title = {};  ///< empty: of the inputs' names
+  std::string title = {};  ///< empty: made from the inputs' names
   std::vector<std::filesystem::path> template_dirs = {};
   std::vector<std::filesystem::path> epilogues = {};
-  std::filesystem::path compare = {};  ///< a cache or a record of before; empty: none
+  std::filesystem::path compare = {};  ///< an earlier cache or record; empty: none
   std::filesystem::path output;
 };
 
-/// What was written.
+/// The page that was written.
 struct ReportFile {
   std::filesystem::path file;
   std::size_t bytes = 0;
@@ -29,8 +29,8 @@ struct ReportFile {
   std::vector<std::string> defects;  ///< files that could not be read, which the page names too
 };
 
-/// Reads the records and writes the page. Errors: those of `read_report_sources` and of writing;
-/// `not_found` where there is neither a record nor a problem.
+/// Reads the records and writes the page. Errors: from `read_report_sources` and from writing;
+/// `not_found` if there is neither a record nor a problem.
 Result<ReportFile> write_report(const ReportRequest& request);
 
 }  // namespace kernwright

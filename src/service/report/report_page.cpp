@@ -9,7 +9,7 @@
 namespace kernwright {
 namespace {
 
-/// The scripts in the order in which they stand in the page: what is used before its users.
+/// The scripts in their order in the page: a script comes before its users.
 constexpr std::string_view kScripts[] = {"base.js",   "marks.js",  "overview.js", "matrix.js",
                                          "panels.js", "search.js", "main.js"};
 constexpr std::string_view kDataBegin = "<script type=\"application/json\" id=\"data\">";
@@ -22,15 +22,15 @@ std::string_view file(std::string_view name) {
   return {};
 }
 
-/// One function around all scripts, so that none of their names is global.
+/// Wraps all scripts in one function, so that none of their names is global.
 std::string script() {
   std::string text = "\"use strict\";\n(() => {\n";
   for (const std::string_view name : kScripts) text += file(name);
   return text += "})();\n";
 }
 
-/// `<` stands in strings of the JSON alone. Without it no text can end the element or open a
-/// comment in it.
+/// Escapes `<`, which occurs only in strings of the JSON. Without it no text can end the element or
+/// open a comment in it.
 std::string escaped_json(std::string_view json) {
   std::string escaped;
   escaped.reserve(json.size());
@@ -44,7 +44,8 @@ std::string escaped_json(std::string_view json) {
   return escaped;
 }
 
-/// `text` with a value in place of each {{name}} of `values`. What is put in is not read again.
+/// Returns `text` with a value in place of each {{name}} of `values`. Inserted values are not
+/// searched again.
 std::string filled(std::string_view text,
                    const std::vector<std::pair<std::string_view, std::string>>& values) {
   std::string out;

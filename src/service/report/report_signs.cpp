@@ -12,7 +12,7 @@
 namespace kernwright {
 namespace {
 
-/// Outcomes of candidates that would have harmed a user.
+/// Returns true for outcomes of candidates that would have harmed a user.
 bool is_harmful(Outcome outcome) {
   return outcome == Outcome::wrong_result || outcome == Outcome::out_of_bounds ||
          outcome == Outcome::illegal_address || outcome == Outcome::worker_died ||
@@ -24,7 +24,7 @@ class Signs {
   explicit Signs(const ReportSources& sources) : sources_(sources) {}
 
   using Test = std::function<bool(const ReportedRecord&)>;
-  /// Adds a sign of the records that `test` finds; `words(count)` is the sentence.
+  /// Adds a sign for the records that `test` finds; `words(count)` is the sentence.
   template <typename Words>
   void add(const Test& test, const Words& words) {
     ReportSign sign;
@@ -36,7 +36,7 @@ class Signs {
     signs.push_back(std::move(sign));
   }
 
-  /// Adds a sign of the records of one trust, with the checks that lowered it.
+  /// Adds a sign for the records of one trust, with the checks that lowered it.
   void add_trust(Trust trust, std::string_view words) {
     std::set<std::string> checks;
     for (const ReportedRecord& reported : sources_.records) {

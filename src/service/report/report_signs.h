@@ -11,10 +11,10 @@ namespace kernwright {
 /// One sentence about what speaks against some of the records of a report.
 struct ReportSign {
   std::string text;
-  std::vector<std::size_t> records;  ///< their places in the sources; empty: of no record
+  std::vector<std::size_t> records;  ///< their places in the sources; empty: it concerns no record
 };
 
-/// The bad signs, the worst first. Empty where there are none.
+/// Returns the bad signs, the worst first. Empty if there are none.
 std::vector<ReportSign> report_signs(const ReportSources& sources);
 
 }  // namespace kernwright

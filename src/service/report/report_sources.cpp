@@ -75,7 +75,7 @@ class Collector {
   std::map<std::string, std::size_t> place_;  ///< of a key in `best_`
 };
 
-/// All records of a cache, with those of the bundle that is installed below it.
+/// Returns all records of a cache, with the records of the bundle that is installed below it.
 std::vector<Located> records_of(const fs::path& root, const std::vector<fs::path>& further,
                                 std::vector<std::string>& defects) {
   std::vector<Located> all;
@@ -92,8 +92,8 @@ std::vector<Located> records_of(const fs::path& root, const std::vector<fs::path
   return all;
 }
 
-/// The normalised problems of a worklist. Errors: those of the file; that of the first entry that
-/// no operation accepts, with its place.
+/// Returns the normalised problems of a worklist. Errors: from reading the file; the error of the
+/// first entry that no operation accepts, with its place.
 Result<std::vector<Problem>> problems_of(const fs::path& file, const Catalog& catalog,
                                          std::vector<std::string>& defects) {
   std::size_t unread = 0;
@@ -111,7 +111,7 @@ Result<std::vector<Problem>> problems_of(const fs::path& file, const Catalog& ca
   return problems;
 }
 
-/// Adds the records that the cache has of the problems, and names those that it has none of.
+/// Adds the cache's records of the problems, and names the problems that it has none of.
 void add_problems(const std::vector<Problem>& problems, const ReportInputs& inputs,
                   Collector& collector) {
   std::map<std::string, std::vector<Located>> by_problem;

@@ -12,20 +12,20 @@
 
 namespace kernwright {
 
-/// A record that a report tells of.
+/// A record in a report.
 struct ReportedRecord {
   TuningRecord record;
   std::optional<TrialTable> trials;
   std::string no_trials;  ///< why there are none
 };
 
-/// The record of `file`, in a cache at `root`, with the trials that are kept beside it.
+/// Returns the record of `file`, in a cache at `root`, with the trials that are kept beside it.
 ReportedRecord with_trials(TuningRecord record, const std::string& file,
                            const std::filesystem::path& root = {});
 
-/// What a report tells of.
+/// The contents of a report.
 struct ReportSources {
-  std::vector<ReportedRecord> records;  ///< of each key one; in the order of the inputs
+  std::vector<ReportedRecord> records;  ///< one for each key; in the order of the inputs
   struct Missing {
     std::string problem;
     std::string why;
@@ -34,23 +34,23 @@ struct ReportSources {
   std::vector<std::string> defects;  ///< files that could not be read
 };
 
-/// Where records are looked for.
+/// The places in which records are looked for.
 struct ReportInputs {
-  /// Each is a cache, a directory; a record, a file of one; or a worklist, whose records are those
-  /// of `cache`.
+  /// Each is a cache, a directory; a record, a file of one; or a worklist, whose records are in
+  /// `cache`.
   std::vector<std::filesystem::path> paths;
-  /// Further problems, normalised, whose records are those of `cache`. Without any and without
-  /// paths the report is of all of `cache`.
+  /// Further problems, normalised, whose records are in `cache`. Without any and without paths the
+  /// report is about all of `cache`.
   std::vector<Problem> problems = {};
   std::filesystem::path cache;
   std::vector<std::filesystem::path> read_only_caches = {};
-  std::string sku = {};  ///< of this SKU alone; empty: of any
+  std::string sku = {};  ///< only records of this SKU; empty: of any
 };
 
-/// Reads the records. Of several of one key it takes what was measured before what was predicted,
-/// then the highest trust, then the newest: what a lookup takes where environments do not differ. A
-/// bundle that is installed below a cache is part of it. Errors: `not_found`, `invalid_argument`
-/// and `io` for an input that is none of the three; those of a worklist.
+/// Reads the records. If a key has several, it takes a measured one before a predicted one, then
+/// the highest trust, then the newest, as a lookup does if environments do not differ. A bundle
+/// that is installed below a cache is part of it. Errors: `not_found`, `invalid_argument` and `io`
+/// for an input that is none of the three; from a worklist.
 Result<ReportSources> read_report_sources(const ReportInputs& inputs, const Catalog& catalog);
 
 }  // namespace kernwright

@@ -14,7 +14,7 @@
 namespace kernwright {
 namespace {
 
-/// What a kernel costs before it works, where the profile does not know: an H200's, rounded.
+/// The cost of a kernel before it works, if the profile does not know it: an H200's, rounded.
 constexpr double kUsualNodeUs = 0.5;
 
 std::string percent(double share) { return concat(fixed(100 * share, 1), " %"); }
@@ -43,7 +43,7 @@ Support support_of(const TuningRecord& record) {
   return beats_default && sure ? Support::supported : Support::measured;
 }
 
-/// Nothing where the two were not timed in the same rounds.
+/// Returns nullopt if the two were not timed in the same rounds.
 std::optional<Slowdown> slowdown_of(const RankedConfiguration& other, const TuningRecord& record) {
   const FinalTimes own = final_times(record.winner, record.rounds);
   const FinalTimes times = final_times(other, record.rounds);
@@ -55,13 +55,13 @@ std::optional<Slowdown> slowdown_of(const RankedConfiguration& other, const Tuni
     if (logs.empty() || winner.empty()) return std::nullopt;
     return paired_interval(logs, winner, pairing).slowdown;
   };
-  // Blocks decide where both have them.
+  // Blocks decide if both have them.
   if (auto alone = between(times.alone, own.alone, {}, Pairing::blocks)) return alone;
   return between(times.in_turn, own.in_turn, record.rounds.dropped, Pairing::rounds);
 }
 
-/// Of the runner-up. Its own slowdown is against the fastest finalist, which a winner by rule is
-/// not.
+/// Returns the runner-up's slowdown against the winner. Its own slowdown in the record is against
+/// the fastest finalist, which a winner by rule is not.
 std::optional<Slowdown> paired_margin_of(const TuningRecord& record) {
   if (record.grade == RecordGrade::predicted || record.runners_up.empty()) return std::nullopt;
   const RankedConfiguration& second = record.runners_up.front();
@@ -74,7 +74,7 @@ std::optional<Slowdown> paired_margin_of(const TuningRecord& record) {
 double margin_of(const TuningRecord& record, const std::optional<Slowdown>& paired) {
   if (record.runners_up.empty()) return 0;
   const RankedConfiguration& second = record.runners_up.front();
-  // A runner-up that seems faster is not told apart from the winner.
+  // A runner-up that seems faster cannot be told apart from the winner.
   if (record.grade == RecordGrade::measured) {
     return std::max(0.0, std::expm1(paired ? paired->estimate : second.slowdown.estimate));
   }

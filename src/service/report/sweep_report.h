@@ -11,40 +11,41 @@
 
 namespace kernwright {
 
-/// What bounds a kernel: the roofline's memory or arithmetic side, or what launching costs.
+/// The limit that bounds a kernel: the roofline's memory or arithmetic side, or the cost of
+/// launching.
 enum class Bound { memory, compute, launch };
 
-/// What a record allows to claim of its winner. `supported`: clearly faster than the default, on a
-/// device of trust A; `measured`: measured, and not that; `default_kept`: no candidate beat
-/// the default, which is served; `caveated`: of trust C, or only predicted.
+/// The claim that a record allows about its winner. `supported`: clearly faster than the default,
+/// on a device of trust A; `measured`: measured, but not `supported`; `default_kept`: no candidate
+/// beat the default, which is served; `caveated`: of trust C, or only predicted.
 enum class Support { supported, measured, caveated, default_kept };
 
 std::string_view to_string(Bound bound);
 std::string_view to_string(Support support);
 
-/// How many times as fast a measured winner is as what was the answer before it was measured.
+/// How many times as fast a measured winner is as the answer from before it was measured.
 struct Speedup {
-  /// Whose place the winner takes: that of the `default_configuration`, of the cost model's
-  /// `first_choice`, which a lookup without a record gets, or of the `previous_winner`.
+  /// The answer that the winner replaces: the `default_configuration`, the cost model's
+  /// `first_choice`, which a lookup without a record gets, or the `previous_winner`.
   enum class Over { default_configuration, first_choice, previous_winner };
   Over over = Over::default_configuration;
   double times = 1;
   double low = 1;  ///< with `high` the confidence interval, see `Slowdown`
   double high = 1;
 
-  /// The winner is not faster beyond doubt, and not slower by `kEquivalence` or more, as one that
-  /// a person pinned may be.
+  /// Returns true if the winner is not faster beyond doubt, and not slower by `kEquivalence` or
+  /// more. A winner that a person pinned may be slower.
   bool level() const;
 };
 
 std::string_view to_string(Speedup::Over over);
 
-/// What a person can do to know more, or to become faster.
+/// A step that a person can take to know more, or to become faster.
 struct NextStep {
   std::string action;  ///< "tune with more --seconds"; empty: nothing is foreseeable
   std::string reason;  ///< "3 of 2341 candidates were tried"
 
-  /// "tune with more --seconds: 3 of 2341 candidates were tried".
+  /// Returns "tune with more --seconds: 3 of 2341 candidates were tried".
   std::string text() const;
 };
 
@@ -52,32 +53,33 @@ struct NextStep {
 struct ReportRow {
   double us = 0;               ///< measured, or else predicted
   double roofline_share = 0;   ///< 1: at the roofline
-  std::optional<Bound> bound;  ///< nothing where the problem's operation is not known
-  /// How much slower the runner-up is: 0.02 is 2 %; 0 where there is none, or it is not slower.
+  std::optional<Bound> bound;  ///< nullopt if the problem's operation is not known
+  /// How much slower the runner-up is: 0.02 is 2 %; 0 if there is none, or it is not slower.
   double margin = 0;
-  /// The same with its interval, of the rounds that both were in. It may be negative, where a rule
-  /// chose among those that cannot be told apart. Nothing where there are no such rounds.
+  /// The same with its interval, over the rounds that both were in. It may be negative if a rule
+  /// chose among finalists that cannot be told apart. Nullopt if there are no such rounds.
   std::optional<Slowdown> paired_margin;
   Support support = Support::caveated;
-  /// Over each of these answers that the finals had, unless it is the winner itself.
+  /// The speedup over each of these answers that the finals had, unless it is the winner itself.
   std::vector<Speedup> speedups;
   NextStep next;
 };
 
-/// The one over the default configuration; null where there is none.
+/// Returns the speedup over the default configuration, or null if there is none.
 const Speedup* over_default(const ReportRow& row);
 
-/// `problem` is the record's, null where its operation is not known.
+/// `problem` is the record's, or null if its operation is not known.
 ReportRow report_row(const TuningRecord& record, const BoundProblem* problem,
                      const DeviceProfile& profile);
 
-/// The time of a record: the median of its winner in rounds with the other finalists, or the
-/// predicted time.
+/// Returns the time of a record: the median of its winner in rounds with the other finalists, or
+/// the predicted time.
 double winner_us(const TuningRecord& record);
 
 /// A gain that would be worth another search.
 inline constexpr double kWorthwhile = 0.02;
-/// Whether a search ended by its budget while what it did not try may be faster by `kWorthwhile`.
+/// Returns true if a search ended by its budget while its untried candidates may be faster by
+/// `kWorthwhile`.
 bool may_be_faster(const TuningRecord& record);
 
 }  // namespace kernwright

@@ -39,7 +39,7 @@ std::string tie_rule(const TuningRecord& record) {
   for (const Preference& preference : kPreferences) {
     const std::int64_t own = preference.rank(winner);
     const auto preferred = [&](const Traits* other) { return preference.rank(*other) < own; };
-    // The rule before a newcomer may win: it has to be as fast as what it is preferred to.
+    // The rule before a newcomer may win: it must be as fast as the ones that it is preferred to.
     if (std::any_of(tied.begin(), tied.end(), preferred)) {
       return "those that would be preferred are not sure to be as fast";
     }

@@ -6,8 +6,8 @@
 
 namespace kernwright {
 
-/// Which rule chose the winner among finalists that no time told apart, as the end of a sentence:
-/// "it needs fewer registers". Empty where nothing was tied with the winner.
+/// Names the rule that chose the winner among finalists that no time told apart, as the end of a
+/// sentence: "it needs fewer registers". Empty if nothing was tied with the winner.
 std::string tie_rule(const TuningRecord& record);
 
 }  // namespace kernwright

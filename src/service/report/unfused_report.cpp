@@ -14,8 +14,8 @@
 namespace kernwright {
 namespace {
 
-/// What the fused kernel gets first where there are only few seconds: a search of less hardly looks
-/// at a product, and the comparison stands or falls with this kernel.
+/// The share that the fused kernel gets first if there are only few seconds: a search of less
+/// hardly looks at a product, and this kernel decides the comparison.
 constexpr double kFusedSeconds = 5;
 
 /// Shares out the seconds of a comparison over its searches, the fused kernel's first.
@@ -23,13 +23,13 @@ class Shares {
  public:
   Shares(double seconds, std::size_t problems) : left_(seconds), problems_(problems) {}
 
-  /// For the next problem.
+  /// Returns the seconds for the next problem.
   double next() const {
     if (problems_ <= 1) return left_;
     const double even = left_ / static_cast<double>(problems_);
     return fused_ ? std::min(left_, std::max(left_ / 2, kFusedSeconds)) : even;
   }
-  /// What it took of them.
+  /// Tells how many of them it took.
   void took(double seconds) {
     left_ = std::max(0.0, left_ - seconds);
     --problems_;
@@ -38,11 +38,11 @@ class Shares {
 
  private:
   double left_;
-  std::size_t problems_;  ///< to come
-  bool fused_ = true;     ///< is the next
+  std::size_t problems_;  ///< still to come
+  bool fused_ = true;     ///< the next one is
 };
 
-/// The kernel that a record's winner is.
+/// Compiles the kernel that won in a record.
 Result<ProvenKernel> compile_winner(ServiceCore& core, const BoundProblem& problem,
                                     const TuningRecord& record) {
   KW_ASSIGN(Candidate candidate,

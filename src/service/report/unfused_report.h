@@ -28,7 +28,7 @@ struct UnfusedReport {
     std::int64_t bytes = 0;
     int launches = 0;
     double us = 0;
-    double max_error = 0;  ///< in units of the side's bound; 0 where predicted
+    double max_error = 0;  ///< in units of the side's bound; 0 if predicted
   };
 
   bool measured = false;  ///< in turn in this process; else times are sums of predictions
@@ -37,20 +37,20 @@ struct UnfusedReport {
   Side fused;
   Side unfused;
 
-  /// How many times as long as the fused kernel the separate ones take.
+  /// How many times as long as the fused kernel the separate kernels take.
   double ratio() const { return unfused.us / fused.us; }
 };
 
-/// Gives the record of a problem, which is tuned for about so many seconds or predicted.
+/// Returns the record of a problem, which is tuned for about so many seconds or predicted.
 using RecordOf = std::function<Result<TuningRecord>(const Problem& problem, double seconds)>;
 
 /// Compares the best kernel of the problem with the best kernels of its unfused form, on the GPU,
-/// or by predictions where the service has none.
+/// or by predictions if the service has none.
 ///
 /// `record_of` is asked once for each different problem, the fused one first. The fused one gets
-/// half of the `seconds`, and where there are few the first `kFusedSeconds`. The others share what
-/// its search left. Errors: `not_found` where there is no unfused form; those of `record_of`;
-/// `internal` where a result is wrong; `device`.
+/// half of the `seconds`, and if there are few, the first `kFusedSeconds`. The others share what
+/// its search left. Errors: `not_found` if there is no unfused form; from `record_of`; `internal`
+/// if a result is wrong; `device`.
 Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
                                      const RecordOf& record_of, double seconds, std::uint64_t seed);
 

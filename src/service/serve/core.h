@@ -150,7 +150,7 @@ class ServiceCore {
   /// Loads the winner of a record that was made just now.
   Loaded load(const BoundProblem& problem, const TuningResult& made, Match match,
               MissReason reason) const;
-  /// The next best kernels after one that is served, and those of them that were loaded so far.
+  /// The next best kernels after one that is served, with the ones that were loaded so far.
   struct NextBest {
     std::vector<GradedRecord> records;
     std::size_t tried = 0;  ///< of the records
