@@ -14,11 +14,11 @@ namespace kernwright {
 /// third of an ordinary launch.
 ///
 /// It owns its workspace and keeps the kernel loaded for as long as it lives. So it outlives the
-/// service, and a new winner leaves it as it is. It is bound to the context that was current when
+/// service, and a new winner does not change it. It is bound to the context that was current when
 /// it was baked.
 ///
 /// One thread uses it at a time. Its launches share the workspace, so they must follow each other:
-/// on one stream, or in an order that the caller sees to. Destroy it after its last launch has
+/// on one stream, or in an order that the caller ensures. Destroy it after its last launch has
 /// finished.
 class KERNWRIGHT_API BakedLaunch {
  public:
@@ -31,16 +31,16 @@ class KERNWRIGHT_API BakedLaunch {
   /// instead. Errors: `device` with the driver's words.
   Result<void> launch(void* stream);
 
-  /// Gives other pointers and scalars to the launches from now on, as `Kernel::launch` takes them.
+  /// Sets other pointers and scalars for the launches from now on, as `Kernel::launch` takes them.
   /// Launches that are already enqueued keep theirs. Up to four sets that come back stay ready, so
-  /// alternating between them costs no driver call. Allocates nothing. Errors: those of
-  /// `Kernel::launch`; the arguments are then those of before.
+  /// alternating between them costs no driver call. Allocates nothing. Errors: as for
+  /// `Kernel::launch`; the arguments then stay as they were.
   Result<void> rebind(std::initializer_list<Arg> arguments);
   Result<void> rebind(const Arg* arguments, std::size_t count);
 
   /// Adds the launch, with its present arguments, to the capture that `stream` is in. The captured
   /// graph refers to this object's workspace and kernel, so destroy the graph first. Errors:
-  /// `invalid_argument` where the stream is not being captured; `device`.
+  /// `invalid_argument` if the stream is not being captured; `device`.
   Result<void> add_to_capture(void* stream) const;
 
   const KernelSummary& summary() const;

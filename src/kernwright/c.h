@@ -8,11 +8,11 @@
 /* A thin C ABI over kernwright::Service for other languages.
  *
  * Every function that can fail returns 0 on success and -1 on failure. After a failure
- * kw_last_error() has the reason, for the calling thread. What a function gives through a pointer
- * is written on success alone. A null pointer where one is needed is a failure, and the reason
- * names it. Releasing and closing NULL does nothing.
+ * kw_last_error() has the reason, for the calling thread. Results that a function returns through a
+ * pointer are written only on success. A null pointer where one is needed is a failure, and the
+ * reason names it. Releasing and closing NULL does nothing.
  *
- * What `Service` says of forked processes holds here too. The library stays loaded when it is
+ * The notes of `Service` about forked processes hold here too. The library stays loaded when it is
  * closed with dlclose. */
 
 #ifdef __cplusplus
@@ -28,7 +28,7 @@ typedef struct kw_chain kw_chain;
 /* The level of a message that kw_options.log gets. */
 typedef enum kw_log_level { KW_LOG_DEBUG, KW_LOG_INFO, KW_LOG_WARNING } kw_log_level;
 
-/* What a service works with. For the defaults set all bytes to zero, then set struct_size.
+/* The settings of a service. For the defaults set all bytes to zero, then set struct_size.
  *
  * Fields are only ever added at the end. Fields that a caller's struct_size leaves out take their
  * defaults. A library that is older than the caller refuses fields that it does not know, unless
@@ -58,8 +58,8 @@ typedef struct kw_options {
   double background_seconds; /* GPU time that "tune_in_background" may take in all; 0: 600 */
   int compile_threads;       /* compiles at the same time; 0: all cores but two, at least one */
   int check_launches;        /* not 0: every launch is a kw_launch_checked, for debugging */
-  /* Gets warnings and notes, with log_data as it was given. It is called from any thread. `level`
-   * is a kw_log_level. NULL: nobody is told. The library itself never prints. */
+  /* Receives warnings and notes, with log_data as it was passed. It is called from any thread.
+   * `level` is a kw_log_level. NULL: messages are discarded. The library itself never prints. */
   void (*log)(void* log_data, int level, const char* message);
   void* log_data;
   const char* const* signed_caches; /* bundles that packages bring; see ServiceOptions */
@@ -69,39 +69,39 @@ typedef struct kw_options {
 /* Opens a service. `options` may be NULL, for the defaults. */
 int kw_open(const kw_options* options, kw_service** service);
 
-/* Closes a service. Kernels that it gave out stay valid until they are released. */
+/* Closes a service. Kernels that it returned stay valid until they are released. */
 void kw_close(kw_service* service);
 
-/* Gives the best kernel for a problem in text form, "matmul m=4096 n=6144 k=4096 dtype=bf16". */
+/* Returns the best kernel for a problem in text form, "matmul m=4096 n=6144 k=4096 dtype=bf16". */
 int kw_get_best_kernel(kw_service* service, const char* problem, kw_kernel** kernel);
 
-/* The same for a launch on `stream`, which may be in a capture. Then a problem that is not in
- * memory is a failure, whose reason has the remedy, and the capture stays valid. A problem that is
- * in memory is given without asking the driver. */
+/* Returns the same for a launch on `stream`, which may be in a capture. Then a problem that is not
+ * in memory is a failure, whose reason has the remedy, and the capture stays valid. For a problem
+ * that is in memory the driver is not asked. */
 int kw_get_best_kernel_on(kw_service* service, const char* problem, void* stream,
                           kw_kernel** kernel);
 
-/* Gives the best kernel and what may take its place in a chain, for kw_chain_add_alternatives, the
- * most promising first. `kernels` has room for `count`; `found` gets how many were written. Each of
- * them is released. */
+/* Returns the best kernel and the kernels that may take its place in a chain, for
+ * kw_chain_add_alternatives, the most promising first. `kernels` has room for `count`; `found` is
+ * set to how many were written. The caller must release each of them. */
 int kw_get_best_kernels(kw_service* service, const char* problem, kw_kernel** kernels, size_t count,
                         size_t* found);
 
-/* Tunes the problem for about `seconds` and gives the winner. */
+/* Tunes the problem for about `seconds` and returns the winner. */
 int kw_tune(kw_service* service, const char* problem, double seconds, kw_kernel** kernel);
 
-/* How far the search of a tuning is. */
+/* The progress of a tuning's search. */
 typedef struct kw_tune_progress {
-  int candidates; /* that there are */
+  int candidates; /* all that there are */
   int measured;
-  double best_us; /* of the best so far; 0 before there is one */
+  double best_us; /* the best so far; 0 before there is one */
   double seconds; /* since the search began */
 } kw_tune_progress;
 
 typedef void (*kw_tune_watcher)(void* data, const kw_tune_progress* progress);
 
-/* The same, telling `watcher` meanwhile how far it is, with `data`, in the calling thread; NULL
- * tells nobody. */
+/* Does the same as kw_tune, and meanwhile reports the progress to `watcher`, with `data`, in the
+ * calling thread. NULL: no reports. */
 int kw_tune_watched(kw_service* service, const char* problem, double seconds,
                     kw_tune_watcher watcher, void* data, kw_kernel** kernel);
 
@@ -113,60 +113,62 @@ int kw_stop_tuning(kw_service* service);
  * failure lists every problem that cannot be served. */
 int kw_prewarm(kw_service* service, const char* const* problems, size_t count);
 
-/* The same for the problems of a worklist file, also one that kw_record_shapes wrote. */
+/* Does the same for the problems of a worklist file, also one that kw_record_shapes wrote. */
 int kw_prewarm_worklist(kw_service* service, const char* file);
 
 /* From now on appends every problem that is asked for to `file`, a worklist in lines of JSON that
- * `kernwright sweep` takes; NULL ends that, and appends how often each was asked for. Several
- * processes may share the file. */
+ * `kernwright sweep` takes; NULL ends the recording, and appends how often each was asked for.
+ * Several processes may share the file. */
 int kw_record_shapes(kw_service* service, const char* file);
 
-/* From now on tunes what was not tuned for the problem asked for, for about `seconds` each, before
- * it is given. 0: what kw_options.on_miss says holds again. */
+/* From now on tunes each problem that is asked for and was not tuned, for about `seconds` each,
+ * before its kernel is returned. 0: kw_options.on_miss holds again. */
 int kw_autotune(kw_service* service, double seconds);
 
-/* Declares that all is compiled that will be needed. Whatever needs a compile from now on fails and
- * names its problem where `mode` is "error" or NULL; where it is "warning", kw_options.log is told
- * and the compile goes on. What is in memory or in the cache with its bits is served as before. */
+/* Declares that all is compiled that will be needed. If `mode` is "error" or NULL, every request
+ * that needs a compile from now on fails and names its problem. If `mode` is "warning",
+ * kw_options.log is told and the compile goes on. Kernels in memory, or in the cache with their
+ * bits, are served as before. */
 int kw_seal(kw_service* service, const char* mode);
 
-/* What operators watch of the service, in Prometheus' text format, as Service::metrics gives it.
- * The text is valid until the thread's next call of this function. */
+/* Returns the figures of the service that operators watch, in Prometheus' text format, as
+ * Service::metrics does. The text is valid until the thread's next call of this function. */
 int kw_metrics(const kw_service* service, const char** metrics);
 
-/* How the problems that were asked for so far were answered, as a JSON array: [{"match": "exact",
- * "reason": "none", "count": 12}, ...]. The text is valid until the calling thread's next
+/* Returns how the problems that were asked for so far were answered, as a JSON array: [{"match":
+ * "exact", "reason": "none", "count": 12}, ...]. The text is valid until the calling thread's next
  * kw_lookup_counts. */
 int kw_lookup_counts(const kw_service* service, const char** counts);
 
-/* The record that answers a problem, as Service::record gives it. `form` is "json" or NULL, or
+/* Returns the record that answers a problem, as Service::record does. `form` is "json" or NULL, or
  * "html". The text is valid until the calling thread's next kw_record. */
 int kw_record(const kw_service* service, const char* problem, const char* form,
               const char** record);
 
-/* Gives a kernel back. */
+/* Releases a kernel. */
 void kw_release(kw_kernel* kernel);
 
-/* The device bytes that a launch needs as workspace; often 0. (size_t)-1 where `kernel` is NULL. */
+/* Returns the device bytes that a launch needs as workspace; often 0. (size_t)-1 if `kernel` is
+ * NULL. */
 size_t kw_workspace_bytes(const kw_kernel* kernel);
 
-/* A JSON object: problem, template, configuration, match, measured_us, predicted_us, arguments,
- * best_path ("stream", "graph" or "rebind"; null where that was not measured). The text is valid
- * until the kernel is released. NULL where `kernel` is NULL. */
+/* Returns a JSON object: problem, template, configuration, match, measured_us, predicted_us,
+ * arguments, best_path ("stream", "graph" or "rebind"; null if that was not measured). The text is
+ * valid until the kernel is released. NULL if `kernel` is NULL. */
 const char* kw_describe(const kw_kernel* kernel);
 
 /* Launches the kernel on `stream` in the current context. `tensors` are the device pointers in the
  * operation's order. `scalars` follow them; missing ones take their defaults, and `scalars` may be
  * NULL if there are none. `workspace` is device memory of kw_workspace_bytes() that belongs to the
- * launch until it has ended. NULL: the launch takes what it needs from a memory pool, in the order
- * of the stream, and gives it back. A graph that is captured from such a launch holds the memory
- * itself. */
+ * launch until it has ended. NULL: the launch takes the memory that it needs from a memory pool, in
+ * the order of the stream, and returns it. A graph that is captured from such a launch holds the
+ * memory itself. */
 int kw_launch(const kw_kernel* kernel, void* stream, const void* const* tensors,
               size_t tensor_count, const double* scalars, size_t scalar_count, void* workspace);
 
-/* The same as kw_launch, but first it asks the driver whether the GPU can reach all of the memory,
- * and copies lengths, offsets, tokens and page tables to the host and checks them, for which it
- * waits for the stream. This is for debugging. */
+/* Does the same as kw_launch, but first it asks the driver whether the GPU can reach all of the
+ * memory, and copies lengths, offsets, tokens and page tables to the host and checks them, for
+ * which it waits for the stream. This is for debugging. */
 int kw_launch_checked(const kw_kernel* kernel, void* stream, const void* const* tensors,
                       size_t tensor_count, const double* scalars, size_t scalar_count,
                       void* workspace);
@@ -181,7 +183,7 @@ int kw_bake(const kw_kernel* kernel, const void* const* tensors, size_t tensor_c
 /* Launches the graph on `stream`, which must not be in a capture. */
 int kw_launch_baked(kw_baked* baked, void* stream);
 
-/* Gives other pointers and scalars to the launches from now on. Up to four sets that come back stay
+/* Sets other pointers and scalars for the launches from now on. Up to four sets that come back stay
  * ready, so alternating between them costs no driver call. */
 int kw_rebind(kw_baked* baked, const void* const* tensors, size_t tensor_count,
               const double* scalars, size_t scalar_count);
@@ -190,7 +192,7 @@ int kw_rebind(kw_baked* baked, const void* const* tensors, size_t tensor_count,
  * captured graph before the baked launch is released. */
 int kw_add_to_capture(const kw_baked* baked, void* stream);
 
-/* Gives a baked launch back. Call it when its last launch has finished. */
+/* Releases a baked launch. Call it when its last launch has finished. */
 void kw_release_baked(kw_baked* baked);
 
 /* One argument of a kernel in a chain. */
@@ -201,7 +203,7 @@ typedef enum kw_chain_arg_kind {
   KW_BUFFER     /* memory of the chain's own, from kw_chain_buffer */
 } kw_chain_arg_kind;
 
-/* One argument. All bytes that its kind does not use are zero. Arguments are given as an array, so
+/* One argument. All bytes that its kind does not use are zero. Arguments are passed as an array, so
  * the size of this struct never changes. */
 typedef struct kw_chain_arg {
   int kind; /* a kw_chain_arg_kind */
@@ -211,17 +213,17 @@ typedef struct kw_chain_arg {
   long long offset_bytes; /* added to the slot's address */
 } kw_chain_arg;
 
-/* A chain is kernels that follow each other, with the wiring of their arguments, as one object. A
- * builder is told parameters, buffers and kernels in order. kw_chain_build makes the chain, which
- * is bound to the current context. It stays valid when kernels are released and the service is
- * closed. kw_chain_end gives the builder back. */
+/* A chain is kernels that follow each other, with the wiring of their arguments, as one object.
+ * Parameters, buffers and kernels are added to a builder in order. kw_chain_build makes the chain,
+ * which is bound to the current context. It stays valid when kernels are released and the service
+ * is closed. kw_chain_end releases the builder. */
 int kw_chain_begin(kw_chain_builder** builder);
 int kw_chain_parameter(kw_chain_builder* builder, const void* address, size_t* slot);
 int kw_chain_buffer(kw_chain_builder* builder, size_t bytes, size_t* slot);
 int kw_chain_add(kw_chain_builder* builder, const kw_kernel* kernel, const kw_chain_arg* arguments,
                  size_t count);
-/* The same with several kernels of one problem. The chain begins with the first of them, and
- * kw_tune_chain chooses. */
+/* Adds the next kernel as a choice among several of one problem. The chain begins with the first of
+ * them, and kw_tune_chain chooses. */
 int kw_chain_add_alternatives(kw_chain_builder* builder, kw_kernel* const* kernels,
                               size_t kernel_count, const kw_chain_arg* arguments, size_t count);
 int kw_chain_build(const kw_chain_builder* builder, kw_chain** chain);
@@ -230,42 +232,41 @@ void kw_chain_end(kw_chain_builder* builder);
 /* Launches all kernels on `stream`, along the chain's path. One thread uses a chain at a time. */
 int kw_launch_chain(kw_chain* chain, void* stream);
 
-/* Gives other addresses to all parameters, in order, from the next launch on. */
+/* Sets other addresses for all parameters, in order, from the next launch on. */
 int kw_rebind_chain(kw_chain* chain, const void* const* parameters, size_t count);
 
 /* Adds the kernels to the capture that `stream` is in. */
 int kw_add_chain_to_capture(const kw_chain* chain, void* stream);
 
-/* Sets the way in which the chain is launched. It is "stream", "graph" or, where a kernel waits for
+/* Sets the way in which the chain is launched. It is "stream", "graph" or, if a kernel waits for
  * its predecessor itself, "programmatic_stream" or "programmatic_graph". A new chain is launched as
  * a "graph". */
 int kw_set_chain_path(kw_chain* chain, const char* path);
 
-/* Finds the kernels that make the chain fastest, where it has alternatives, and those that gain by
- * an early start. Then it times every path on `stream` and stays with the path of the shortest
- * period. Of paths that tie it takes the one that costs the host least. The chain's results are
- * overwritten. Alternatives may differ in the last bits of their results. */
+/* Finds the kernels that make the chain fastest, if it has alternatives, and those that gain by an
+ * early start. Then it times every path on `stream` and stays with the path of the shortest period.
+ * If paths tie, it takes the one that costs the host least. The chain's results are overwritten.
+ * Alternatives may differ in the last bits of their results. */
 int kw_tune_chain(kw_chain* chain, void* stream);
 
-/* A JSON object: kernels, memory_bytes, early_kernels (the places of those that start early on
- * programmatic paths), chosen (template and configuration by place), path, and every path with
- * host_us and period_us once tuned. The text is
- * valid until the next kw_set_chain_path, kw_tune_chain or kw_release_chain. NULL where `chain` is
- * NULL. */
+/* Returns a JSON object: kernels, memory_bytes, early_kernels (the places of the kernels that start
+ * early on programmatic paths), chosen (template and configuration by place), path, and every path
+ * with host_us and period_us once tuned. The text is valid until the next kw_set_chain_path,
+ * kw_tune_chain or kw_release_chain. NULL if `chain` is NULL. */
 const char* kw_describe_chain(const kw_chain* chain);
 
-/* Gives a chain back. Call it when its last launch has finished. */
+/* Releases a chain. Call it when its last launch has finished. */
 void kw_release_chain(kw_chain* chain);
 
-/* The reason of the calling thread's last failure, "" if there was none. It is valid until the
- * thread's next failing call. */
+/* Returns the reason of the calling thread's last failure, "" if there was none. It is valid until
+ * the thread's next failing call. */
 const char* kw_last_error(void);
 
-/* 1 where that failure was a refusal of what the caller gave, such as a problem that its operation
- * does not take or an address that is not aligned; 0 where something else failed. */
+/* Returns 1 if that failure was a refusal of what the caller passed, such as a problem that its
+ * operation does not take or an address that is not aligned; 0 if something else failed. */
 int kw_last_error_is_refusal(void);
 
-/* The version of the library that is loaded, "0.1.0". */
+/* Returns the version of the library that is loaded, "0.1.0". */
 const char* kw_version(void);
 
 #ifdef __cplusplus

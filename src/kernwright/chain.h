@@ -15,13 +15,13 @@
 
 namespace kernwright {
 
-/// A pointer of a chain: a parameter, which the caller gives, or a buffer of the chain's own.
+/// A pointer of a chain: a parameter, which the caller passes, or a buffer of the chain's own.
 struct ChainSlot {
   bool is_buffer = false;
   std::size_t index = 0;  ///< among the parameters or the buffers
   std::int64_t offset_bytes = 0;
 
-  /// The same pointer, moved on by `bytes`.
+  /// Returns the same pointer, moved on by `bytes`.
   ChainSlot at(std::int64_t bytes) const { return {is_buffer, index, offset_bytes + bytes}; }
 };
 
@@ -42,8 +42,9 @@ class ChainArg {
   bool is_slot_ = false;
 };
 
-/// How a chain is launched: each kernel by itself, or all of them as one graph. On a `programmatic`
-/// path a kernel that waits for its predecessor itself may start while that still runs.
+/// The ways to launch a chain: each kernel by itself, or all of them as one graph. On a
+/// `programmatic` path a kernel that waits for its predecessor itself may start while the
+/// predecessor still runs.
 enum class ChainPath { stream, programmatic_stream, graph, programmatic_graph };
 KERNWRIGHT_API std::string_view to_string(ChainPath path);
 
@@ -70,46 +71,45 @@ class KERNWRIGHT_API Chain {
   /// Enqueues all kernels on `stream`, along the present path. Allocates nothing. Errors: `device`.
   Result<void> launch(void* stream);
 
-  /// Gives other addresses to all parameters, in order, from the next launch on. Up to four sets
+  /// Sets other addresses for all parameters, in order, from the next launch on. Up to four sets
   /// that come back stay ready, as with `BakedLaunch::rebind`. Errors: `invalid_argument` for a
   /// wrong count, a null pointer, or a pointer that a kernel's alignment forbids; `device`.
   Result<void> rebind(std::initializer_list<const void*> parameters);
   Result<void> rebind(const void* const* parameters, std::size_t count);
 
   /// Adds the kernels, with the present addresses, to the capture that `stream` is in. They have
-  /// programmatic edges where the path has them. Otherwise it is like
-  /// `BakedLaunch::add_to_capture`.
+  /// programmatic edges if the path has them. Otherwise it is like `BakedLaunch::add_to_capture`.
   Result<void> add_to_capture(void* stream) const;
 
-  /// The paths that differ for this chain. Those with programmatic launches are among them only
-  /// where some kernel waits for its predecessor.
+  /// Returns the paths that differ for this chain. Paths with programmatic launches are among them
+  /// only if some kernel waits for its predecessor.
   std::vector<ChainPath> paths() const;
   ChainPath path() const;
   /// Errors: `invalid_argument` for a path that `paths` does not name; `device`.
   Result<void> set_path(ChainPath path);
 
-  /// Where the builder was given several kernels for a step, finds those that make the chain
+  /// If the builder was given several kernels for a step, finds the ones that make the chain
   /// fastest, together with the kernels that gain by an early start on programmatic paths. Steps
-  /// with the same kernels to choose from are changed together, and what takes most of the time is
-  /// tried first, for at most 8 s. Then it times every path on `stream` in turn, and stays with the
-  /// path that has the shortest period. Of paths that tie it takes the one that costs the host
+  /// with the same kernels to choose from are changed together, and the steps that take most of the
+  /// time are tried first, for at most 8 s. Then it times every path on `stream` in turn, and stays
+  /// with the path that has the shortest period. If paths tie, it takes the one that costs the host
   /// least. It launches the chain up to some ten thousand times on the present addresses, so the
-  /// chain's results are overwritten. After an error the kernels stay what they were.
+  /// chain's results are overwritten. After an error the kernels stay as they were.
   ///
   /// Kernels of one problem may differ in the last bits of their results. All paths of a chain run
   /// the same kernels, so only another call of `tune` can change these bits.
   Result<std::vector<ChainTime>> tune(void* stream);
 
-  /// What runs at this place, of those that the builder was given for it: the first, until `tune`
-  /// has chosen.
+  /// Returns the kernel that runs at this place, out of the kernels that the builder was given for
+  /// it: the first, until `tune` has chosen.
   const KernelSummary& summary(std::size_t kernel) const;
 
-  /// The kernels, by their place, that start before their predecessor has ended on programmatic
-  /// paths. These are all that can, until `tune` has found those that gain by it.
+  /// Returns the kernels, by their place, that start before their predecessor has ended on
+  /// programmatic paths. These are all that can, until `tune` has found the ones that gain by it.
   std::vector<std::size_t> early_kernels() const;
 
-  /// The device bytes of all buffers and workspaces, those of kernels that were not chosen
-  /// included.
+  /// Returns the device bytes of all buffers and workspaces, including kernels that were not
+  /// chosen.
   std::int64_t memory_bytes() const;
   std::size_t kernels() const;
 
@@ -135,16 +135,17 @@ class KERNWRIGHT_API ChainBuilder {
   ChainBuilder& operator=(ChainBuilder&&) noexcept;
   ~ChainBuilder();
 
-  /// A pointer that the caller gives: `address` to begin with, others by `Chain::rebind`.
+  /// Adds a pointer that the caller passes: `address` to begin with, others by `Chain::rebind`.
   ChainSlot parameter(const void* address);
-  /// `bytes` of device memory that belong to the chain, for what passes between its kernels. The
-  /// memory is aligned to 256 bytes and is not initialised.
+  /// Adds `bytes` of device memory that belong to the chain, for what passes between its kernels.
+  /// The memory is aligned to 256 bytes and is not initialised.
   ChainSlot buffer(std::int64_t bytes);
   /// Adds the next kernel, with its arguments as `Kernel::launch` takes them.
   void add(const Kernel& kernel, std::initializer_list<ChainArg> arguments);
   void add(const Kernel& kernel, const ChainArg* arguments, std::size_t count);
-  /// The same with several kernels of one problem, such as `Service::get_best_kernels` gives. The
-  /// chain begins with the first of them, and `Chain::tune` chooses.
+  /// Adds the next kernel as a choice among several of one problem, such as
+  /// `Service::get_best_kernels` returns. The chain begins with the first of them, and
+  /// `Chain::tune` chooses.
   void add(const std::vector<Kernel>& kernels, std::initializer_list<ChainArg> arguments);
   void add(const std::vector<Kernel>& kernels, const ChainArg* arguments, std::size_t count);
 

@@ -18,13 +18,13 @@ inline constexpr DType kDTypes[] = {DType::bf16,     DType::fp16,    DType::fp32
                                     DType::fp8_e4m3, DType::int8,    DType::int32,   DType::int64,
                                     DType::uint8,    DType::boolean, DType::fp8_e5m2};
 
-/// The bytes of one element.
+/// Returns the bytes of one element.
 KERNWRIGHT_API std::int64_t byte_size(DType dtype);
 
-/// The spelling on disk and in the CLI.
+/// Returns the spelling on disk and in the CLI.
 KERNWRIGHT_API std::string_view to_string(DType dtype);
 
-/// The dtype spelled `name`, if there is one.
+/// Returns the dtype spelled `name`, if there is one.
 KERNWRIGHT_API std::optional<DType> parse_dtype(std::string_view name);
 
 }  // namespace kernwright

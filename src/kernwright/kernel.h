@@ -44,19 +44,19 @@ class Arg {
   bool is_scalar_ = false;
 };
 
-/// What a launch expects at one position of its arguments.
+/// The argument that a launch expects at one position.
 struct ArgumentInfo {
   std::string name = {};
   bool is_scalar = false;
   bool is_output = false;
-  std::string in_place = {};  ///< of an output: the input whose memory it may be; empty: none
+  std::string in_place = {};  ///< for an output: the input whose memory it may be; empty: none
   DType dtype = DType::fp32;
   std::vector<std::int64_t> extent = {};   ///< elements, outermost first; empty for scalars
   std::vector<std::int64_t> strides = {};  ///< elements between neighbours, one for each extent
   std::int64_t alignment = 0;              ///< bytes the pointer must be aligned to
 };
 
-/// What is known about the kernel that a service chose.
+/// The facts about the kernel that a service chose.
 struct KernelSummary {
   std::string problem = {};          ///< canonical text
   std::string kernel_template = {};  ///< "matmul/persistent_wave"
@@ -64,11 +64,11 @@ struct KernelSummary {
   std::string artifact = {};         ///< digest of its compiled bits, hex
   Match match = Match::none;
   MissReason reason = MissReason::none;  ///< why the match is not exact
-  double measured_us = 0;                ///< median when tuned; 0 where it was only predicted
-  double predicted_us = 0;               ///< 0 where there is no prediction
+  double measured_us = 0;                ///< median when tuned; 0 if it was only predicted
+  double predicted_us = 0;               ///< 0 if there is no prediction
   double roofline_us = 0;
-  /// The launch path on which a train of launches was fastest when the kernel was tuned. Nothing
-  /// where that was not measured.
+  /// The launch path on which a train of launches was fastest when the kernel was tuned. Nullopt if
+  /// that was not measured.
   std::optional<KernelPath> best_path = std::nullopt;
 };
 
@@ -77,9 +77,9 @@ struct KernelSummary {
 /// Thread-safe: one kernel may be launched from many threads and on many streams at the same time.
 ///
 /// Some kernels need a workspace: `workspace_bytes()` of device memory for what passes between
-/// their own launches. A caller that gives none leaves it to the launch. A caller that gives one
-/// keeps the launch free of allocations. Launches that may run at the same time need a workspace
-/// each.
+/// their own launches. If the caller passes none, the launch takes it from a pool. If the caller
+/// passes one, the launch allocates nothing. Launches that may run at the same time need a
+/// workspace each.
 class KERNWRIGHT_API Kernel {
  public:
   /// Enqueues the kernel on `stream` (a CUstream or cudaStream_t; null is the default stream) in
@@ -87,18 +87,18 @@ class KERNWRIGHT_API Kernel {
   /// the operation's order, then scalars. Scalars that are left out take the operation's defaults.
   ///
   /// `workspace` holds workspace_bytes() and belongs to the launch until it has finished. With it
-  /// the launch allocates nothing and takes no lock. Where it is null and the kernel needs one, the
-  /// launch takes the memory from a pool that the kernels of a GPU share, and gives it back, both
-  /// in the order of the stream (cuMemAllocFromPoolAsync). The pool keeps what was given back for
-  /// later launches. It goes with the last kernel that needs a workspace.
+  /// the launch allocates nothing and takes no lock. If it is null and the kernel needs one, the
+  /// launch takes the memory from a pool that the kernels of a GPU share, and returns it, both in
+  /// the order of the stream (cuMemAllocFromPoolAsync). The pool keeps returned memory for later
+  /// launches. It is destroyed with the last kernel that needs a workspace.
   ///
   /// A stream capture records the launch. A captured launch without a workspace leaves the memory
   /// to the graph. Then CUDA's rules for graphs with memory nodes apply: no two instances of the
-  /// graph run at the same time, and it is no child of another graph.
+  /// graph may run at the same time, and it cannot be a child of another graph.
   ///
   /// Errors: `invalid_argument`, which names the argument, what was expected and what came, and
-  /// also where there is no current context or it belongs to another GPU; `unavailable` where the
-  /// GPU has no memory pools; `device` with the driver's words.
+  /// also if there is no current context or it belongs to another GPU; `unavailable` if the GPU has
+  /// no memory pools; `device` with the driver's words.
   Result<void> launch(void* stream, std::initializer_list<Arg> arguments,
                       void* workspace = nullptr) const;
   Result<void> launch(void* stream, const Arg* arguments, std::size_t count,
@@ -107,13 +107,13 @@ class KERNWRIGHT_API Kernel {
   /// Asks the driver whether the GPU can reach the first and the last byte of every tensor and of
   /// the workspace, then launches. This takes a few microseconds more, and finds a freed or a short
   /// buffer before it costs the process its context. `ServiceOptions::check_launches` makes every
-  /// launch one of these, and asks the same of every rebind.
+  /// launch one of these, and asks the same at every rebind.
   ///
-  /// Lengths, offsets, tokens and page tables lie on the device, and `launch` trusts them. Here
-  /// they are copied to the host, behind what is on the stream, and checked: this waits for the
-  /// stream. A stream in a capture has no values yet, and there they are not looked at. Errors,
-  /// beside those of `launch`: `invalid_argument`, which names the element, its value and what it
-  /// may be.
+  /// Lengths, offsets, tokens and page tables are in device memory, and `launch` trusts them. Here
+  /// they are copied to the host, behind the work that is on the stream, and checked: this waits
+  /// for the stream. If the stream is in a capture they have no values yet, and are not checked.
+  /// Errors, besides the errors of `launch`: `invalid_argument`, which names the element, its value
+  /// and what it may be.
   Result<void> launch_checked(void* stream, std::initializer_list<Arg> arguments,
                               void* workspace = nullptr) const;
   Result<void> launch_checked(void* stream, const Arg* arguments, std::size_t count,
@@ -121,24 +121,24 @@ class KERNWRIGHT_API Kernel {
 
   /// Makes a CUDA graph of the kernel with these arguments, in the current context. The graph has a
   /// workspace of its own, which lives as long as the `BakedLaunch`. This takes up to a
-  /// millisecond, and must not happen while a stream of the process is being captured. Errors:
-  /// those of `launch`; `invalid_argument` where the thread has no current context.
+  /// millisecond, and must not happen while a stream of the process is being captured. Errors: as
+  /// for `launch`; `invalid_argument` if the thread has no current context.
   Result<BakedLaunch> bake(std::initializer_list<Arg> arguments) const;
   Result<BakedLaunch> bake(const Arg* arguments, std::size_t count) const;
 
-  /// The device bytes that a launch needs as workspace, aligned to 256. Often 0.
+  /// Returns the device bytes that a launch needs as workspace, aligned to 256. Often 0.
   std::int64_t workspace_bytes() const;
 
-  /// What `launch` expects, in order.
+  /// Returns the arguments that `launch` expects, in order.
   const std::vector<ArgumentInfo>& arguments() const;
 
   const KernelSummary& summary() const;
   Match match() const { return summary().match; }
-  /// See `KernelSummary::best_path`. It depends on the host too, where `kernwright dispatch`
-  /// measures it anew.
+  /// See `KernelSummary::best_path`. It depends on the host too. `kernwright dispatch` measures it
+  /// anew on the present one.
   std::optional<KernelPath> best_path() const { return summary().best_path; }
 
-  /// The same handle, which holds a reference: it is usable after the service has closed.
+  /// Returns the same handle, which holds a reference: it is usable after the service has closed.
   Kernel pin() const;
 
  private:

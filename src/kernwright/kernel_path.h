@@ -6,7 +6,7 @@
 
 namespace kernwright {
 
-/// How a kernel is launched. An enumerator is spelled on disk and in the CLI as it is here.
+/// The ways to launch a kernel. An enumerator is spelled on disk and in the CLI as it is here.
 enum class KernelPath {
   stream,  ///< `Kernel::launch`
   graph,   ///< `BakedLaunch::launch`, one baked launch per set of arguments

@@ -7,7 +7,7 @@
 
 namespace kernwright {
 
-/// What a kernel finds in the L2 when it is timed. It is part of a record's key: a kernel that was
+/// The contents of the L2 when a kernel is timed. It is part of a record's key: a kernel that was
 /// tuned for one state is not served for another. An enumerator is spelled on disk and in the CLI
 /// as it is here.
 enum class L2State {
@@ -18,7 +18,7 @@ enum class L2State {
 
 KERNWRIGHT_API std::string_view to_string(L2State state);
 
-/// The state spelled `name`, if there is one.
+/// Returns the state spelled `name`, if there is one.
 KERNWRIGHT_API std::optional<L2State> parse_l2_state(std::string_view name);
 
 }  // namespace kernwright

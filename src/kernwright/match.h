@@ -16,7 +16,7 @@ enum class Match {
   none
 };
 
-/// Why a lookup gave nothing, or a match worse than `Match::exact`.
+/// Why a lookup returned nothing, or a match worse than `Match::exact`.
 enum class MissReason {
   none,              ///< it did not miss
   absent,            ///< no entry
@@ -27,12 +27,12 @@ enum class MissReason {
   other_compiler,    ///< stale_code: another NVRTC
   other_driver,      ///< recheck: another driver
   other_kernwright,  ///< recheck: another version of kernwright
-  template_changed,  ///< stale_code: the template's text is another
+  template_changed,  ///< stale_code: the template's text has changed
   template_missing,  ///< the winner's template does not exist here
-  rule_violated,     ///< the winner's configuration is no candidate here
+  rule_violated,     ///< the winner's configuration is not a candidate here
   artifact_missing,  ///< the record is there, its bits are not
   other_shape,       ///< bucket: measured for another shape of the same family
-  banned,            ///< the winner is banned; what stands behind it is served, if anything
+  banned,            ///< the winner is banned; the next best is served, if there is one
   pinned             ///< stale_code: a person pinned it, and no record has it
 };
 

@@ -31,11 +31,11 @@ class KERNWRIGHT_API Problem {
   const Dims& dims() const { return dims_; }
   const Flags& flags() const { return flags_; }
 
-  /// A copy with the flag or dtype `name` set to `value`.
+  /// Returns a copy with the flag or dtype `name` set to `value`.
   Problem with(std::string name, std::string value) const;
 
-  /// The command-line form, in the order in which the values were given. The text of a normalised
-  /// problem is its canonical text.
+  /// Returns the command-line form, in the order in which the values were given. The text of a
+  /// normalised problem is its canonical text.
   std::string text() const;
 
   friend bool operator==(const Problem& a, const Problem& b) {
@@ -55,13 +55,13 @@ struct MatmulSize {
   std::int64_t k = 0;
 };
 
-/// `matmul` with inputs and output of `dtype`, accumulated in fp32.
+/// Returns `matmul` with inputs and output of `dtype`, accumulated in fp32.
 KERNWRIGHT_API Problem matmul(MatmulSize size, DType dtype);
 
-/// `rmsnorm` over the last dim of [rows, columns], with a weight of [columns].
+/// Returns `rmsnorm` over the last dim of [rows, columns], with a weight of [columns].
 KERNWRIGHT_API Problem rmsnorm(std::int64_t rows, std::int64_t columns, DType dtype);
 
-/// `vector_add` of n elements.
+/// Returns `vector_add` of n elements.
 KERNWRIGHT_API Problem vector_add(std::int64_t n, DType dtype);
 
 }  // namespace kernwright
