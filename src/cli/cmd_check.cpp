@@ -39,7 +39,7 @@ constexpr std::string_view kNotRun =
 
 using Clock = std::chrono::steady_clock;
 
-/// The built-in profile `id`, which must exist.
+/// Returns the built-in profile `id`, which must exist.
 const DeviceProfile& profile_of(std::string_view id) {
   return *std::ranges::find(built_in_profiles(), id, &DeviceProfile::id);
 }
@@ -54,7 +54,7 @@ void add_dtypes(const Operation& operation, const Problem& problem, std::vector<
   }
 }
 
-/// The operation's example with size 1 for every dim that is matched by bucket.
+/// Returns the operation's example with size 1 for every dim that is matched by bucket.
 Problem smallest_example(const Operation& operation) {
   Problem::Dims smallest = operation.example.dims();
   for (auto& [name, size] : smallest) {
@@ -63,7 +63,8 @@ Problem smallest_example(const Operation& operation) {
   return Problem::make(operation.name, std::move(smallest), operation.example.flags());
 }
 
-/// The operation's example, and those with size 1 for one of the dims that are matched by bucket.
+/// Returns the operation's example, and its variants with size 1 for one of the dims that are
+/// matched by bucket.
 std::vector<Problem> examples(const Operation& operation) {
   std::vector<Problem> problems = {operation.example};
   for (std::size_t i = 0; i < operation.example.dims().size(); ++i) {
@@ -76,7 +77,8 @@ std::vector<Problem> examples(const Operation& operation) {
 }
 
 /// Binds the problem. If its dtype or flag needs another dtype or another value of another flag, it
-/// gets the first that works; what differs from the operation's example is what is asked for.
+/// gets the first that works. A dtype that differs from the operation's example was asked for, and
+/// stays.
 Result<BoundProblem> bind_one(const Operation& operation, const Problem& problem) {
   Result<BoundProblem> given = BoundProblem::bind(operation, problem);
   const auto is_asked = [&](const std::string& name) {
@@ -100,7 +102,7 @@ Result<BoundProblem> bind_one(const Operation& operation, const Problem& problem
   return given;
 }
 
-/// The problems that the operation accepts, each once.
+/// Returns the problems that the operation accepts, each once.
 std::vector<BoundProblem> bind_all(const Operation& operation,
                                    const std::vector<Problem>& problems) {
   std::vector<BoundProblem> bound;
@@ -112,8 +114,8 @@ std::vector<BoundProblem> bind_all(const Operation& operation,
   return bound;
 }
 
-/// The problems for which a template must compile where it applies: the example, the example with
-/// each other dtype and each other value of a flag, and the smallest example.
+/// Returns the problems for which a template must compile if it applies: the example, the example
+/// with each other dtype and each other value of a flag, and the smallest example.
 std::vector<BoundProblem> problems_to_try(const Operation& operation, const Problem& example) {
   std::vector<Problem> problems;
   add_dtypes(operation, example, problems);
@@ -124,8 +126,8 @@ std::vector<BoundProblem> problems_to_try(const Operation& operation, const Prob
   return bind_all(operation, problems);
 }
 
-/// The problems for which whole spaces are compiled: the example and the smallest example, in every
-/// dtype.
+/// Returns the problems for which whole spaces are compiled: the example and the smallest example,
+/// in every dtype.
 std::vector<BoundProblem> problems_of_all(const Operation& operation, const Problem& example) {
   std::vector<Problem> problems;
   add_dtypes(operation, example, problems);
@@ -133,7 +135,7 @@ std::vector<BoundProblem> problems_of_all(const Operation& operation, const Prob
   return bind_all(operation, problems);
 }
 
-/// Why compiled code does not fit a candidate's launches; empty where it does.
+/// Returns why compiled code does not fit a candidate's launches; empty if it does.
 std::string misfit_of(const Candidate& candidate, const CompiledKernel& compiled) {
   const std::optional<Misfit> misfit = find_misfit(candidate.plan, compiled);
   if (!misfit) return {};
@@ -147,11 +149,11 @@ std::string misfit_of(const Candidate& candidate, const CompiledKernel& compiled
 /// A value of a parameter that no valid candidate has.
 struct DeadValue {
   std::string name;  ///< "THREADS=2048"
-  std::string why;   ///< of one candidate that obeys the rules; empty where none does
+  std::string why;   ///< of one candidate that obeys the rules; empty if none does
 };
 
 /// Finds the values of a template's parameters that no candidate for `problems` on any of
-/// `profiles` can have. A value is left out where some of its candidates were not looked at.
+/// `profiles` can have. A value is left out if some of its candidates were not looked at.
 class DeadValues {
  public:
   explicit DeadValues(const KernelTemplate& kernel_template) : template_(kernel_template) {
@@ -209,7 +211,7 @@ class DeadValues {
     std::string why;
   };
 
-  /// The values of a point that no valid candidate had so far.
+  /// Returns the values of a point that no valid candidate had so far.
   std::vector<Value*> unseen_of(std::int64_t point) {
     std::vector<Value*> unseen;
     for (std::size_t i = values_.size(); i-- > 0;) {
@@ -391,19 +393,19 @@ class TemplateChecker {
     std::string target{};
     std::string problem{};
     std::string configuration{};
-    std::string place{};                     ///< of the launch of a reference or of input kernels
+    std::string place{};                     ///< of a reference's launch or of input kernels
     std::vector<ExecutionPlan> plans{};      ///< the same
     std::optional<Candidate> candidate{};    ///< none for a reference
-    const DeviceProfile* profile = nullptr;  ///< of the default
+    const DeviceProfile* profile = nullptr;  ///< the default's
     std::optional<Build> compile{};
     std::string figures{};
     std::string defect{};
-    std::string note{};  ///< of what may be right
+    std::string note{};  ///< about things that may be right
     Json json = Json::object();
   };
 
-  /// The first of the examples that the template applies to, of which some are only for few rows.
-  /// If it applies to none, that of the operation.
+  /// Returns the first of the examples that the template applies to, some of which have only few
+  /// rows. If it applies to none, returns the operation's own example.
   Problem example_for(const KernelTemplate& kernel_template, const Operation& operation) const {
     for (const BoundProblem& example : bind_all(operation, examples(operation))) {
       for (const std::string& id : options_.profiles) {
@@ -441,8 +443,8 @@ class TemplateChecker {
     }
   }
 
-  /// Adds the values of parameters that no candidate can have: as a defect where a limit of CUDA or
-  /// of the device is why, and as a note where rules are, which may hold for other problems.
+  /// Adds the values of parameters that no candidate can have: as a defect if a limit of CUDA or of
+  /// the device is the reason, and as a note if rules are, which may hold for other problems.
   void add_dead_values(const KernelTemplate& kernel_template,
                        const std::vector<BoundProblem>& problems) {
     DeadValues values(kernel_template);
@@ -467,7 +469,7 @@ class TemplateChecker {
                                        forbidden)});
   }
 
-  /// False where the same text is added already.
+  /// Returns false if the same text is added already.
   bool add_compile(const Candidate& candidate, const DeviceProfile& profile, bool is_default) {
     const KernelTemplate& kernel_template = *candidate.kernel_template;
     return add_request({.name = kernel_template.name,
@@ -590,7 +592,7 @@ class TemplateChecker {
   std::optional<Error> no_compiler_;
   Json rows_ = Json::array();
   std::string told_;  ///< the template or operation whose results are printed now
-  Defects found_;     ///< those of that template or operation
+  Defects found_;     ///< of the template or operation that `told_` names
   ProgressLine progress_;
   const Clock::time_point start_ = Clock::now();
   int compiles_ = 0;
@@ -679,8 +681,8 @@ class Check : public Command {
   }
 
  private:
-  /// Whether the file at `place` is to be checked. With a PATH the built-in templates are loaded,
-  /// because the user's templates may implement their operations, but not checked.
+  /// Returns true if the file at `place` should be checked. With a PATH the built-in templates are
+  /// loaded, because the user's templates may implement their operations, but not checked.
   bool is_checked(std::string_view place) const {
     return path_.empty() || place.starts_with(concat(path_.getValue(), "/"));
   }

@@ -40,7 +40,7 @@ Json audit_json(const Audit& audit) {
   return {{"trust", to_string(audit.trust())}, {"rows", std::move(rows)}};
 }
 
-/// Whether `profile` may read counters, and if not, what would help.
+/// Says whether `profile` may read counters, and if not, what would help.
 std::string counters_text(CounterAccess access) {
   switch (access) {
     case CounterAccess::everyone:
@@ -53,7 +53,7 @@ std::string counters_text(CounterAccess access) {
   return {};
 }
 
-/// The audit that tuning would make now, of GPU and host, or of the host alone where `info` is
+/// Returns the audit that tuning would make now: of GPU and host, or of the host alone if `info` is
 /// null.
 Audit audit_of(const CudaDeviceInfo* info, const std::filesystem::path& cache_root,
                CompilePool& pool) {
@@ -66,7 +66,8 @@ Audit audit_of(const CudaDeviceInfo* info, const std::filesystem::path& cache_ro
   return auditor.look();
 }
 
-/// What a person can do so that more works here, or is trusted more, the most urgent first.
+/// Returns the steps that a person can take so that more works here, or is trusted more, the most
+/// urgent first.
 Json next_steps(const Json& report) {
   Json steps = Json::array();
   const auto add = [&](const std::string& step) {
@@ -171,7 +172,8 @@ class Doctor : public Command {
     }
     if (no_device) {
       page.print("GPU", concat("none: ", word(report["no_device"])));
-      // Most rows are about a GPU. What makes any figure worthless is worth a word all the same.
+      // Most rows are about a GPU. A row that makes all figures worthless is worth a word all the
+      // same.
       print_audit(page, report["audit"], Trust::c);
     } else {
       page.print("driver", word(report["driver"]));
@@ -209,7 +211,8 @@ class Doctor : public Command {
     return page.verbose() ? identity : identity.substr(0, identity.rfind(' '));
   }
 
-  /// The trust, and each check that allows no more than `worst`; a verbose page has all checks.
+  /// Prints the trust, and each check that allows no more than `worst`; a verbose page has all
+  /// checks.
   static void print_audit(const Page& page, const Json& audit, Trust worst) {
     const std::string overall = audit["trust"].get<std::string>();
     if (page.verbose() || worst != Trust::c || overall == "C") {

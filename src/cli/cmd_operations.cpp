@@ -9,7 +9,8 @@
 namespace kernwright::cli {
 namespace {
 
-/// An expression of a manifest in the words of a problem: bias=column for bias == bias_column.
+/// Returns an expression of a manifest in the words of a problem: bias=column for bias ==
+/// bias_column.
 std::string readable(const Expression& expression) {
   static const std::regex equal(R"(\b(\w+) == \1_(\w+))");
   static const std::regex differs(R"(\b(\w+) != \1_(\w+))");
@@ -17,7 +18,7 @@ std::string readable(const Expression& expression) {
                             "$1!=$2");
 }
 
-/// The condition of a tensor or scalar, "where bias=column"; empty where there is none.
+/// Returns the condition of a tensor or scalar, "where bias=column"; empty if there is none.
 std::string condition(const std::optional<Expression>& when, const Operation& operation) {
   if (!when) return {};
   for (const Flag& flag : operation.flags) {
@@ -56,7 +57,7 @@ std::string role_text(TensorRole role) {
   return role == TensorRole::in ? "in" : role == TensorRole::out ? "out" : "inout";
 }
 
-/// The architectures of a template: "sm_90a", "sm_80 and newer".
+/// Returns the architectures of a template: "sm_90a", "sm_80 and newer".
 std::string architectures(const KernelTemplate& kernel_template) {
   const ArchRange& arch = kernel_template.arch;
   std::string first = kernel_template.target(arch.min);
@@ -184,7 +185,7 @@ Table flags_table(const Operation& operation) {
   return table;
 }
 
-/// The arguments of a launch, in their order.
+/// Returns the arguments of a launch, in their order.
 Table arguments_table(const Operation& operation) {
   Table table({{"launch takes"}, {""}, {"dtype"}, {"extent"}});
   const auto add = [&](const std::string& name, std::string kind, std::string dtype,

@@ -60,7 +60,7 @@ class Profile : public Command {
       if (!profiled) {
         status = report(profiled.error());
         rows.push_back({{"problem", problem.text()}, {"error", profiled.error().message}});
-        // Where nothing can be counted the next problem would only say so again.
+        // If nothing can be counted, the next problem would only report the same.
         if (profiled.error().code == ErrorCode::unavailable) break;
         continue;
       }

@@ -20,7 +20,7 @@ std::string said(const Override& made) {
   return concat(made.choice.id(), made.why.empty() ? "" : ": ", made.why);
 }
 
-/// The root of the layer that has the file.
+/// Returns the root of the layer that has the file.
 std::filesystem::path layer_of(const std::string& file, const TieredCache& cache) {
   for (const std::filesystem::path& root : cache.roots()) {
     if (file.starts_with(root.string() + "/v1/")) return root;

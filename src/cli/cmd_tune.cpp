@@ -132,7 +132,7 @@ class Tune : public Command {
   }
 
  private:
-  /// A line of progress, unless data are printed.
+  /// Returns a line of progress, unless data are printed.
   std::optional<Ticker> show(const SearchWatch& watch) const {
     if (json) return std::nullopt;
     return std::optional<Ticker>(std::in_place, [&watch] { return watch.line(); });
@@ -205,7 +205,7 @@ class Tune : public Command {
                         did_you_mean(strategy_.getValue(), names), ", there are ", known)};
   }
 
-  /// Refuses options of a search that measures where nothing is measured.
+  /// Refuses options of a measuring search if nothing is measured.
   Result<void> check_prediction(const ServiceCore& service) const {
     if (service.has_device()) return {};
     const std::initializer_list<const llvm::cl::Option*> of_searches = {&strategy_, &seed_,

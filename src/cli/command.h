@@ -25,7 +25,7 @@ class Command {
         json("json", llvm::cl::desc("Print one JSON object instead of text"), llvm::cl::sub(sub)) {}
   virtual ~Command() = default;
   virtual Status run() = 0;
-  /// Whether its positional words are a problem, OPERATION name=value.
+  /// Returns true if its positional words are a problem, OPERATION name=value.
   virtual bool takes_problem() const { return false; }
 
   llvm::cl::SubCommand sub;
@@ -48,7 +48,7 @@ struct ServiceFlags {
   explicit ServiceFlags(llvm::cl::SubCommand& sub);
 
   ServiceOptions options() const;
-  /// The words of a command line with the same options, but for device `number`.
+  /// Returns the words of a command line with the same options, but for device `number`.
   std::vector<std::string> arguments(int number) const;
   Result<std::shared_ptr<ServiceCore>> open() const { return ServiceCore::open(options()); }
 
@@ -65,7 +65,7 @@ struct ServiceFlags {
 struct ProblemWords {
   explicit ProblemWords(llvm::cl::SubCommand& sub);
   /// Parses the words. If there is one --epilogue, and the problem names none, it is added to the
-  /// problem. Errors: `invalid_argument` where there are no words, or one is not `name=value`.
+  /// problem. Errors: `invalid_argument` if there are no words, or one is not `name=value`.
   Result<Problem> parse(const ServiceFlags& service) const;
 
   llvm::cl::list<std::string> words;
@@ -74,13 +74,13 @@ struct ProblemWords {
 /// The positional `WORKLIST.json`.
 struct WorklistFile {
   explicit WorklistFile(llvm::cl::SubCommand& sub);
-  /// Reads the file. Errors: `invalid_argument` where no file is given or it is no worklist.
+  /// Reads the file. Errors: `invalid_argument` if no file is given or it is not a worklist.
   Result<std::vector<WorklistEntry>> read() const;
-  /// The normalised problems, each once. Errors: that of the first entry that no operation accepts,
-  /// with its place.
+  /// Returns the normalised problems, each once. Errors: the error of the first entry that no
+  /// operation accepts, with its place.
   Result<std::vector<Problem>> normalize(const std::vector<WorklistEntry>& entries,
                                          const ServiceCore& service);
-  /// The place in the file, "list.json:3", of a problem that `normalize` returned.
+  /// Returns the place in the file, "list.json:3", of a problem that `normalize` returned.
   std::string place(const Problem& normalized) const;
 
   llvm::cl::opt<std::string> path;

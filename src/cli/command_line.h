@@ -12,10 +12,10 @@ namespace kernwright::cli {
 
 /// The words of the command line after the program's name.
 struct CommandLine {
-  /// The words for the parser: a command and its words, without those that ask for help.
+  /// The words for the parser: a command and its words, without the options that ask for help.
   std::vector<std::string> words;
   bool version = false;
-  bool help = false;  ///< for the command, or for all where `words` is empty
+  bool help = false;  ///< for the command, or for all if `words` is empty
 };
 
 /// Reads the words before the parser, which knows nothing of problems and would take their dims for

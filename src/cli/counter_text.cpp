@@ -14,7 +14,7 @@
 namespace kernwright::cli {
 namespace {
 
-/// One set of counters, and what it says.
+/// One set of counters, and the findings in it.
 struct Judged {
   const CounterSet* set = nullptr;
   CounterReport report;
@@ -44,7 +44,7 @@ std::string source_text(const CounterSet& set) {
   return text;
 }
 
-/// Whether a kernel's value of the counter cannot be believed.
+/// Returns true if a kernel's value of the counter cannot be believed.
 bool is_marked(const CounterSet& set, std::string_view counter) {
   for (const CountedKernel& kernel : set.kernels) {
     for (const CounterValue& value : kernel.values) {
@@ -72,7 +72,7 @@ void add_row(Table& table, const Judged& row) {
              share_cell(set, kOccupancyCounter), share_cell(set, kIssueCounter)});
 }
 
-/// The winner in the state of the L2 in which it was raced; else the first.
+/// Returns the winner in the state of the L2 in which it was raced; else the first.
 const Judged& foremost(const std::vector<Judged>& rows, const TuningRecord& record) {
   const auto found = std::ranges::find_if(rows, [&](const Judged& row) {
     return row.set->choice == record.winner.choice && row.set->cache == record.key.policy.l2;
@@ -80,7 +80,8 @@ const Judged& foremost(const std::vector<Judged>& rows, const TuningRecord& reco
   return found == rows.end() ? rows.front() : *found;
 }
 
-/// How much faster the kernel could be, if it did the same work and what bounds it were never idle.
+/// Returns how much faster the kernel could be, if it did the same work and its bound were never
+/// idle.
 std::string room_text(const CounterReport& report) {
   const double issue = report.issue_share.value_or(0);
   const double tensor = report.tensor_share.value_or(0);
@@ -94,8 +95,8 @@ std::string room_text(const CounterReport& report) {
                 " busy for ", fixed(share, 0), " %");
 }
 
-/// What the counters of one set say: wasted traffic, what bounds the kernel, what its warps wait
-/// for.
+/// Prints the findings of one set of counters: wasted traffic, the bound of the kernel, and the
+/// commonest stall of its warps.
 void print_findings(const Page& page, const Judged& row) {
   const CounterReport& report = row.report;
   if (report.measured_bytes && report.counted_bytes > 0) {
@@ -123,8 +124,8 @@ void print_findings(const Page& page, const Judged& row) {
   }
 }
 
-/// Why values are marked or missing, each reason once. Of those that are missing a page that is not
-/// verbose has the number alone.
+/// Prints why values are marked or missing, each reason once. For missing values a page that is not
+/// verbose has only their number.
 void print_reasons(const Page& page, const std::vector<Judged>& rows) {
   std::map<std::string, std::set<std::string>> marked;
   std::map<std::string, std::set<std::string>> missing;

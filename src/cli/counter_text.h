@@ -7,15 +7,15 @@
 
 namespace kernwright::cli {
 
-/// Prints the counters of a record, if it has any: one table for each source, and what they say of
-/// the record. `page.verbose()` prints every kernel and every reason.
+/// Prints the counters of a record, if it has any: one table for each source, and what they say
+/// about the record. `page.verbose()` prints every kernel and every reason.
 void print_counters(const Page& page, const TuningRecord& record, const ServiceCore& service);
 
-/// The same in a few lines, of the winner alone.
+/// Prints the same in a few lines, for the winner alone.
 void print_counter_summary(const Page& page, const TuningRecord& record,
                            const ServiceCore& service);
 
-/// An array with one object for each set of counters, with units and meanings.
+/// Returns an array with one object for each set of counters, with units and meanings.
 Json counters_json(const TuningRecord& record, const ServiceCore& service);
 
 }  // namespace kernwright::cli

@@ -102,7 +102,7 @@ void print_lines(std::string_view text) { print_text(visible_lines(text)); }
 void keep_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) != -1) continue;
-    // Opened in the wrong direction, so that its use gives an error, as that of a closed one does.
+    // Opened in the wrong direction, so that using it fails, as using a closed one does.
     if (::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) != descriptor) return;
   }
 }

@@ -14,22 +14,21 @@ namespace kernwright::cli {
 namespace {
 
 constexpr std::size_t kUsualWidth = 80;
-constexpr std::size_t kLeastWidth = 40;  // a smaller width is not used
-constexpr std::size_t kLeastColumn =
-    28;                                  // least width for a table's last column to be continued in
-constexpr std::size_t kLabelWidth = 12;  // with the two spaces before the label
+constexpr std::size_t kLeastWidth = 40;   // a smaller width is not used
+constexpr std::size_t kLeastColumn = 28;  // least width in which a last column is continued
+constexpr std::size_t kLabelWidth = 12;   // with the two spaces before the label
 constexpr std::size_t kDigestDigits = 32;
 constexpr std::size_t kKeptDigits = 12;
 constexpr std::string_view kGap = "  ";
 
-/// The number of UTF-8 characters.
+/// Returns the number of UTF-8 characters.
 std::size_t columns_of(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
   }));
 }
 
-/// Whether the word is "us", "%," or the like.
+/// Returns true if the word is "us", "%," or the like.
 bool is_unit(std::string_view word) {
   constexpr std::string_view kUnits[] = {"%", "ns", "us", "ms", "s", "B", "KB", "MB", "GB", "TB"};
   const std::size_t end = word.find_last_not_of(",;:.)");
@@ -107,7 +106,7 @@ void Page::print(const Table& table, bool with_header) const {
     widths.push_back(width);
     if (i + 1 < table.columns_.size()) indent += width + kGap.size();
   }
-  // Where hardly any width is left, the last column is continued at the start of a line.
+  // If hardly any width is left, the last column is continued at the start of a line.
   if (indent + kLeastColumn > width_) indent = 2 * kGap.size();
   const auto print_row = [&](const auto& cell_of) {
     std::string line;

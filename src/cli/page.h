@@ -7,7 +7,7 @@
 
 namespace kernwright::cli {
 
-/// The width of the terminal `descriptor` in columns; 80 where it is no terminal.
+/// Returns the width of the terminal `descriptor` in columns; 80 if it is not a terminal.
 std::size_t terminal_width(int descriptor);
 
 /// A table with a header. Columns are as wide as their widest cell. The last column takes the rest
@@ -30,7 +30,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// Prints text for people on standard output, in lines that fit the terminal, or 80 columns where
+/// Prints text for people on standard output, in lines that fit the terminal, or 80 columns if
 /// there is none. A verbose page leaves nothing out and does not break lines.
 class Page {
  public:
@@ -45,10 +45,11 @@ class Page {
   void print(std::string_view label, std::string_view text) const;
   /// Prints a table, indented by two.
   void print(const Table& table) const;
-  /// Prints the rows of a table whose header stands above already.
+  /// Prints the rows of a table whose header has been printed already.
   void print_rows(const Table& table) const;
 
-  /// The text, with digests (32 or more hexadecimal digits) cut to 12 digits unless verbose.
+  /// Returns the text, with digests (32 or more hexadecimal digits) cut to 12 digits unless
+  /// verbose.
   std::string abridged(std::string_view text) const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 /// Updates that come sooner than this are left out.
 constexpr double kLeastSeconds = 0.1;
-/// The time to the next look at what a ticker shows: where there is nothing yet, and else.
+/// The time to the next look at the text of a ticker: while it has none, and later.
 constexpr std::chrono::milliseconds kSoon(20);
 constexpr std::chrono::milliseconds kUsual(1000);
 

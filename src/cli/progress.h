@@ -14,8 +14,8 @@
 
 namespace kernwright::cli {
 
-/// A line on standard error that each update replaces. Where standard output or standard error is
-/// no terminal there is none: it would stand in a file or a log.
+/// A line on standard error that each update replaces. If standard output or standard error is not
+/// a terminal, there is no line, since it would end up in a file or a log.
 class ProgressLine {
  public:
   ProgressLine();
@@ -35,7 +35,7 @@ class ProgressLine {
 };
 
 /// Shows `line()` once a second, unless it is empty, until it is destroyed, from a thread of its
-/// own. Where no thread can be started there is no line; the work itself then reports the limit.
+/// own. If no thread can be started there is no line; the work itself then reports the limit.
 class Ticker {
  public:
   explicit Ticker(std::function<std::string()> line);
@@ -57,15 +57,15 @@ class Ticker {
   Thread thread_;  // last, because it uses all others
 };
 
-/// What a search has told so far, for a line of progress: candidates, the best so far, the time
+/// The state of a search so far, for a line of progress: candidates, the best so far, the time
 /// left. One search at a time; any thread may ask for the line.
 class SearchWatch {
  public:
-  /// A search begins, which reports through `options`. `measures`: on a GPU; else it predicts.
+  /// Begins a search, which reports through `options`. `measures`: on a GPU; else it predicts.
   void begin(const Problem& problem, bool measures, TuningOptions& options);
   void end();
 
-  /// "matmul: 96 of 412 candidates, best 255.1 us, 12 s left"; empty where no search runs.
+  /// Returns "matmul: 96 of 412 candidates, best 255.1 us, 12 s left"; empty if no search runs.
   std::string line() const;
 
  private:
@@ -77,7 +77,7 @@ class SearchWatch {
   std::optional<TuningProgress> seen_;
 };
 
-/// Tunes, or predicts where the service has no GPU. `watch` is told.
+/// Tunes, or predicts if the service has no GPU. Reports the progress to `watch`.
 Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& problem,
                                      TuningOptions options, SearchWatch& watch);
 

@@ -24,7 +24,7 @@ struct Rank {
   const RankedConfiguration* ranked = nullptr;
 };
 
-/// Whether the candidates of a template are told apart by predictions: its manifest declares what
+/// Returns true if predictions tell the candidates of a template apart: its manifest declares what
 /// they cost.
 bool has_cost_model(const Choice& choice, const ServiceCore& service) {
   const Result<const KernelTemplate*> found =
@@ -32,8 +32,8 @@ bool has_cost_model(const Choice& choice, const ServiceCore& service) {
   return found && !(*found)->cost.empty();
 }
 
-/// How much slower a candidate is than the fastest finalist, or, if predicted, than the winner. The
-/// winner may not be the fastest finalist, because a fixed rule chooses between equals.
+/// Returns how much slower a candidate is than the fastest finalist, or, if predicted, than the
+/// winner. The winner may not be the fastest finalist, because a fixed rule chooses between equals.
 std::string slower_text(const RankedConfiguration& ranked, const TuningRecord& record,
                         const ServiceCore& service) {
   const bool measured = record.grade == RecordGrade::measured;
@@ -117,7 +117,8 @@ void print_speedups(const Page& page, const TuningRecord& record, const ReportRo
   }
 }
 
-/// How sure the winner is, in words. `others`: those of the finals that are not told apart from it.
+/// Returns how sure the winner is, in words. `others` counts the finalists that are not told apart
+/// from it.
 std::string verdict_text(const TuningRecord& record) {
   const std::size_t all = record.runners_up.size();
   const auto others = static_cast<std::size_t>(
@@ -247,7 +248,7 @@ void print_record(const Page& page, const TuningRecord& record, const ServiceCor
   print_certainty(page, record, service);
   if (!page.verbose()) print_counter_summary(page, record, service);
   if (row) {
-    // The reason stands above already.
+    // The reason has been printed above already.
     page.print("next", row->next.action.empty() ? "nothing: more tuning is not expected to help"
                                                 : row->next.action);
   }

@@ -11,9 +11,9 @@
 
 namespace kernwright::cli {
 
-/// Prints what a reader wants to know of a record at one glance: the winner, how much faster it is
-/// than what there was before, how sure that is, and what to do next. A verbose page adds the
-/// evidence: runners-up, checks, audit, launch paths, environment.
+/// Prints the facts about a record that a reader wants to see at one glance: the winner, how much
+/// faster it is than the kernel before it, how sure that is, and what to do next. A verbose page
+/// adds the evidence: runners-up, checks, audit, launch paths, environment.
 void print_record(const Page& page, const TuningRecord& record, const ServiceCore& service);
 
 /// Prints a record that was just made. A verbose page adds trials by outcome and the time of each
@@ -23,14 +23,14 @@ void print_result(const Page& page, const TuningResult& result, const ServiceCor
 /// Prints a problem and its winner in a few lines, with `note` unless that is empty.
 void print_winner(const Page& page, const TuningRecord& record, std::string_view note);
 
-/// How a record is judged. Errors: those of binding its problem, whose operation or function may
-/// not be there any more.
+/// Judges a record. Errors: from binding its problem, whose operation or function may not exist any
+/// more.
 Result<ReportRow> judge(const TuningRecord& record, const ServiceCore& service);
 
-/// "82 % of the roofline, which memory sets", or that launching costs more than the work.
+/// Returns "82 % of the roofline, which memory sets", or that launching costs more than the work.
 std::string bound_text(const ReportRow& row);
 
-/// Verdict and trust, "win A"; or "predicted".
+/// Returns verdict and trust, "win A"; or "predicted".
 std::string certainty(const TuningRecord& record);
 
 }  // namespace kernwright::cli

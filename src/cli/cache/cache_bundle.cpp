@@ -19,7 +19,7 @@ namespace {
 
 constexpr FileKind kSecretKey{"secret key", 4096};
 
-/// The name of a pair of keys. A user may give the name of one of its two files instead.
+/// Returns the name of a pair of keys. A user may pass the name of one of its two files instead.
 std::string pair_name(std::string name) {
   for (const std::string_view extension : {".key", ".pub"}) {
     if (name.size() > extension.size() && name.ends_with(extension)) {

@@ -56,7 +56,7 @@ Result<ParameterValues> parse_parameters(std::string_view text) {
   return values;
 }
 
-/// The candidate that --template and --configuration name; nothing where these are not given.
+/// Returns the candidate that --template and --configuration name; nullopt if they are not given.
 Result<std::optional<Choice>> named_candidate(const CacheFlags& flags, const ServiceCore& service,
                                               const BoundProblem& problem) {
   if (flags.kernel_template.empty()) {
@@ -70,7 +70,7 @@ Result<std::optional<Choice>> named_candidate(const CacheFlags& flags, const Ser
   return std::optional(Choice{flags.kernel_template, candidate.configuration});
 }
 
-/// The candidate to pin or to ban: the one that is named, or the one that is served now.
+/// Returns the candidate to pin or to ban: the named one, or the one that is served now.
 Result<std::vector<Choice>> to_decide(const CacheFlags& flags, const ServiceCore& service,
                                       const BoundProblem& problem) {
   KW_ASSIGN(std::optional<Choice> named, named_candidate(flags, service, problem));
@@ -85,7 +85,8 @@ Result<std::vector<Choice>> to_decide(const CacheFlags& flags, const ServiceCore
                       "): name the candidate with --template and --configuration")};
 }
 
-/// The decisions to lift: those about the named candidate, or all decisions about the problem.
+/// Returns the decisions to lift: those about the named candidate, or all decisions about the
+/// problem.
 Result<std::vector<Choice>> to_lift(const CacheFlags& flags, const ServiceCore& service,
                                     const BoundProblem& problem) {
   KW_ASSIGN(const std::optional<Choice> named, named_candidate(flags, service, problem));

@@ -39,19 +39,20 @@ class CacheDefects {
   Json rows_ = Json::array();
 };
 
-/// Whether another process has removed a file since it was listed.
+/// Returns true if another process has removed a file since it was listed.
 bool is_gone(const std::filesystem::path& file) {
   std::error_code error;
   return std::filesystem::symlink_status(file, error).type() ==
          std::filesystem::file_type::not_found;
 }
 
-/// The folders of artifacts that could not be read. (`RecordStore::list` gives those of records.)
+/// Returns the folders of artifacts that could not be read. (`RecordStore::list` returns the
+/// folders of records.)
 std::vector<FilesBelow::Unread> unread_artifacts(const TieredCache& cache) {
   return files_below(cache.root() / "v1" / "artifacts", cache.root()).unread;
 }
 
-/// Checks the bundle that is in use and gives its folder; empty where there is none.
+/// Checks the bundle that is in use and returns its folder; empty if there is none.
 std::filesystem::path check_installed_bundle(const std::filesystem::path& root,
                                              CacheDefects& defects) {
   std::filesystem::path bundle = installed_bundle(root);
@@ -71,7 +72,7 @@ std::filesystem::path check_installed_bundle(const std::filesystem::path& root,
   return {};
 }
 
-/// What the bundle in use holds.
+/// The contents of the bundle in use.
 struct BundleContents {
   std::filesystem::path folder;  ///< empty: there is no bundle
   std::vector<RecordStore::ListedHead> records;
@@ -87,7 +88,7 @@ struct BundleContents {
     return concat("bundle in use: ", folder.string(), ", ", counted(records.size(), "record"), ", ",
                   counted(artifacts, "artifact"));
   }
-  /// Null without a bundle.
+  /// Returns null without a bundle.
   Json json() const {
     if (folder.empty()) return {};
     return {{"folder", folder.string()}, {"records", records.size()}, {"artifacts", artifacts}};
@@ -99,13 +100,13 @@ class WinnerCheck {
  public:
   explicit WinnerCheck(const CacheFlags& flags) : flags_(flags) {}
 
-  /// Errors: those of `AnswerFinder::check`.
+  /// Errors: from `AnswerFinder::check`.
   Result<void> check(const RecordHead& head, const CompiledKernel& bits) {
     if (!find_profile(head.key.sku)) return {};
     KW_ASSIGN(const ServiceCore* service, of(head));
     return service->answers().check(head, bits);
   }
-  /// Errors: those of the toolkit, or that there is none.
+  /// Errors: from the toolkit, or that there is none.
   Result<Builder::Recompiled> recompile(const RecordHead& head) {
     if (!find_profile(head.key.sku)) return Builder::Recompiled::other_code;
     KW_ASSIGN(ServiceCore * service, of(head));

@@ -13,7 +13,7 @@ struct Action {
   const char* name;
   Status (*run)(const CacheFlags& flags);
   bool takes_words = true;  ///< after its name
-  bool fills = true;        ///< it may be what makes the cache
+  bool fills = true;        ///< it may create the cache
 };
 
 constexpr Action kActions[] = {
@@ -37,7 +37,7 @@ std::string known_actions() {
   return names;
 }
 
-/// Whether a cache that is named is there. The default one may not have been written to yet.
+/// Returns true if a cache that is named exists. The default one may not have been written to yet.
 bool is_there(const std::filesystem::path& root) {
   std::error_code error;
   return std::filesystem::exists(root, error);

@@ -244,7 +244,8 @@ class Sweep : public Command {
     return status;
   }
 
-  /// How much faster the winners are than the defaults, how sure they are, and what to do next.
+  /// Prints how much faster the winners are than the defaults, how sure they are, and what to do
+  /// next.
   static void print_summary(const Page& page, const std::vector<ReportRow>& rows) {
     double logs = 0;
     int compared = 0;
@@ -278,8 +279,8 @@ class Sweep : public Command {
     }
   }
 
-  /// Writes the records of the problems as a page beside the cache's, and gives its path; empty,
-  /// with a warning, where that cannot be done.
+  /// Writes the records of the problems as a page beside the cache's, and returns its path. If that
+  /// fails, warns and returns an empty path.
   std::string write_page(const ServiceCore& service, const std::vector<Problem>& problems) const {
     if (problems.empty()) return {};
     const std::filesystem::path worklist = worklist_.path.getValue();

@@ -14,7 +14,7 @@ namespace kernwright::cli {
 
 namespace {
 
-/// How a finished problem is told. Rows come one by one, so the widths are those of usual cells.
+/// The table of finished problems. Rows come one by one, so the widths are for usual cells.
 Table rows_as_they_come(std::size_t problems) {
   return Table({{"done", true, 2 * concat(problems).size() + 1},
                 {"time", true, 8},

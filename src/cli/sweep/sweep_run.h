@@ -17,8 +17,8 @@ namespace kernwright::cli {
 /// Runs a sweep: distributes its problems over tuners, one for each GPU. Each tunes one at a time.
 class SweepRun {
  public:
-  /// Tunes one problem, and tells the watch of its search if it can. `later` are those that come
-  /// behind it. Called by one thread at a time.
+  /// Tunes one problem, and reports the search to its watch if it can. `later` are the problems
+  /// that come behind it. Called by one thread at a time.
   using Tuner =
       std::function<SweepResult(const Problem&, std::span<const Problem> later, SearchWatch&)>;
 
@@ -32,13 +32,13 @@ class SweepRun {
         json_(json),
         results_(problems_.size()) {}
 
-  /// The results, in the order of the problems.
+  /// Returns the results, in the order of the problems.
   std::vector<SweepResult> run();
 
  private:
   void work(const Tuner& tuner);
   void print_row(const Problem& asked, const SweepResult& result);
-  /// "3 of 12 done, about 4 min left".
+  /// Returns "3 of 12 done, about 4 min left".
   std::string line() const;
 
   const ServiceCore& service_;
@@ -52,7 +52,7 @@ class SweepRun {
   std::size_t made_ = 0;     ///< finished problems that were not in the cache
   double made_seconds_ = 0;  ///< the time that these took
   std::vector<SweepResult> results_;
-  SearchWatch watch_;  ///< of the search here, where there is one tuner
+  SearchWatch watch_;  ///< of the search here, if there is one tuner
   std::optional<Ticker> ticker_;
 };
 

@@ -22,7 +22,7 @@ namespace kernwright::cli {
 class Sweeper {
  public:
   /// Starts `kernwright` with `arguments`, of which the first is the command. If that fails, the
-  /// first request gives the error.
+  /// first request returns the error.
   explicit Sweeper(std::vector<std::string> arguments);
 
   /// Tunes one problem. If the process ends, the error of the result says how.
