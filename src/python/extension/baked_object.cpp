@@ -8,7 +8,7 @@ namespace {
 
 struct BakedState : GraphState {
   kw_baked* handle = nullptr;
-  const KernelState* kernel = nullptr;  ///< of `kept`; what rebinds take
+  const KernelState* kernel = nullptr;  ///< one of `kept`; says what rebinds take
 
   BakedState() = default;
   BakedState(const BakedState&) = delete;
@@ -39,11 +39,12 @@ PyObject* baked_add_to_capture(PyObject* self, PyObject* const* given, Py_ssize_
                         [&](void* stream) { return kw_add_to_capture(state.handle, stream); });
 }
 
-/// What the launches of a call with these arguments keep, and what they write.
+/// The arrays that the launches of a call with these arguments keep, and the tensors that they
+/// write.
 struct Bound {
   Ref arrays, written;
 
-  /// False with a Python error set.
+  /// Returns false with a Python error set.
   bool take(const KernelState& kernel, CallArguments& arguments) {
     for (std::size_t i = 0; i < kernel.tensors; ++i) {
       if (!arguments.kept.add(arguments.tensors[i].array)) return false;

@@ -5,7 +5,7 @@
 namespace kernwright::python {
 
 /// The arguments of a call as a kernel takes them: tensors in its order, then scalars. They borrow
-/// from what was given.
+/// from the caller's arguments.
 struct CallArguments {
   Tensor tensors[kMostArguments];
   double scalars[kMostArguments];
@@ -14,7 +14,8 @@ struct CallArguments {
 
   CallArguments() {}  // NOLINT(modernize-use-equals-default): leaves the members alone
 
-  /// Returns false with kernwright.Error set, which names the argument that is no array or number.
+  /// Returns false with kernwright.Error set, which names the argument that is not an array or a
+  /// number.
   bool read(const KernelState& kernel, PyObject* const* given, std::size_t count);
 
  private:

@@ -8,8 +8,8 @@
 namespace kernwright::python {
 namespace {
 
-/// A pointer that the caller gives. It lies as the array that it was made with, as every later one
-/// has to.
+/// A pointer that the caller passes. Every array that is passed later must have the layout of the
+/// array that it was made with.
 struct Parameter {
   ArrayView like;
   std::uint64_t bytes = 0;  ///< from its first to its last
@@ -22,9 +22,9 @@ struct Parameter {
   }
 };
 
-/// Where the tensors of a step lie.
+/// The places of the tensors of a step.
 struct Step {
-  const KernelState* kernel = nullptr;  ///< the first of those for it
+  const KernelState* kernel = nullptr;  ///< the first of its kernels
   struct Place {
     const void* fixed = nullptr;  ///< null: a slot
     std::ptrdiff_t parameter = -1;
@@ -32,8 +32,8 @@ struct Step {
   };
   std::vector<Place> places;
 
-  /// Whether its outputs lie apart. What lies in buffers is not looked at. False with
-  /// kernwright.Error set.
+  /// Returns true if its outputs do not overlap other tensors. Buffers are not looked at. Returns
+  /// false with kernwright.Error set.
   bool lies_apart(const std::vector<const void*>& addresses) const {
     const void* at[kMostArguments];
     for (std::size_t i = 0; i < places.size(); ++i) {
@@ -51,10 +51,10 @@ struct ChainState : GraphState {
   kw_chain* handle = nullptr;
   std::vector<Parameter> parameters;
   std::vector<Step> steps;
-  Ref written_always;  ///< a list of the tensors of PyTorch that steps write and no rebind replaces
+  Ref written_always;  ///< a list of the PyTorch tensors that steps write and no rebind replaces
 
-  /// What launches write where these are the arrays of its parameters. Null with a Python error
-  /// set.
+  /// Returns the tensors that launches write if these are the arrays of its parameters. Null with a
+  /// Python error set.
   Ref find_written(const std::vector<PyObject*>& arrays) const {
     const Ref list(PySequence_List(written_always.get()));
     for (std::size_t i = 0; list && i < parameters.size(); ++i) {
@@ -76,7 +76,7 @@ struct ChainState : GraphState {
 };
 using ChainObject = GraphObject<ChainState>;
 
-/// Reads the arguments of steps and tells them to a builder of the C API. Every function returns
+/// Reads the arguments of steps and adds them to a builder of the C API. Every function returns
 /// false with a Python error set.
 class Builder {
  public:
@@ -194,7 +194,7 @@ class Builder {
     return status == 0;
   }
 
-  /// The chain's stream is that of the first framework that says.
+  /// Takes the stream of the first framework that says one as the chain's.
   void meet(const ArrayView& view) {
     if (!state_.framework.says()) state_.framework = Framework(view);
   }
@@ -260,7 +260,7 @@ class Builder {
     argument.kind = is_buffer != 0 ? KW_BUFFER : KW_PARAMETER;
     argument.slot = static_cast<std::size_t>(index);
     argument.offset_bytes = offset;
-    if (is_buffer != 0) {  // whether it is large enough is what kw_chain_build looks at
+    if (is_buffer != 0) {  // kw_chain_build checks that it is large enough
       step.places.push_back({});
       return true;
     }
@@ -270,7 +270,7 @@ class Builder {
     return parameter_fits(parameter, kernel, expected, offset);
   }
 
-  /// A parameter is the tensor itself, or where it was moved by some bytes, what contains it.
+  /// Checks a parameter: it is the tensor itself, or, if it was moved by some bytes, contains it.
   static bool parameter_fits(const Parameter& parameter, const KernelState& kernel,
                              const Expected& expected, long long offset) {
     if (offset == 0) return fits(kernel, expected, parameter.like);
@@ -417,7 +417,8 @@ PyType_Spec kChainSpec = {"kernwright._kernwright.ChainHandle", sizeof(ChainObje
 
 PyTypeObject* chain_type = nullptr;  // guarded by the GIL
 
-/// Calls `add` on every item of a list, as it is before reading one of them may run code.
+/// Calls `add` on every item of a list, copied first, since reading an item may run code that
+/// changes it.
 template <typename Add>
 bool each(PyObject* list, const Add& add) {
   const Ref items(PyList_AsTuple(list));

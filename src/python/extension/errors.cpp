@@ -75,7 +75,7 @@ PyObject* Failure::raise(const char* problem) const {
 PyObject* raise_current(const char* problem, const char* what) {
   constexpr const char* kUnknown = "cannot be read";
   if (PyErr_Occurred() == nullptr) return raise(problem, "%s: %s", what, kUnknown);
-  // What is not about the argument, such as KeyboardInterrupt, stays what it is.
+  // An error that is not about the argument, such as KeyboardInterrupt, stays as it is.
   if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return nullptr;
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);

@@ -12,13 +12,13 @@
 
 namespace kernwright::python {
 
-/// What baked launches and chains have in common: launches that one thread makes at a time, on
+/// The common part of baked launches and chains: launches that one thread makes at a time, on
 /// arrays that stay alive.
 struct GraphState {
   std::string name;  ///< the problem that errors name
   int device = -1;
-  Framework framework;  ///< of the arrays
-  Ref kept;             ///< arrays and kernels that stay what they are
+  Framework framework;  ///< the arrays' framework
+  Ref kept;             ///< arrays and kernels that never change
   Ref bound;            ///< arrays that a rebind replaces, and what their exports hold
   Ref written;          ///< tensors of PyTorch that a launch writes, or null
   bool busy = false;    ///< a thread is in a call; guarded by the GIL
@@ -49,7 +49,7 @@ bool call_alone(GraphState& state, const Call& call) {
   return status == 0;
 }
 
-/// The same on the stream that is the one argument of a method.
+/// Calls `call` in the same way, on the stream that is the one argument of a method.
 template <typename Call>
 PyObject* call_on_stream(GraphState& state, const char* what, PyObject* const* given,
                          Py_ssize_t count, PyObject* names, const Call& call) {

@@ -11,8 +11,8 @@ struct GuardedSize {
   Py_ssize_t size;
 };
 
-/// The last entry of a dict. Another key takes the place behind it or, where instances share keys
-/// and this one was deleted, its own.
+/// The last entry of a dict. Another key takes the place behind it. If instances share keys and
+/// this one was deleted, the other key takes its own place.
 struct GuardedEnd {
   PyObject* dict;
   Py_ssize_t place;
@@ -41,8 +41,8 @@ struct GuardedAttribute {
   PyObject *owner, *name, *value;
 };
 
-/// Facts of one kind lie together, since a model has thousands: loops over few facts of each dict
-/// end where the processor does not expect it.
+/// Facts of one kind are kept together, since a model has thousands: the processor cannot predict
+/// the end of short loops over the few facts of each dict.
 struct GuardState {
   PyObject* root = nullptr;      ///< not owned
   std::vector<PyObject*> owned;  ///< all that the facts name, except the root
@@ -77,7 +77,7 @@ GuardState& guard_state_of(PyObject* self) { return *reinterpret_cast<GuardObjec
 
 PyObject* type_of(PyObject* object) { return reinterpret_cast<PyObject*>(Py_TYPE(object)); }
 
-/// The value of the entry, if it has the same key. Else null.
+/// Returns the value of the entry if it has the same key, else null.
 PyObject* value_now(const GuardedEntry& entry) {
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t place = entry.place;
@@ -85,7 +85,7 @@ PyObject* value_now(const GuardedEntry& entry) {
   return same ? value : nullptr;
 }
 
-/// Whether all that is read without calling Python is as it was.
+/// Returns true if everything that is read without calling Python is unchanged.
 bool are_unchanged(const GuardState& state) {
   for (const GuardedType& type : state.types) {
     if (type_of(type.owner) != type.type) return false;
@@ -117,7 +117,7 @@ bool are_unchanged(const GuardState& state) {
   return true;
 }
 
-/// -1 with a Python error set.
+/// Returns -1 with a Python error set.
 int guard_check(const GuardState& state, PyObject* root) {
   if (root != state.root || !are_unchanged(state)) return 0;
   for (const GuardedAttribute& attribute : state.attributes) {
@@ -134,7 +134,7 @@ PyObject* guard_holds(PyObject* self, PyObject* root) {
   return result < 0 ? nullptr : PyBool_FromLong(result);
 }
 
-/// A copy of a module looks again.
+/// Returns None: a copy of a module must be examined again.
 PyObject* guard_copy(PyObject*, PyObject*) { Py_RETURN_NONE; }
 
 PyObject* guard_reduce(PyObject*, PyObject*) {
@@ -182,8 +182,8 @@ PyType_Spec kGuardSpec = {"kernwright._kernwright.Guard", sizeof(GuardObject), 0
 
 PyTypeObject* guard_type = nullptr;  // guarded by the GIL
 
-/// Records the entries of the dict that `keys` and `kinds` name and, where `whole`, that it has no
-/// other keys than now. False with a Python error set.
+/// Records the entries of the dict that `keys` and `kinds` name and, if `whole`, that it has no
+/// other keys than now. Returns false with a Python error set.
 bool record_dict(GuardState& state, PyObject* dict, PyObject* keys, PyObject* kinds, bool whole) {
   state.own(dict);
   const Py_ssize_t size = PyDict_Size(dict);

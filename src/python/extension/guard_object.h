@@ -15,7 +15,8 @@ inline constexpr const char* kMakeGuardDoc =
     "attributes: (object, name, value) each: the attribute stays the same object";
 PyObject* make_guard(PyObject* module, PyObject* given);
 
-/// Makes the type `_kernwright.Guard` and adds it to the module. False with a Python error set.
+/// Makes the type `_kernwright.Guard` and adds it to the module. Returns false with a Python error
+/// set.
 bool add_guard_type(PyObject* module);
 
 }  // namespace kernwright::python

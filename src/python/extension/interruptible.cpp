@@ -11,7 +11,7 @@
 namespace kernwright::python {
 namespace {
 
-/// How long a signal may wait for its handler.
+/// The time that a signal may wait for its handler.
 constexpr std::chrono::milliseconds kBetweenLooks{50};
 
 /// Returns false with a Python error set.
@@ -34,7 +34,7 @@ bool run_interruptibly(const ServiceState& service, const std::function<void()>&
       done = true;
       changed.notify_all();
     });
-  } catch (const std::system_error&) {  // a limit of threads: it runs here, and signals wait
+  } catch (const std::system_error&) {  // no more threads: it runs here, and signals wait
     const WithoutGil released;
     work();
   }

@@ -45,8 +45,8 @@ PyObject* kernel_launch(PyObject* self, PyObject* const* given, Py_ssize_t count
   return launch_call(state_of(self), given, static_cast<std::size_t>(count), stream);
 }
 
-/// The same as CPython calls objects since 3.12. The types of Python classes inherit it there, and
-/// Python 3.10 and 3.11 call `kernel_call`.
+/// Calls objects as CPython does since 3.12. The types of Python classes inherit it there. Python
+/// 3.10 and 3.11 call `kernel_call`.
 PyObject* kernel_vectorcall(PyObject* self, PyObject* const* given, std::size_t count,
                             PyObject* names) {
   constexpr std::size_t kOffset = std::size_t{1} << (8 * sizeof(std::size_t) - 1);
@@ -72,7 +72,7 @@ PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* names) {
   return launch_call(state_of(self), given, count, stream);
 }
 
-/// Fills `expected` from one object of "arguments". False where it is not understood.
+/// Fills `expected` from one object of "arguments". Returns false if it is not understood.
 bool read_expected(PyObject* described, Expected& expected) {
   if (PyDict_Check(described) == 0) return false;
   const auto item = [described](const char* key) {

@@ -6,16 +6,16 @@
 
 namespace kernwright::python {
 
-/// Makes the type `_kernwright.KernelHandle` and adds it to the module. False with a Python error
-/// set.
+/// Makes the type `_kernwright.KernelHandle` and adds it to the module. Returns false with a Python
+/// error set.
 bool add_kernel_type(PyObject* module);
 
-/// An object of `type`, KernelHandle or what derives from it, that holds `kernel` and gives it
-/// back. It can be launched once `KernelHandle._expect` has said what it takes. Null with a Python
-/// error set; `kernel` is then given back.
+/// Makes an object of `type`, KernelHandle or a class that derives from it, that holds `kernel` and
+/// releases it. It can be launched once `KernelHandle._expect` has been called with its arguments.
+/// Returns null with a Python error set; `kernel` is then released.
 PyObject* make_kernel(PyObject* type, kw_kernel* kernel, const char* problem);
 
-/// The kernel of a KernelHandle, null where `object` is none.
+/// Returns the kernel of a KernelHandle, null if `object` is not one.
 const KernelState* kernel_of(PyObject* object);
 
 }  // namespace kernwright::python

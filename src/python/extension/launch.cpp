@@ -20,8 +20,8 @@ std::string text_of(const std::int64_t* values, int count) {
   return text + "]";
 }
 
-/// Whether the dimensions of `view` are those of `expected`, where neighbours that lie as one
-/// dimension count as one and dimensions of size 1 as none: a tensor [batch, tokens, k] is the rows
+/// Returns true if the dimensions of `view` are those that `expected` has, if neighbours that can
+/// be merged count as one and dimensions of size 1 as none: a tensor [batch, tokens, k] is the rows
 /// of a product, whatever batch is.
 bool lies_as(const ArrayView& view, const Expected& expected) {
   int next = view.ndim - 1;
@@ -43,7 +43,7 @@ bool lies_as(const ArrayView& view, const Expected& expected) {
   return next < 0;
 }
 
-/// The same where the dimensions are equal one by one, which they mostly are.
+/// Does the same for dimensions that are equal one by one, which they mostly are.
 bool lies_exactly_as(const ArrayView& view, const Expected& expected) {
   if (view.ndim != expected.ndim) return false;
   for (int i = 0; i < expected.ndim; ++i) {
@@ -57,7 +57,7 @@ bool on_gpu_of(const KernelState& kernel, const ArrayView& view) {
          (view.device.id == kernel.device || view.device.id < 0 || kernel.device < 0);
 }
 
-/// Raises what does not fit. Always returns false.
+/// Raises the first fact that does not fit. Always returns false.
 bool refuse(const KernelState& kernel, const Expected& expected, const ArrayView& view) {
   const char* problem = kernel.problem.c_str();
   const char* name = expected.name.c_str();
@@ -87,7 +87,7 @@ void remember_error(void* context, const char*, const char* message) {
   *static_cast<std::string*>(context) = message;
 }
 
-/// The workspace of one launch. It goes back to the framework's pool, which hands it out again in
+/// The workspace of one launch. It is returned to the framework's pool, which hands it out again in
 /// the order of the framework's current stream.
 class Workspace {
  public:
@@ -98,7 +98,7 @@ class Workspace {
     if (tensor_ != nullptr && tensor_->deleter != nullptr) tensor_->deleter(tensor_);
   }
 
-  /// False with a Python error set.
+  /// Returns false with a Python error set.
   bool take(std::size_t size, const dlpack::ExchangeApi& api, dlpack::Device device) {
     auto bytes = static_cast<std::int64_t>(size);
     std::int64_t stride = 1;
@@ -107,7 +107,7 @@ class Workspace {
     tensor_ = allocate(api, {nullptr, device, 1, byte, &bytes, &stride, 0});
     return tensor_ != nullptr;
   }
-  /// Null: the launch takes what it needs from a pool of the driver's.
+  /// Null: the launch takes its workspace from a pool of the driver's.
   void* address() const {
     if (tensor_ == nullptr) return nullptr;
     return static_cast<char*>(tensor_->tensor.data) + tensor_->tensor.byte_offset;
@@ -117,7 +117,7 @@ class Workspace {
   dlpack::VersionedTensor* tensor_ = nullptr;
 };
 
-/// No size or distance in a tensor comes near it, and sums of products of two do not overflow.
+/// Far above every size and distance in a tensor, and sums of products of two do not overflow.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 52;
 
 }  // namespace
@@ -283,7 +283,7 @@ bool launch(const KernelState& kernel, const Tensor* tensors, const double* scal
   }
   int status = 0;
   {
-    const WithoutGil released;  // a launch waits where the queue of its stream is full
+    const WithoutGil released;  // a launch waits if the queue of its stream is full
     status = kw_launch(kernel.handle, stream, addresses, kernel.tensors, scalars, scalar_count,
                        workspace.address());
   }

@@ -14,11 +14,11 @@ namespace kernwright::python {
 
 inline constexpr std::size_t kMostArguments = 32;
 
-/// What a kernel takes at one position.
+/// The argument that a kernel takes at one position.
 struct Expected {
   std::string name;
   std::string dtype_text;
-  std::string in_place;  ///< of an output: the input whose memory it may be; empty: none
+  std::string in_place;  ///< for an output: the input whose memory it may be; empty: none
   dlpack::DataType dtype{};
   bool scalar = false, output = false;
   int ndim = 0;
@@ -27,14 +27,14 @@ struct Expected {
   Footprint footprint;
 };
 
-/// A loaded kernel with what it takes. Owns `handle`.
+/// A loaded kernel with its expected arguments. Owns `handle`.
 struct KernelState {
   kw_kernel* handle = nullptr;
   std::string problem;
   std::vector<Expected> arguments;
   std::size_t tensors = 0;  ///< the first of the arguments; scalars follow
   std::size_t workspace_bytes = 0;
-  int device = -1;  ///< -1 where it cannot be launched
+  int device = -1;  ///< -1 if it cannot be launched
 
   KernelState() = default;
   KernelState(const KernelState&) = delete;
@@ -49,50 +49,52 @@ struct Tensor {
   bool is_new;  ///< made for this launch, so nobody has saved it
 };
 
-/// Finds the bytes of a tensor. False, without a Python error, where sizes or strides are none that
-/// a tensor has.
+/// Finds the bytes of a tensor. Returns false, without a Python error, if no tensor has such sizes
+/// or strides.
 bool find_footprint(Expected& expected);
 
-/// The steps of a launch, for what launches in another way. Those that return bool return false
-/// with a Python error set, kernwright.Error where something does not fit.
+/// The steps of a launch, for other ways of launching. Those that return bool return false with a
+/// Python error set, kernwright.Error if something does not fit.
 
-/// Whether a call has as many arguments as the kernel takes.
+/// Returns true if a call has as many arguments as the kernel takes.
 bool count_fits(const KernelState& kernel, std::size_t count);
 
-/// Whether the kernel may read the memory of an array at this place, and write it where it does.
+/// Returns true if the kernel may read the memory of an array at this place, and write it if it
+/// does.
 bool may_use(const KernelState& kernel, const Expected& expected, const ArrayView& view);
 
-/// Whether an array is what the kernel takes at this place.
+/// Returns true if an array fits the kernel's argument at this place.
 bool fits(const KernelState& kernel, const Expected& expected, const ArrayView& view);
 
-/// Whether no output lies where another tensor lies, since kernels read and write in any order. One
-/// that is computed in place may begin where its input does.
-/// Tensors whose address is null are not looked at.
+/// Returns true if no output overlaps another tensor, since kernels read and write in any order. An
+/// output that is computed in place may begin at the address of its input. Tensors whose address is
+/// null are not looked at.
 bool apart(const KernelState& kernel, const void* const* addresses);
 
-/// Whether the kernel's service has a GPU.
+/// Returns true if the kernel's service has a GPU.
 bool can_launch(const KernelState& kernel);
 
-/// All of these on the tensors of a call, whose number is right; gives their addresses.
+/// Makes all of these checks on the tensors of a call, whose number is right, and returns their
+/// addresses.
 bool check_tensors(const KernelState& kernel, const Tensor* tensors, const void** addresses);
 
-/// The framework of the first tensor whose framework says what its current stream is.
+/// Returns the framework of the first tensor whose framework says what its current stream is.
 Framework framework_of(const KernelState& kernel, const Tensor* tensors);
 
 /// Tells the frameworks that want to know it which stream is about to use their arrays.
 bool announce(const KernelState& kernel, const Tensor* tensors, const void* stream, Kept& kept);
 
-/// The tensors of PyTorch that a launch writes, for `mark_written`. Null where there are none, and
-/// with a Python error set.
+/// Returns the tensors of PyTorch that a launch writes, for `mark_written`. Null if there are none,
+/// and with a Python error set.
 Ref written_tensors(const KernelState& kernel, const Tensor* tensors);
 
 /// Launches the kernel on its tensors and scalars, whose numbers are right. `given_stream` may be
-/// null or None. What exports of arrays hold is added to `kept`.
+/// null or None. Objects that exports of arrays hold are added to `kept`.
 bool launch(const KernelState& kernel, const Tensor* tensors, const double* scalars,
             std::size_t scalar_count, PyObject* given_stream, Kept& kept);
 
-/// Memory of the caller's framework, so that it comes from its pool, and in a capture from the
-/// graph's. Null with a Python error set.
+/// Allocates memory of the caller's framework, so that it comes from its pool, and in a capture
+/// from the graph's. Returns null with a Python error set.
 dlpack::VersionedTensor* allocate(const dlpack::ExchangeApi& api, dlpack::Tensor prototype);
 
 }  // namespace kernwright::python

@@ -10,9 +10,9 @@
 
 namespace kernwright::python {
 
-/// Messages of the library on their way to a callable of Python. They come from any thread, also
-/// from one that holds locks which a thread with the GIL waits for, and at the interpreter's end.
-/// So whoever tells one does not wait for the GIL.
+/// Messages of the library on their way to a callable of Python. They come from any thread, also at
+/// the interpreter's end, and from a thread that holds locks which a thread with the GIL waits for.
+/// So a thread that adds a message does not wait for the GIL.
 class LogQueue : public std::enable_shared_from_this<LogQueue> {
  public:
   /// `receiver` is called with a level and a text.
@@ -21,8 +21,9 @@ class LogQueue : public std::enable_shared_from_this<LogQueue> {
   /// Takes a message. The main thread hands it on soon, if nobody does before.
   void tell(int level, const char* message);
 
-  /// Hands on what was told, with the GIL. Errors of the receiver are reported and go no further.
-  /// Returns false with a Python error set for what is no Exception, as KeyboardInterrupt is.
+  /// Hands on the messages so far, with the GIL. Errors of the receiver are reported and go no
+  /// further. Returns false with a Python error set if the receiver raises something other than an
+  /// Exception, such as KeyboardInterrupt.
   bool hand_on();
 
  private:

@@ -1,4 +1,4 @@
-// kernwright._kernwright: the C API for Python. What is convenient lies above it, in Python.
+// kernwright._kernwright: the C API for Python. Conveniences are added above it, in Python.
 
 #include <algorithm>
 #include <functional>
@@ -36,7 +36,7 @@ void log_message(void* queue, int level, const char* message) {
   }
 }
 
-/// Null with a Python error set.
+/// Returns null with a Python error set.
 ServiceState* service_of(PyObject* capsule) {
   return static_cast<ServiceState*>(PyCapsule_GetPointer(capsule, kServiceCapsule));
 }
@@ -50,17 +50,18 @@ void close_service(PyObject* capsule) {
   if (service->log != nullptr && !service->log->hand_on()) PyErr_WriteUnraisable(capsule);
 }
 
-/// The library's text of a path: that of a str or of an os.PathLike in the file system's encoding.
+/// A path as the library takes it: the text of a str or of an os.PathLike in the file system's
+/// encoding.
 class Path {
  public:
-  /// False with a Python error set.
+  /// Returns false with a Python error set.
   bool read(PyObject* path) {
     PyObject* bytes = nullptr;
     if (PyUnicode_FSConverter(path, &bytes) == 0) return false;
     bytes_ = Ref(bytes);
     return true;
   }
-  /// The same; None is no path.
+  /// Does the same; None means no path.
   bool read_optional(PyObject* path) { return path == Py_None || read(path); }
   const char* text() const { return bytes_ ? PyBytes_AsString(bytes_.get()) : nullptr; }
 
@@ -71,7 +72,7 @@ class Path {
 /// A sequence of str, kept as C strings.
 class Strings {
  public:
-  /// False with a Python error set.
+  /// Returns false with a Python error set.
   bool read(PyObject* sequence) {
     const Ref iterator(PyObject_GetIter(sequence));
     while (iterator) {
@@ -161,7 +162,7 @@ PyObject* open_service(PyObject*, PyObject* given) {
   return capsule;
 }
 
-/// The kernel that `find` finds, as an object of `type`.
+/// Returns the kernel that `find` finds, as an object of `type`.
 template <typename Find>
 PyObject* found_kernel(PyObject* capsule, PyObject* type, const char* problem, const Find& find,
                        const std::function<bool()>& meanwhile = {}) {
@@ -241,7 +242,7 @@ constexpr const char* kTuneDoc =
     "Tunes the problem for about `seconds`, and gives what best_kernel() gives from then on. "
     "Meanwhile it calls watcher(candidates, measured, best_us, seconds), in the calling thread.";
 
-/// What the thread that tunes has told, for the one that waits for it.
+/// The progress that the tuning thread reported, for the thread that waits for it.
 class Told {
  public:
   static void tell(void* data, const kw_tune_progress* progress) {
@@ -249,7 +250,7 @@ class Told {
     const std::lock_guard lock(told.mutex_);
     told.progress_ = *progress;
   }
-  /// Tells `watcher` what is new. False with a Python error set.
+  /// Passes new progress to `watcher`. Returns false with a Python error set.
   bool pass_on(PyObject* watcher) {
     std::optional<kw_tune_progress> at;
     {
@@ -285,7 +286,7 @@ PyObject* tune(PyObject*, PyObject* given) {
       [&] { return !is_watched || told.pass_on(watcher); });
 }
 
-/// Runs `call`, which gives 0 or leaves its reason in kw_last_error(), without the GIL.
+/// Runs `call` without the GIL. `call` returns 0 or leaves its reason in kw_last_error().
 template <typename Call>
 PyObject* done(const ServiceState& service, const Call& call) {
   Failure failure;
@@ -299,7 +300,7 @@ PyObject* done(const ServiceState& service, const Call& call) {
   Py_RETURN_NONE;
 }
 
-/// The same of what is done at once.
+/// Does the same for calls that finish at once.
 template <typename Call>
 bool call_service(PyObject* capsule, const char* problem, const Call& call) {
   const ServiceState* service = service_of(capsule);

@@ -19,10 +19,10 @@ constexpr Py_ssize_t kMostArrays = 16;
 /// The arrays of a call, inputs and then outputs, each read once.
 class Arrays {
  public:
-  /// Whether tuples of arrays that are stacked are arrays.
+  /// `take_stacks`: tuples of stacked arrays count as arrays.
   explicit Arrays(bool take_stacks) : take_stacks_(take_stacks) {}
 
-  /// False with kernwright.Error set where one of them is neither an array nor None.
+  /// Returns false with kernwright.Error set if one of them is neither an array nor None.
   bool add(PyObject* array) {
     if (count_ == kMostArrays) {
       PyErr_Format(PyExc_TypeError, "more than %zd arrays", kMostArrays);
@@ -47,14 +47,14 @@ class Arrays {
 
   Kept& kept() { return kept_; }
   Py_ssize_t size() const { return count_; }
-  /// Whether members of a tuple lie apart, so that there is no array of all of them.
+  /// Returns true if members of a tuple are apart, so that there is no array of all of them.
   bool apart() const { return apart_; }
   PyObject* object(Py_ssize_t i) const { return objects_[i]; }
   bool is_there(Py_ssize_t i) const { return objects_[i] != Py_None; }
   const ArrayView& view(Py_ssize_t i) const { return views_[static_cast<std::size_t>(i)]; }
 
-  /// Whether nobody expects a derivative of what `operation` computes of them. False with
-  /// kernwright.Error set.
+  /// Returns true if nobody expects a derivative of the results of `operation` from them. Returns
+  /// false with kernwright.Error set.
   bool need_no_derivative(PyObject* operation) const {
     PyObject* tensors[kMostArrays];
     std::size_t count = 0;
@@ -64,7 +64,7 @@ class Arrays {
     return python::need_no_derivative(tensors, count, operation);
   }
 
-  /// All that a plan depends on, as bytes.
+  /// Returns all that a plan depends on, as bytes.
   PyObject* signature() const {
     struct Header {
       dlpack::DataType dtype;
@@ -105,16 +105,17 @@ class Arrays {
   PyObject* objects_[kMostArrays];
   ViewRoom<kMostArrays> views_;
   std::int64_t rows_[kMostArrays][kMostStacked];  ///< of each member of a tuple
-  int stacked_[kMostArrays] = {};                 ///< members of the tuple; 0: it is none
+  int stacked_[kMostArrays] = {};                 ///< members of the tuple; 0: it is not a tuple
   Py_ssize_t count_ = 0;
   bool take_stacks_, apart_ = false;
   Kept kept_;
 };
 
-/// The results of a plan: what the caller gave, and new arrays in the other places.
+/// The results of a plan: the arrays that the caller passed, and new arrays in the other places.
 class Results {
  public:
-  /// `first` is the place of the first output among the arrays. False with a Python error set.
+  /// `first` is the place of the first output among the arrays. Returns false with a Python error
+  /// set.
   bool complete(Arrays& arrays, Py_ssize_t first, PyObject* outputs) {
     count_ = arrays.size() - first;
     if (PyTuple_Check(outputs) == 0 || PyTuple_Size(outputs) != count_) {
@@ -146,7 +147,7 @@ class Results {
     return {made_[i].get(), &views_[static_cast<std::size_t>(i)], true};
   }
 
-  /// One array, or a tuple of several.
+  /// Returns one array, or a tuple of several.
   PyObject* give() {
     if (count_ == 1) return made_[0].release();
     PyObject* tuple = PyTuple_New(count_);
@@ -182,7 +183,7 @@ class Results {
   Py_ssize_t count_ = 0;
 };
 
-/// Launches on the inputs that are there and on the results. False with a Python error set.
+/// Launches on the inputs that are there and on the results. Returns false with a Python error set.
 bool launch_on(const KernelState& kernel, Arrays& arrays, Py_ssize_t first, const Results& results,
                PyObject* given_scalars) {
   const Py_ssize_t scalar_count = PyTuple_Size(given_scalars);
@@ -218,7 +219,7 @@ PyObject* run_call(PyObject* plans, PyObject* ran, PyObject* tag, PyObject* inpu
   const bool all_read = arrays.add_all(inputs) && (first = arrays.size(), arrays.add_all(outs));
   if (!all_read) {
     if (PyErr_ExceptionMatches(error_class()) == 0) return nullptr;
-    // What makes the plan knows the array's name, and refuses it by that.
+    // The code that makes the plan knows the array's name, and refuses it by that name.
     PyErr_Clear();
     Py_RETURN_NONE;
   }

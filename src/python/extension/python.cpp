@@ -8,11 +8,11 @@
 namespace kernwright::python {
 namespace {
 
-// Who ends the interpreter is written before it is known that somebody does.
+// The thread that ends the interpreter is written before `ends` tells that there is one.
 pthread_t ending_thread;
 std::atomic<bool> ends{false};
 
-/// Ends the process before the destructors of libraries run, where threads use these.
+/// Ends the process before the destructors of libraries run, if threads use these libraries.
 void leave(int status, void*) {
   if (threads_without_gil.load() == 0) return;
   std::fflush(nullptr);
@@ -24,7 +24,7 @@ PyObject* notice_exit(PyObject*, PyObject*) {
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) {
     ending_thread = pthread_self();
     ends.store(true, std::memory_order_release);
-    ::on_exit(leave, nullptr);  // as the last, it runs before all that was registered before
+    ::on_exit(leave, nullptr);  // registered last, it runs before all others
   }
   Py_RETURN_NONE;
 }

@@ -10,25 +10,25 @@
 #include <utility>
 
 // A process may end while a daemon thread is in a call. Such a thread must not touch an object
-// again: where it waits for the GIL, Python 3.10 to 3.13 unwind its stack without the GIL, through
-// the frames of this extension too. There it stays where it is until the process is gone.
+// again: if it waits for the GIL, Python 3.10 to 3.13 unwind its stack without the GIL, through the
+// frames of this extension too. These frames stop it until the process is gone.
 namespace kernwright::python {
 
-/// Whether the interpreter ends and the calling thread is not the one that ends it.
+/// Returns true if the interpreter ends and the calling thread is not the one that ends it.
 bool is_left_behind();
 
 /// Waits for the end of the process.
 [[noreturn]] void wait_for_exit();
 
-/// Learns of the interpreter's end. Where threads are in the library then, or wait to come back
-/// from it, the process leaves without taking down what they use. Returns false with a Python error
-/// set.
+/// Registers for the interpreter's end. If threads are in the library then, or wait to come back
+/// from it, the process exits without running the destructors that they depend on. Returns false
+/// with a Python error set.
 bool watch_exit();
 
-/// How many threads released the GIL in a WithoutGil.
+/// The number of threads that released the GIL in a WithoutGil.
 extern std::atomic<int> threads_without_gil;
 
-/// Gives a reference back.
+/// Releases a reference.
 inline void drop(PyObject* owned) noexcept {
   if (owned == nullptr || is_left_behind()) return;
   try {
@@ -38,7 +38,7 @@ inline void drop(PyObject* owned) noexcept {
   }
 }
 
-/// A reference that is given back at the end of its scope. Null where a call failed.
+/// A reference that is released at the end of its scope. Null if a call failed.
 class Ref {
  public:
   Ref() = default;
@@ -50,7 +50,7 @@ class Ref {
   }
   ~Ref() { drop(object_); }
 
-  /// One more reference to an object that somebody else holds. Null of null.
+  /// Takes one more reference to an object that somebody else holds. Returns null for null.
   static Ref to(PyObject* borrowed) {
     Py_XINCREF(borrowed);
     return Ref(borrowed);
@@ -72,7 +72,7 @@ class Kept {
   Kept& operator=(const Kept&) = delete;
   ~Kept() {
     if (!list_ || is_left_behind()) return;
-    // What destroys an export knows nothing of the Python error that a call may end with.
+    // The destructor of an export knows nothing of the Python error that a call may end with.
     PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
     PyErr_Fetch(&type, &value, &trace);
     list_ = Ref();
@@ -90,7 +90,7 @@ class Kept {
   Ref list_;
 };
 
-/// The attribute, or null without an error where there is none.
+/// Returns the attribute, or null without an error if there is none.
 inline Ref attribute_if_there(PyObject* object, const char* name) {
   Ref found(PyObject_GetAttrString(object, name));
   if (!found && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
@@ -119,7 +119,7 @@ class WithoutGil {
   PyThreadState* saved_;
 };
 
-/// What `body` gives. An exception of C++ becomes one of Python, with null given.
+/// Returns the result of `body`. A C++ exception becomes one of Python, and null is returned.
 template <typename Body>
 PyObject* guarded(const Body& body) noexcept {
   try {
@@ -143,7 +143,7 @@ struct Guarded<Function> {
   }
 };
 
-/// The same as tables of methods have it, whatever its arguments are.
+/// Returns the same in the form of method tables, whatever its arguments are.
 template <auto Function>
 PyCFunction method() {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(Guarded<Function>::call));

@@ -31,26 +31,26 @@ constexpr NamedDtype kDtypes[] = {
     {"bool", {6, 8, 1}, "bool", "|b1"},
 };
 
-/// What an array type offers.
+/// The facts about an array type.
 struct KnownType {
   PyTypeObject* type = nullptr;
   const dlpack::ExchangeApi* api = nullptr;
   bool is_tensor = false;
 };
 // Types live as long as the process in practice. The first few that are seen are kept alive, so
-// that an address stands for one type.
+// that an address identifies one type.
 constexpr int kMostTypes = 16;
 KnownType known_types[kMostTypes];  // guarded by the GIL
 int known_count = 0;
 
-/// The exchange API of a type in the version that is understood here, or null. The capsule that
-/// holds it goes to `holder`.
+/// Returns the exchange API of a type in the version that is understood here, or null. The capsule
+/// that holds it goes to `holder`.
 const dlpack::ExchangeApi* read_api(PyTypeObject* type, Ref& holder) {
   holder = attribute_if_there(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__");
   if (!holder || PyCapsule_IsValid(holder.get(), dlpack::kExchangeCapsule) == 0) return nullptr;
   auto* header = static_cast<dlpack::ExchangeHeader*>(
       PyCapsule_GetPointer(holder.get(), dlpack::kExchangeCapsule));
-  // More versions than there will be, so that a circle ends too.
+  // The limit is more versions than there will be, so that a cycle ends too.
   for (int i = 0; i < 64 && header != nullptr; ++i, header = header->previous) {
     if (header->version.major != dlpack::kMajorVersion) continue;
     const auto* api = reinterpret_cast<const dlpack::ExchangeApi*>(header);
@@ -81,16 +81,16 @@ bool fits_dims(Py_ssize_t ndim) {
   return false;
 }
 
-/// Strides of a contiguous array, whose shape is known.
+/// Sets the strides of a contiguous array whose shape is known.
 void make_contiguous(ArrayView& view) {
-  std::uint64_t stride = 1;  // what no array has may overflow here, and is refused by its shape
+  std::uint64_t stride = 1;  // may overflow for shapes that no array has; they are refused
   for (int i = view.ndim - 1; i >= 0; --i) {
     view.strides[i] = static_cast<std::int64_t>(stride);
     stride *= static_cast<std::uint64_t>(view.shape[i]);
   }
 }
 
-/// Whether shape and address are those of an array.
+/// Returns true if shape and address are valid for an array.
 bool is_sound(const ArrayView& view) {
   std::int64_t signs = 0;
   bool is_empty = false;
@@ -126,7 +126,7 @@ bool take_tensor(const dlpack::Tensor& tensor, ArrayView& view) {
   view.dtype = tensor.dtype;
   view.device = tensor.device;
   view.ndim = tensor.ndim;
-  // Copied, since what reads the next argument may run code that resizes this array.
+  // The shape is copied, since reading the next argument may run code that resizes this array.
   for (int i = 0; i < tensor.ndim; ++i) view.shape[i] = tensor.shape[i];
   if (tensor.strides == nullptr) {
     make_contiguous(view);
@@ -136,7 +136,7 @@ bool take_tensor(const dlpack::Tensor& tensor, ArrayView& view) {
   return is_sound(view);
 }
 
-/// The items of a sequence of integers. Returns their number, or -1 with an error.
+/// Reads the items of a sequence of integers. Returns their number, or -1 with an error.
 int read_integers(PyObject* sequence, std::int64_t (&items)[kMostDims]) {
   const Py_ssize_t count = PySequence_Size(sequence);
   if (count < 0 || !fits_dims(count)) return -1;
@@ -150,13 +150,13 @@ int read_integers(PyObject* sequence, std::int64_t (&items)[kMostDims]) {
   return static_cast<int>(count);
 }
 
-/// `str(object)`. Returns false with a Python error set.
+/// Reads `str(object)`. Returns false with a Python error set.
 bool read_str(PyObject* object, std::string& characters) {
   const Ref text(PyObject_Str(object));
   return text && read_text(text.get(), characters);
 }
 
-/// A tensor of a torch without the exchange API.
+/// Reads a tensor of a torch without the exchange API.
 bool read_attributes(PyObject* array, ArrayView& view) {
   const Ref address(PyObject_CallMethod(array, "data_ptr", nullptr));
   const Ref shape(PyObject_GetAttrString(array, "shape"));
@@ -194,7 +194,8 @@ bool read_attributes(PyObject* array, ArrayView& view) {
   return is_sound(view);
 }
 
-/// `__cuda_array_interface__`, version 2 and 3. Reading its entries may run code that changes it.
+/// Reads `__cuda_array_interface__`, version 2 and 3. Reading its entries may run code that changes
+/// it.
 bool read_interface(PyObject* interface, ArrayView& view) {
   const auto item = [&](const char* key) {
     return Ref::to(PyDict_Check(interface) != 0 ? PyDict_GetItemString(interface, key) : nullptr);
@@ -210,7 +211,7 @@ bool read_interface(PyObject* interface, ArrayView& view) {
     PyErr_SetString(PyExc_TypeError, "it has a mask, and arrays without one are taken");
     return false;
   }
-  // A pair of address and whether nothing may write there.
+  // The entry is a pair of the address and a flag that forbids writing there.
   const Ref address(PySequence_GetItem(data.get(), 0));
   if (!address) return false;
   view.data = PyLong_AsVoidPtr(address.get());
@@ -256,8 +257,8 @@ bool read_interface(PyObject* interface, ArrayView& view) {
   return PyErr_Occurred() == nullptr && is_sound(view);
 }
 
-/// What `__dlpack__` gives. `stream` is as DLPack counts: -1 where nobody is to wait, 1 for the
-/// default stream.
+/// Returns the result of `__dlpack__`. `stream` is as DLPack counts: -1 if nobody needs to wait, 1
+/// for the default stream.
 Ref exported(PyObject* array, bool on_gpu, std::intptr_t stream) {
   const Ref method(PyObject_GetAttrString(array, "__dlpack__"));
   const Ref none(PyTuple_New(0));
@@ -298,7 +299,7 @@ bool read_capsule(PyObject* array, ArrayView& view, Kept& kept) {
   return take_tensor(*tensor, view);
 }
 
-/// Torch's errors that did not come through Python end in a trace of C++, which goes.
+/// Removes the C++ trace from torch's errors that did not come through Python.
 void cut_trace() {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);
@@ -314,20 +315,20 @@ void cut_trace() {
   if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "DLPack gave no tensor");
 }
 
-/// Whether it has what `read_attributes` reads.
+/// Returns true if it has the attributes that `read_attributes` reads.
 bool is_torch_tensor(PyObject* array) {
   return attribute_if_there(array, "data_ptr") && attribute_if_there(array, "stride") &&
          attribute_if_there(array, "device");
 }
 
-/// Whether the memory of a tensor of PyTorch has its values. Only views of imaginary parts negate,
-/// and a tensor of another dtype is not asked, as that costs more than reading it.
+/// Returns true if the memory of a tensor of PyTorch has its values. Only views of imaginary parts
+/// negate, and a tensor of another dtype is not asked, as that costs more than reading it.
 bool has_values(PyObject* array, const ArrayView& view) {
   constexpr std::uint8_t kFloat = 2;  // kDLFloat: fp16, fp32 and fp64
   return !view.is_tensor || view.dtype.code != kFloat || holds_values(array);
 }
 
-/// How deep reads are within each other: an array may run code that reads arrays.
+/// The depth of nested reads: an array may run code that reads arrays.
 class Nesting {
  public:
   Nesting() { ++depth_; }
@@ -335,8 +336,7 @@ class Nesting {
   Nesting(const Nesting&) = delete;
   Nesting& operator=(const Nesting&) = delete;
 
-  /// Returns false with a Python error set. Python's own limit leaves room for its own frames
-  /// alone.
+  /// Returns false with a Python error set. Python's own limit leaves room only for its own frames.
   bool fits() const {
     if (depth_ <= 32) [[likely]]
       return true;

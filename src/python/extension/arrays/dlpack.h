@@ -44,7 +44,7 @@ struct Tensor {
   std::int32_t ndim;
   DataType dtype;
   std::int64_t* shape;
-  std::int64_t* strides;  ///< elements; null where the tensor is contiguous
+  std::int64_t* strides;  ///< elements; null if the tensor is contiguous
   std::uint64_t byte_offset;
 };
 

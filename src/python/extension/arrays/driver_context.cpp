@@ -42,14 +42,14 @@ const Driver& driver() {
 
 void* kept_contexts[kMostDevices] = {};  // guarded by the GIL
 
-/// The primary context of a GPU, which this process then keeps, as every framework does.
+/// Returns the primary context of a GPU, which this process then keeps, as every framework does.
 void* primary_context(int device) {
   if (device < 0 || device >= kMostDevices) return nullptr;
   if (kept_contexts[device] == nullptr) driver().retain(&kept_contexts[device], device);
   return kept_contexts[device];
 }
 
-/// Whether the primary context that was kept is the calling thread's. Asking for the context costs
+/// Returns true if the kept primary context is the calling thread's. Asking for the context costs
 /// the driver less than asking for its GPU.
 bool has_kept_context(int device) {
   if (device < 0 || device >= kMostDevices || kept_contexts[device] == nullptr) return false;

@@ -3,7 +3,7 @@
 namespace kernwright::python {
 
 /// Makes the primary context of a GPU the calling thread's for the length of a scope. That costs
-/// nothing where it is so already, as it is where the caller's framework works on that GPU.
+/// nothing if it is current already, as it is if the caller's framework works on that GPU.
 class ContextScope {
  public:
   explicit ContextScope(int device);
@@ -11,7 +11,7 @@ class ContextScope {
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
 
-  /// Null, or why the context could not be made current.
+  /// Returns null, or why the context could not be made current.
   const char* failure() const { return failure_; }
 
  private:
@@ -19,10 +19,10 @@ class ContextScope {
   const char* failure_ = nullptr;
 };
 
-/// The GPU of the calling thread's context, or -1 where it has none.
+/// Returns the GPU of the calling thread's context, or -1 if it has none.
 int current_device();
 
-/// The GPU that an address belongs to, or -1 where the driver does not know it.
+/// Returns the GPU that an address belongs to, or -1 if the driver does not know it.
 int device_of(const void* address);
 
 }  // namespace kernwright::python

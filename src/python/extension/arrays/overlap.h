@@ -5,16 +5,16 @@
 
 namespace kernwright::python {
 
-/// Where a tensor's bytes lie from its first on: runs of `run` bytes whose distances are multiples
-/// of `pitch`, 0 where there is one run, all within `bytes`.
+/// The places of a tensor's bytes from its first on: runs of `run` bytes whose distances are
+/// multiples of `pitch`, 0 if there is one run, all within `bytes`.
 struct Footprint {
   std::uint64_t bytes = 0;
   std::uint64_t run = 0;
   std::uint64_t pitch = 0;
 };
 
-/// Whether two tensors that begin at these addresses may share a byte. Columns of one matrix, which
-/// lie between each other, do not.
+/// Returns true if two tensors that begin at these addresses may share a byte. Interleaved columns
+/// of one matrix do not.
 inline bool may_overlap(std::uintptr_t a, const Footprint& of_a, std::uintptr_t b,
                         const Footprint& of_b) {
   if (of_a.bytes == 0 || of_b.bytes == 0) return false;

@@ -5,7 +5,7 @@
 namespace kernwright::python {
 namespace {
 
-/// A new tensor by torch's own `new_empty`, for a torch without the exchange API.
+/// Makes a new tensor by torch's own `new_empty`, for a torch without the exchange API.
 Ref make_torch_tensor(PyObject* like, PyObject* shape, dlpack::DataType dtype) {
   const Ref torch(PyImport_ImportModule("torch"));
   const Ref torch_dtype(torch ? PyObject_GetAttrString(torch.get(), torch_dtype_name(dtype))
@@ -20,8 +20,8 @@ Ref make_torch_tensor(PyObject* like, PyObject* shape, dlpack::DataType dtype) {
   return Ref(PyObject_Call(method.get(), positional.get(), names.get()));
 }
 
-/// The sizes of `shape`, with the strides of a contiguous array. Returns the number of dimensions,
-/// or -1 with a Python error set.
+/// Reads the sizes of `shape`, with the strides of a contiguous array. Returns the number of
+/// dimensions, or -1 with a Python error set.
 int read_shape(PyObject* shape, std::int64_t (&extent)[kMostDims],
                std::int64_t (&strides)[kMostDims]) {
   const Py_ssize_t ndim = PyTuple_Size(shape);

@@ -5,7 +5,7 @@
 namespace kernwright::python {
 namespace {
 
-/// Whether `next` lies as `first` does, beside its number of rows.
+/// Returns true if `next` has the layout of `first`, except for its number of rows.
 bool is_alike(const ArrayView& first, const ArrayView& next) {
   return next.ndim == first.ndim && next.dtype == first.dtype &&
          next.device.type == first.device.type && next.device.id == first.device.id &&

@@ -3,8 +3,8 @@
 namespace kernwright::python {
 namespace {
 
-/// Whether a stream may have this number: it is an address, or one that the driver has a meaning
-/// for, and would follow blindly otherwise.
+/// Returns true if a stream may have this number: it is an address, or one that has a meaning for
+/// the driver, which would follow others blindly.
 bool is_stream(const void* stream) {
   const auto number = reinterpret_cast<std::uintptr_t>(stream);
   if (number <= 2 || number >= 4096) return true;
@@ -17,8 +17,8 @@ bool read_number(PyObject* number, void*& stream) {
   return (stream != nullptr || PyErr_Occurred() == nullptr) && is_stream(stream);
 }
 
-/// The number of a framework's stream. False with a Python error set. What torch's streams have is
-/// tried first: they have `__cuda_stream__` too, which costs more.
+/// Reads the number of a framework's stream. Returns false with a Python error set. The attribute
+/// of torch's streams is tried first: they have `__cuda_stream__` too, which costs more.
 bool read_stream(PyObject* given, void*& stream) {
   if (PyLong_Check(given) != 0) return read_number(given, stream);
   if (const Ref number = attribute_if_there(given, "cuda_stream")) {
@@ -40,7 +40,7 @@ bool read_stream(PyObject* given, void*& stream) {
   return false;
 }
 
-/// The current stream of a torch that has no exchange API.
+/// Finds the current stream of a torch that has no exchange API.
 bool find_torch_stream(int device, void*& stream) {
   const Ref torch(PyImport_ImportModule("torch.cuda"));
   const Ref current(torch ? PyObject_CallMethod(torch.get(), "current_stream", "i", device)
@@ -57,7 +57,7 @@ bool find_stream(PyObject* given, const Framework& framework, int device, void*&
     return api->current_stream(dlpack::kCuda, device, &stream) == 0;
   }
   if (framework.torch) return find_torch_stream(device, stream);
-  // 1 and 2 mean to the driver what they mean there.
+  // 1 and 2 have the same meaning for the driver as there.
   stream = reinterpret_cast<void*>(framework.stream);
   return is_stream(stream);
 }

@@ -8,9 +8,9 @@
 namespace kernwright::python {
 namespace {
 
-/// The code of a function of a module or of a method of an object that is written in C and has this
-/// calling convention; else null. It is called past Python's own checks of a call, which cost more
-/// than these functions do.
+/// Returns the code of a function of a module or of a method of an object that is written in C and
+/// has this calling convention; else null. It is called past Python's own checks of a call, which
+/// cost more than these functions do.
 PyCFunction code_of(const Ref& callable, int convention) {
   if (!callable || Py_TYPE(callable.get()) != &PyCFunction_Type ||
       PyCFunction_GetFlags(callable.get()) != convention) {
@@ -24,7 +24,7 @@ Ref attribute(const Ref& object, const char* name) {
   return Ref(object ? PyObject_GetAttrString(object.get(), name) : nullptr);
 }
 
-/// What is asked of PyTorch at each call, found once.
+/// The parts of PyTorch that each call needs, found once.
 struct Torch {
   Ref module, native, forward, tensor_class, requires_grad;
   descrgetfunc get_requires_grad;
@@ -48,7 +48,7 @@ struct Torch {
   }
 };
 
-/// Null where PyTorch is not imported, or not yet, and where it lacks what every release from 2.0
+/// Returns null if PyTorch is not imported, or not yet, or if it lacks what every release from 2.0
 /// on has.
 Torch* torch() {
   static Torch* found = nullptr;  // guarded by the GIL; lives as long as the process
@@ -67,13 +67,13 @@ Torch* torch() {
   return found = made.release();
 }
 
-/// Whether an answer is true. -1 with a Python error set.
+/// Returns 1 if an answer is true, else 0. -1 with a Python error set.
 int is_true(const Ref& answer) {
   if (answer.get() == Py_False) return 0;
   return answer ? PyObject_IsTrue(answer.get()) : -1;
 }
 
-/// Whether forward-mode derivatives are on. -1 with a Python error set.
+/// Returns 1 if forward-mode derivatives are on, else 0. -1 with a Python error set.
 int is_forward_on() {
   PyObject* level =
       PyDict_GetItemWithError(PyModule_GetDict(torch()->forward.get()), torch()->level_name.get());
@@ -85,14 +85,14 @@ int is_forward_on() {
   return depth == -1 && PyErr_Occurred() != nullptr ? -1 : static_cast<int>(depth >= 0);
 }
 
-/// Whether it has a tangent of forward-mode derivatives. -1 with a Python error set.
+/// Returns 1 if it has a tangent of forward-mode derivatives, else 0. -1 with a Python error set.
 int has_tangent(PyObject* tensor) {
   const Ref pair(PyObject_CallMethod(torch()->forward.get(), "unpack_dual", "O", tensor));
   const Ref tangent(pair ? PySequence_GetItem(pair.get(), 1) : nullptr);
   return tangent ? static_cast<int>(tangent.get() != Py_None) : -1;
 }
 
-/// Whether backward will be asked for the tensor's gradient. -1 with a Python error set.
+/// Returns 1 if backward will ask for the tensor's gradient, else 0. -1 with a Python error set.
 int has_gradient(PyObject* tensor) {
   const Torch& known = *torch();
   return is_true(Ref(known.get_requires_grad(known.requires_grad.get(), tensor,
@@ -133,7 +133,8 @@ bool need_no_derivative(PyObject* const* tensors, std::size_t count, PyObject* o
     if (gradient == 0 && tangent == 0) continue;
     std::string name;
     if (gradient < 0 || tangent < 0 || !read_text(operation, name)) return false;
-    // No refusal, since PyTorch's own operators lack the derivative too where they stand in.
+    // This is not a refusal, since PyTorch's own operators, if they stand in, lack the derivative
+    // too.
     Failure{gradient == 1 ? "an array requires a gradient, and kernwright." + name +
                                 " gives none: call kernwright.torch." + name +
                                 ", or call it under torch.no_grad()"
