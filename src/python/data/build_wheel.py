@@ -15,7 +15,7 @@ import sys
 import tempfile
 import zipfile
 
-# A fixed date, so that a bundle gives the same wheel, byte by byte.
+# A fixed date, so that a bundle always makes the same wheel, byte by byte.
 DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -39,7 +39,7 @@ def run(command):
 
 
 def install(arguments, root):
-    """The folder of the installed bundle below `root`, and its manifest."""
+    """Returns the folder of the installed bundle below `root`, and its manifest."""
     keys = ["--trusted-keys", arguments.trusted_keys] if arguments.trusted_keys else \
         ["--allow-unsigned"]
     installed = json.loads(run([arguments.tool, "cache", "install", str(arguments.bundle), "--cache",
@@ -54,8 +54,8 @@ def install(arguments, root):
 
 
 def what_was_measured(manifest):
-    """How many problems of which operations, when, and on which GPUs. A record's file is
-    v1/records/ARCHITECTURE/SKU/OPERATION/PROBLEM/TIME-NUMBER.kwr."""
+    """Counts the problems of each operation, and tells when they were tuned and on which GPUs. A
+    record's file is v1/records/ARCHITECTURE/SKU/OPERATION/PROBLEM/TIME-NUMBER.kwr."""
     records = [pathlib.PurePosixPath(file["name"]).parts for file in manifest["files"]
                if file["name"].startswith("v1/records/") and file["name"].endswith(".kwr")]
     problems = collections.Counter(operation for operation, _ in {parts[4:6] for parts in records})
@@ -68,7 +68,7 @@ def what_was_measured(manifest):
 
 
 def files_of(arguments, folder, manifest):
-    """What the wheel holds, by name, but for the list of it."""
+    """Returns the files of the wheel by name, except the list of them."""
     package = f"kernwright_{arguments.name}"
     version = f"{manifest['kernwright'].split('+')[0]}.{manifest['serial']}"
     information = f"{package}-{version}.dist-info"
@@ -104,13 +104,13 @@ def candidate(ranked):
 
 
 def time_of(ranked):
-    """Microseconds; None of what was not measured."""
+    """Returns microseconds; None if they were not measured."""
     us = (ranked or {}).get("median_us")
     return None if us is None else round(us, 3)
 
 
 def write_results(arguments, folder, manifest):
-    """A file as those of bench/results are."""
+    """Returns a file in the form of bench/results."""
     listed = json.loads(run([arguments.tool, "cache", "list", "--json", "--cache", str(folder)]))
     rows = []
     for record in sorted(listed["records"], key=lambda record: record["created"]):

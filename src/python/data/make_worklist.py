@@ -15,7 +15,7 @@ CONFIGS = [ROOT / "src/python/data/configs", ROOT / "src/examples/decode/configs
 # A record answers for half and for twice as many keys, but not across 512, 4096 and 32768: these have
 # an answer for every number from 256 on. See `kv_len` in templates/attention/operation.json.
 CONTEXTS = (1024, 4096, 8192, 512, 32768)
-# Keys of all sequences together; more are no cache of one GPU beside a model.
+# Keys of all sequences together; a larger cache does not fit on one GPU beside a model.
 MOST_KEYS = 1 << 20
 #: The models whose decoder layers kernwright.torch.patch fuses.
 FUSED = ("llama", "mistral", "qwen2", "qwen3")
@@ -30,12 +30,13 @@ STEPS = [("decode", 1), ("decode", 16), ("prefill", 2048), ("decode", 8), ("deco
          ("prefill", 64), ("prefill", 32), ("decode", 512), ("prefill", 16), ("prefill", 8),
          ("prefill", 4), ("prefill", 2)]
 TOKENS = sorted({tokens for _, tokens in STEPS})
-# How many steps later there comes what engines ask for, each further context, and all the rest.
+# How many steps later the problems come that engines ask for, each further context, and all the
+# rest.
 LATER_ENGINES, LATER_CONTEXT, LATER_OTHERS = 6, 8, 100
 
 
 class Model:
-    """A configuration, and which of its problems are asked for by what."""
+    """A configuration, and who asks for which of its problems."""
 
     def __init__(self, path):
         self.path, config = path, json.loads(path.read_text())
@@ -46,12 +47,12 @@ class Model:
         heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
         head_dim = config.get("head_dim", self.hidden // heads)
         self.qkv = (heads + 2 * kv_heads) * head_dim
-        # About how many weights it has, to order models by.
+        # The approximate number of its weights, to order models by.
         inner = config["intermediate_size"] * max(self.experts, 1)
         self.weights = config["num_hidden_layers"] * self.hidden * (self.hidden + inner)
 
     def problems(self, tool, tokens):
-        """With these tokens, each as text and as words by name."""
+        """Yields its problems with these tokens, each as text and as words by name."""
         listed = subprocess.run(
             [tool, "worklist", str(self.path), "--tokens", str(tokens), "--contexts",
              ",".join(map(str, CONTEXTS))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -64,7 +65,8 @@ class Model:
                 yield text, problem
 
     def is_patched(self, kind, tokens, problem):
-        """Whether a step of the model asks for it that kernwright.torch.patch has patched."""
+        """Returns true if a step of the model asks for it after kernwright.torch.patch has patched
+        the model."""
         operation = problem["operation"]
         if operation == "attention":
             appends = "append" in problem and problem.get("layout") == "bhsd"
@@ -90,7 +92,7 @@ class Model:
                                          and ("norm" in problem) == normalises)
 
     def is_of_engine(self, tokens, problem):
-        """Whether an engine asks for it by a plug-in."""
+        """Returns true if an engine asks for it by a plug-in."""
         operation = problem["operation"]
         if operation == "matmul":
             return tokens <= MOST_ENGINE_ROWS and not problem.keys() & {
@@ -98,10 +100,11 @@ class Model:
         return operation == "gated_activation" or (operation == "rmsnorm" and "residual" in problem)
 
     def place(self, kind, tokens, problem):
-        """Where it stands in the order, the lower the earlier."""
+        """Returns its place in the order, the lower the earlier."""
         step = STEPS.index((kind, tokens))
         if self.is_patched(kind, tokens, problem):
-            # What patched models ask for first, with one context, and then with the others.
+            # First the problems that patched models ask for, with one context, and then with the
+            # others.
             context = int(problem["kv_len"]) if "append" in problem else CONTEXTS[0]
             return step + LATER_CONTEXT * CONTEXTS.index(context)
         if self.is_of_engine(tokens, problem):

@@ -3,9 +3,9 @@
     import kernwright as kw
     y = kw.linear(x, weight, activation="silu")         # torch, CuPy, JAX: anything with DLPack
 
-Operations find the best kernel for the shape: what was tuned for it, else what the cost model
-predicts. `kernwright.Service` has the settings, `kernwright.tune` tunes, and `kernwright.doctor`
-says what this machine can do."""
+Operations find the best kernel for the shape: one that was tuned for it, else the one that the cost
+model predicts. `kernwright.Service` has the settings, `kernwright.tune` tunes, and
+`kernwright.doctor` says what this machine can do."""
 
 from typing import Any, Iterable, List, Optional, Union
 
@@ -39,7 +39,7 @@ def tune(problem: AnyProblem, seconds: Optional[float] = None, *,
 
 
 def record(problem: AnyProblem) -> Record:
-    """The record that answers a problem on the active service; see Service.record."""
+    """Returns the record that answers a problem on the active service; see Service.record."""
     return default_service().record(problem)
 
 
@@ -50,13 +50,13 @@ def prewarm(problems: Union[AnyPath, Problem, Iterable[AnyProblem]]) -> None:
 
 
 def record_shapes(file: AnyPath) -> Watch:
-    """Appends what the active service is asked for to a worklist, until the end of a `with` block;
-    see Service.record_shapes."""
+    """Appends the problems that the active service is asked for to a worklist, until the end of a
+    `with` block; see Service.record_shapes."""
     return default_service().record_shapes(file)
 
 
 def autotune(seconds: float = 30.0) -> Watch:
-    """Tunes what the active service is asked for, until the end of a `with` block; see
+    """Tunes the problems that the active service is asked for, until the end of a `with` block; see
     Service.autotune."""
     return default_service().autotune(seconds)
 
@@ -67,13 +67,14 @@ def seal(mode: str = "error") -> None:
 
 
 def metrics() -> str:
-    """What operators watch of the active service, in Prometheus' text format; see
-    Service.metrics."""
+    """Returns the figures of the active service that operators watch, in Prometheus' text format;
+    see Service.metrics."""
     return default_service().metrics()
 
 
 def lookup_counts() -> List[LookupCount]:
-    """How problems were answered so far, on the active service; see Service.lookup_counts."""
+    """Returns how problems were answered so far, on the active service; see
+    Service.lookup_counts."""
     return default_service().lookup_counts()
 
 
@@ -82,7 +83,7 @@ def __dir__() -> List[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """kernwright.torch, which imports PyTorch, when it is asked for."""
+    """Imports kernwright.torch, and with it PyTorch, when it is asked for."""
     if name == "torch":
         import importlib
         return importlib.import_module(".torch", __name__)

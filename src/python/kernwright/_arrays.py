@@ -1,4 +1,5 @@
-"""What an operation has to know of its arrays: dtypes, and how rows lie in memory."""
+"""The facts that an operation must know about its arrays: dtypes, and the layout of rows in
+memory."""
 
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -46,16 +47,16 @@ class View(NamedTuple):
 
 
 def read(name: str, array: Any) -> Array:
-    """The array under the name that an error gives it. Errors: Error where it is no array, lies on
-    no GPU, or is of a dtype that kernwright does not have."""
+    """Returns the array under the name that errors use for it. Errors: Error if it is not an array,
+    is not on a GPU, or has a dtype that kernwright does not have."""
     if isinstance(array, tuple):
         raise make_error(f"{name} is a tuple, and an array expected")
     return _read(name, array)
 
 
 def read_stack(name: str, arrays: Any) -> Array:
-    """The same of an array, or of a tuple of arrays of which each begins where the one before
-    ends."""
+    """Returns the same for an array, or for a tuple of arrays if each begins at the end of the one
+    before."""
     return _read(name, arrays)
 
 
@@ -78,12 +79,12 @@ def make_error(reason: str, problem: str = "") -> Error:
 
 
 def rows_of(array: Array) -> Rows:
-    """The array with all its dimensions but the last as one. Errors: Error where rows are not
+    """Returns the array with all its dimensions but the last as one. Errors: Error if rows are not
     contiguous or not equally far apart; nothing is ever copied."""
     if not array.shape:
         raise make_error(f"{array.name} has no dimension, and at least 1 expected")
     columns = array.shape[-1]
-    if array.elements == 0:  # it has no memory to lie in
+    if array.elements == 0:  # it has no memory
         return Rows(math.prod(array.shape[:-1]), columns, columns)
     if columns > 1 and array.strides[-1] != 1:
         raise make_error(f"{array.name} has a last stride of {array.strides[-1]}, and 1 expected: "

@@ -21,19 +21,20 @@ class BakedLaunch(BakedHandle):
 
 
 class ChainSlot(NamedTuple):
-    """A pointer of a chain: a parameter, which the caller gives, or a buffer of the chain's own."""
+    """A pointer of a chain: a parameter, which the caller passes, or a buffer of the chain's
+    own."""
     is_buffer: bool
     index: int
     offset_bytes: int = 0
 
     def at(self, offset_bytes: int) -> "ChainSlot":
-        """The same pointer, moved on by so many bytes."""
+        """Returns the same pointer, moved on by so many bytes."""
         return self._replace(offset_bytes=self.offset_bytes + offset_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
 class ChainTime:
-    """What one way to launch a chain takes: `host_us` of the calling thread, and `period_us` of
+    """The times of one way to launch a chain: `host_us` of the calling thread, and `period_us` of
     launches back to back, medians."""
     path: str
     host_us: float
@@ -51,16 +52,16 @@ class Chain(ChainHandle):
     __slots__ = ()
 
     def tune(self, stream: Any = None) -> List[ChainTime]:
-        """Where steps have several kernels, finds those that make the chain fastest, in at most 8 s,
-        together with those that gain by an early start. Then times every path, and stays with the
-        fastest. What the chain writes is overwritten. Kernels of one problem may differ in the last
-        bits of their results; all paths of a chain run the same. Errors: Error."""
+        """If steps have several kernels, finds the ones that make the chain fastest, in at most 8
+        s, together with the kernels that gain by an early start. Then times every path, and stays
+        with the fastest. The chain's results are overwritten. Kernels of one problem may differ in
+        the last bits of their results; all paths of a chain run the same. Errors: Error."""
         self._tune(stream)
         return [ChainTime(**row) for row in self._described()["paths"]]
 
     @property
     def paths(self) -> List[str]:
-        """The ways to launch it that differ, of "stream", "graph", "programmatic_stream" and
+        """The ways to launch it that differ, out of "stream", "graph", "programmatic_stream" and
         "programmatic_graph": each kernel by itself or all as one graph, and on a programmatic path
         kernels that wait for their predecessor themselves may start early."""
         return [row["path"] for row in self._described()["paths"]]
@@ -72,7 +73,7 @@ class Chain(ChainHandle):
 
     @property
     def kernels(self) -> int:
-        """How many there are."""
+        """The number of its kernels."""
         return int(self._described()["kernels"])
 
     @property
@@ -87,8 +88,7 @@ class Chain(ChainHandle):
 
     @property
     def memory_bytes(self) -> int:
-        """Device bytes of all buffers and workspaces, those of kernels that were not chosen
-        included."""
+        """Device bytes of all buffers and workspaces, including kernels that were not chosen."""
         return int(self._described()["memory_bytes"])
 
     def _described(self) -> Dict[str, Any]:
@@ -108,8 +108,8 @@ class ChainBuilder:
         builder.add(matmul, normal, b, y)
         chain = builder.build()
 
-    An argument is an array that stays, a number for a scalar, or a slot: a parameter, to which
-    Chain.rebind() gives other arrays, or a buffer, for what passes between the kernels."""
+    An argument is an array that stays, a number for a scalar, or a slot: a parameter, which
+    Chain.rebind() sets to other arrays, or a buffer, for what passes between the kernels."""
 
     def __init__(self) -> None:
         self._parameters: List[Any] = []
@@ -121,13 +121,14 @@ class ChainBuilder:
                 f"parameters, {len(self._buffers)} buffers>")
 
     def parameter(self, array: Any) -> ChainSlot:
-        """`array` to begin with, by Chain.rebind() others of its dtype, shape and strides. As it is,
-        it is a tensor of a kernel; moved on with `at`, it is memory that has to contain one."""
+        """Adds a parameter: `array` to begin with, by Chain.rebind() others of its dtype, shape and
+        strides. As it is, it is a tensor of a kernel; moved on with `at`, it is memory that must
+        contain one."""
         self._parameters.append(array)
         return ChainSlot(False, len(self._parameters) - 1)
 
     def buffer(self, size_bytes: int) -> ChainSlot:
-        """So many bytes of the chain's own, aligned to 256 and not initialised."""
+        """Adds so many bytes of the chain's own, aligned to 256 and not initialised."""
         if not isinstance(size_bytes, int) or size_bytes < 1:
             raise make_error(f"a buffer of {size_bytes!r} bytes, and at least 1 expected")
         self._buffers.append(size_bytes)
@@ -135,13 +136,13 @@ class ChainBuilder:
 
     def add(self, kernels: Union[KernelHandle, Sequence[KernelHandle]], *arguments: Any) -> None:
         """Adds the next kernel, with its arguments in the order of a call. With several of one
-        problem, such as Service.kernels() gives, the chain begins with the first, and Chain.tune()
-        chooses."""
+        problem, such as Service.kernels() returns, the chain begins with the first, and
+        Chain.tune() chooses."""
         several = [kernels] if isinstance(kernels, KernelHandle) else list(kernels)
         self._steps.append((several, arguments))
 
     def build(self) -> Chain:
         """Makes the chain, bound to the GPU of its kernels. Errors: Error for an argument that does
         not fit, which it names, for a slot of another builder, a buffer that is too small, outputs
-        that overlap, kernels of several problems for one step, and where there is no GPU."""
+        that overlap, kernels of several problems for one step, and if there is no GPU."""
         return _kernwright.build_chain(Chain, self._parameters, self._buffers, self._steps)

@@ -9,7 +9,7 @@ counts: Counter[str] = collections.Counter()
 
 
 def text() -> str:
-    """The counts in Prometheus' text format, empty where nothing was left."""
+    """Returns the counts in Prometheus' text format, empty if there were no fallbacks."""
     if not counts:
         return ""
     name = "kernwright_fallbacks_total"

@@ -5,8 +5,8 @@ from typing_extensions import disjoint_base
 
 class Error(RuntimeError):
     """A problem that cannot be answered, or a call that does not fit its problem. `problem` is the
-    problem in text form, "" where there is none, and `reason` says what is wrong. `is_refusal` is
-    true where that is what the caller gave, and false where something failed."""
+    problem in text form, "" if there is none, and `reason` says what is wrong. `is_refusal` is true
+    if the caller's arguments are wrong, and false if something failed."""
 
     problem: str
     reason: str

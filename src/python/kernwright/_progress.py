@@ -1,4 +1,4 @@
-"""How far a tuning is, for whoever waits for it."""
+"""The progress of a tuning, for whoever waits for it."""
 
 import dataclasses
 import shutil
@@ -8,8 +8,8 @@ from typing import Callable, Optional, Union
 
 @dataclasses.dataclass(frozen=True)
 class TuneProgress:
-    """How far the search of a tuning is: how many candidates there are and were measured, the time of
-    the best so far in microseconds, and the seconds since the search began."""
+    """The progress of a tuning's search: the number of candidates and how many were measured, the
+    time of the best so far in microseconds, and the seconds since the search began."""
     candidates: int
     measured: int
     best_us: Optional[float]
@@ -20,7 +20,7 @@ AnyProgress = Union[None, str, Callable[[TuneProgress], None]]
 
 
 class ProgressLine:
-    """One line on standard error that is written anew, where that is a terminal or a notebook."""
+    """One line on standard error that is written anew, if that is a terminal or a notebook."""
 
     def __init__(self, problem: str, seconds: float) -> None:
         self._operation, self._seconds, self._is_written = problem.partition(" ")[0], seconds, False

@@ -1,4 +1,4 @@
-"""What tuning found out about one problem."""
+"""The findings of tuning about one problem."""
 
 import copy
 import math
@@ -6,9 +6,9 @@ from typing import Any, Dict, Optional, Tuple
 
 
 class Record:
-    """The record of a problem: what won, by how much, how sure that is, and what was measured. A
-    notebook shows it as a card, with the race as a picture; `kernwright show --html FILE` makes a
-    page of all of it."""
+    """The record of a problem: the winner, by how much it won, how sure that is, and what was
+    measured. A notebook shows it as a card, with the race as a picture; `kernwright show --html
+    FILE` makes a page of all of it."""
 
     __slots__ = ("_data", "_html")
 
@@ -38,7 +38,7 @@ class Record:
 
     @property
     def us(self) -> float:
-        """The winner's time in microseconds: the median of the finals, or what was predicted."""
+        """The winner's time in microseconds: the median of the finals, or the prediction."""
         return float(self._data["us"])
 
     @property
@@ -48,18 +48,19 @@ class Record:
 
     @property
     def trust(self) -> str:
-        """How far the environment can be trusted that was measured in: A, B or C."""
+        """How far the environment of the measurement can be trusted: A, B or C."""
         return str(self._data["trust"])
 
     @property
     def support(self) -> str:
-        """What it allows to claim of the winner: supported, measured, default_kept or caveated."""
+        """The claim that it allows about the winner: supported, measured, default_kept or
+        caveated."""
         return str(self._data["support"])
 
     @property
     def speedup(self) -> Optional[Tuple[float, float, float]]:
-        """How many times the winner's time the default takes, and the ends of its interval; None
-        where the default won or was not measured."""
+        """How many times the winner's time the default takes, and the ends of its interval; None if
+        the default won or was not measured."""
         ratio = self._data.get("default")
         return None if ratio is None else (math.exp(ratio[0]), math.exp(ratio[1]),
                                            math.exp(ratio[2]))

@@ -28,8 +28,9 @@ _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING)
 class Problem:
     """An operation at one shape: Problem("matmul", m=16, n=4096, k=4096, dtype="bf16"), or its text
     form, Problem("matmul m=16 n=4096 k=4096 dtype=bf16"). `kernwright operations` lists the
-    operations with their dims, dtypes and flags. Dtypes may be those of torch and NumPy. Problems are
-    equal in whatever order their values stand. Errors: Error for a value that no problem has."""
+    operations with their dims, dtypes and flags. Dtypes may be those of torch and NumPy. Two
+    problems are equal if their values are equal in any order. Errors: Error for a value that no
+    problem has."""
 
     __slots__ = ("text",)
     text: str
@@ -81,7 +82,7 @@ AnyPath = Union[str, "os.PathLike[str]"]
 
 
 def _paths(paths: Union[AnyPath, Sequence[AnyPath]]) -> List[AnyPath]:
-    """Of one path, or of several."""
+    """Returns a list of one path, or of several."""
     if isinstance(paths, (str, bytes, os.PathLike)):
         return [paths]
     return list(paths)
@@ -93,27 +94,27 @@ class Kernel(KernelHandle):
 
     It runs on `stream=`, which is a number or a stream of torch, CuPy or cuda.core, else on the
     current stream of the tensors' framework. It does not wait for the GPU. A launch that needs a
-    workspace takes it from the framework's pool, and from the driver's where `stream` is given.
+    workspace takes it from the framework's pool, or from the driver's if `stream` is given.
 
     Tensors are torch tensors, CuPy or JAX arrays, or anything else with DLPack or
-    `__cuda_array_interface__`. Neighbouring dimensions that lie as one may be given as several.
+    `__cuda_array_interface__`. Neighbouring dimensions that can be merged may be passed as several.
 
-    Errors of a call: Error, which names the tensor and both values, where one lies on another GPU
-    or on none, or has another dtype, shape or strides than the problem says, and where an output
-    overlaps another tensor."""
+    Errors of a call: Error, which names the tensor and both values, if one is on another GPU or on
+    none, or has another dtype, shape or strides than the problem says, and if an output overlaps
+    another tensor."""
 
     __slots__ = ("_summary",)
     _summary: Dict[str, Any]
 
     def bake(self, *tensors_and_scalars: Any) -> BakedLaunch:
-        """The kernel with these arguments as a CUDA graph, whose launches cost the host about a
-        third. This takes up to a millisecond, and must not happen while a stream is in a capture.
-        Errors: those of a call."""
+        """Returns the kernel with these arguments as a CUDA graph, whose launches cost the host
+        about a third. This takes up to a millisecond, and must not happen while a stream is in a
+        capture. Errors: as for a call."""
         return _kernwright.bake(BakedLaunch, self, *tensors_and_scalars)
 
     @property
     def problem(self) -> Problem:
-        """What it computes."""
+        """The problem that it computes."""
         return Problem(self._summary["problem"])
 
     @property
@@ -133,13 +134,13 @@ class Kernel(KernelHandle):
 
     @property
     def measured_us(self) -> Optional[float]:
-        """The median that was measured when it was tuned; None where it was only predicted."""
+        """The median that was measured when it was tuned; None if it was only predicted."""
         measured: Optional[float] = self._summary["measured_us"]
         return measured
 
     @property
     def summary(self) -> Dict[str, Any]:
-        """All that is known of it, its arguments among them."""
+        """All facts about it, its arguments among them."""
         return copy.deepcopy(self._summary)
 
     def __repr__(self) -> str:
@@ -148,7 +149,7 @@ class Kernel(KernelHandle):
 
 @dataclasses.dataclass(frozen=True)
 class LookupCount:
-    """How many problems were answered with this match for this reason."""
+    """The number of problems that were answered with this match for this reason."""
     match: str
     reason: str
     count: int
@@ -164,11 +165,11 @@ def _pass_on(level: int, message: str) -> None:
 
 
 class Service:
-    """Gives tuned kernels for one GPU, or with `sku` for a GPU that need not be there.
+    """Provides tuned kernels for one GPU, or with `sku` for a GPU that need not be there.
 
     cache: the cache directory; None: $KERNWRIGHT_CACHE, else ~/.cache/kernwright
     device: the GPU's number
-    on_miss: what happens where the cache has no record: "predict" serves the cost model's first
+    on_miss: the reaction if the cache has no record: "predict" serves the cost model's first
         choice at once, "tune_now" tunes first, "tune_in_background" does both, "fail" raises
     min_match: the worst match that is served, "exact", "recheck", "seed", "bucket" or "predicted";
         with any value nothing is ever compiled
@@ -178,8 +179,8 @@ class Service:
     templates, epilogues: folders and files of your own, one or several
     tune_seconds: the budget of one tuning
 
-    A service is thread-safe. In a `with` block it is the one that operations use. Errors: Error
-    where there is neither the GPU nor a sku, or an option is not understood."""
+    A service is thread-safe. In a `with` block it is the one that operations use. Errors: Error if
+    there is neither the GPU nor a sku, or an option is not understood."""
 
     def __init__(self, cache: Optional[AnyPath] = None, *, device: int = 0,
                  on_miss: str = "predict", min_match: Optional[str] = None, l2: str = "cold",
@@ -195,7 +196,7 @@ class Service:
                 cache, sku, on_miss, device, tune_seconds, l2,
                 None, min_match, _paths(read_only_caches), _paths(templates), _paths(epilogues),
                 background_seconds, compile_threads, check_launches, _pass_on, data_folders())
-        except Error as error:  # whose names are those of the C interface
+        except Error as error:  # whose names are from the C interface
             error.reason = error.reason.replace("kw_options.", "")
             error.args = (error.reason,)
             raise
@@ -233,7 +234,7 @@ class Service:
 
     def _ready(self, kernel: Kernel, views: Mapping[str, View] = {},
                read_only: Sequence[str] = ()) -> Kernel:
-        """The kernel once it knows what it takes."""
+        """Returns the kernel with its argument description attached."""
         summary = json.loads(kernel._description)
         summary["measured_us"] = summary["measured_us"] or None
         for argument in summary["arguments"]:
@@ -247,21 +248,21 @@ class Service:
         return kernel
 
     def kernel(self, problem: AnyProblem) -> Kernel:
-        """The best kernel for the problem: from memory, from the cache, or what `on_miss` says.
-        Errors: Error where the operation does not accept the problem or nothing can run it."""
+        """Returns the best kernel for the problem: from memory, from the cache, or by `on_miss`.
+        Errors: Error if the operation does not accept the problem or nothing can run it."""
         return self._ready(_kernwright.best_kernel(self._handle, Kernel, str(problem)))
 
     def kernels(self, problem: AnyProblem, most: int = 8) -> List[Kernel]:
-        """The best kernel and, behind it, what may take its place in a chain, the most promising
-        first: for ChainBuilder.add(). Errors: those of kernel()."""
+        """Returns the best kernel and, behind it, the kernels that may take its place in a chain,
+        the most promising first: for ChainBuilder.add(). Errors: as for kernel()."""
         return [self._ready(kernel) for kernel in _kernwright.best_kernels(
             self._handle, Kernel, str(problem), most)]
 
     def kernel_on(self, device: int, problem: str,
                   views: Mapping[str, View] = {}, read_only: Sequence[str] = ()) -> Kernel:
-        """What kernel() gives, for arrays on the GPU `device`. Arguments that `views` names come as views
-        of what the operation takes. Those that `read_only` names are not written by this problem, though
-        the operation has others that write them."""
+        """Returns the result of kernel(), for arrays on the GPU `device`. Arguments that `views`
+        names are passed as views of the arrays that the operation takes. Arguments that `read_only`
+        names are not written by this problem, though the operation has others that write them."""
         if self._device >= 0 and device != self._device:
             raise make_error(f"the arrays lie on GPU {device}, and the service is for GPU "
                              f"{self._device}", problem)
@@ -270,15 +271,15 @@ class Service:
 
     def tune(self, problem: AnyProblem, seconds: Optional[float] = None, *,
              progress: AnyProgress = "auto") -> Kernel:
-        """Tunes the problem for about `seconds`, those of the service where left out, keeps the
-        record in the cache and gives the winner, which calls use from then on. Other threads run
-        meanwhile. Ctrl-C ends it, with its worker process, and keeps nothing.
+        """Tunes the problem for about `seconds`, by default the service's, keeps the record in the
+        cache and returns the winner, which calls use from then on. Other threads run meanwhile.
+        Ctrl-C ends it, with its worker process, and keeps nothing.
 
-        progress: "auto" for a line on standard error where that is a terminal or a notebook; None for
-            none; or a function that is called with a TuneProgress from time to time, in this thread.
-            What it raises ends the tuning
+        progress: "auto" for a line on standard error if that is a terminal or a notebook; None for
+            none; or a function that is called with a TuneProgress from time to time, in this
+            thread. If it raises, the tuning ends
 
-        Errors: Error without a GPU, and where no candidate passes."""
+        Errors: Error without a GPU, and if no candidate passes."""
         budget = self._tune_seconds if seconds is None else seconds
         _expect_number("seconds", budget, str(problem))
         if progress not in ("auto", None) and not callable(progress):
@@ -301,17 +302,17 @@ class Service:
         _everywhere.plans.clear()
 
     def record(self, problem: AnyProblem) -> Record:
-        """The record that answers the problem: what won, by how much, how sure that is. A notebook
-        shows it with a picture of the race. Nothing is tuned or compiled. Errors: Error where no
-        record is of this problem."""
+        """Returns the record that answers the problem: the winner, by how much it won, how sure
+        that is. A notebook shows it with a picture of the race. Nothing is tuned or compiled.
+        Errors: Error if there is no record of this problem."""
         text = str(problem)
         return Record(json.loads(_kernwright.record(self._handle, text, "json")),
                       _kernwright.record(self._handle, text, "html"))
 
     def prewarm(self, problems: Union[AnyPath, Problem, Iterable[AnyProblem]]) -> None:
-        """Gets the best kernel of every problem into memory. Given are a Problem, several as objects
-        or texts, or the path of a worklist, also one that record_shapes() wrote. Errors: Error,
-        which lists every problem that cannot be served, with its reason."""
+        """Gets the best kernel of every problem into memory. `problems` is a Problem, several as
+        objects or texts, or the path of a worklist, also one that record_shapes() wrote. Errors:
+        Error, which lists every problem that cannot be served, with its reason."""
         if isinstance(problems, Problem):
             problems = [problems]
         if isinstance(problems, (str, bytes, os.PathLike)):
@@ -322,9 +323,9 @@ class Service:
     def record_shapes(self, file: AnyPath) -> "Watch":
         """Appends every problem that is asked for to `file`, from now until the end of the `with`
         block or close(): a worklist that prewarm() and `kernwright sweep` take, in lines of JSON.
-        How often a problem was asked for is appended at the end; operations ask once for each
-        signature of their arrays. Blocks may lie in each other; the innermost records. Threads and
-        processes may share a file. Errors: Error where the file is there and is something else."""
+        The count of a problem's lookups is appended at the end; operations ask once for each
+        signature of their arrays. Blocks may be nested; the innermost records. Threads and
+        processes may share a file. Errors: Error if the file exists and is something else."""
         before, inside = self._shapes_file, os.fsdecode(file)
         _kernwright.record_shapes(self._handle, inside)
         self._shapes_file = inside
@@ -336,10 +337,10 @@ class Service:
         return Watch(self, end)
 
     def autotune(self, seconds: float = 30.0) -> "Watch":
-        """Tunes what is asked for and was not tuned, for about `seconds` each, before its first
-        launch, from now until the end of the `with` block or close(). Blocks may lie in each other;
-        the innermost counts. During a stream capture nothing is tuned. Errors: Error; later those
-        of tune()."""
+        """Tunes each problem that is asked for and was not tuned, for about `seconds` each, before
+        its first launch, from now until the end of the `with` block or close(). Blocks may be
+        nested; the innermost counts. During a stream capture nothing is tuned. Errors: Error; later
+        as for tune()."""
         _expect_number("seconds", seconds)
         before = self._autotune_seconds
         _kernwright.autotune(self._handle, seconds)
@@ -352,21 +353,21 @@ class Service:
         return Watch(self, end)
 
     def seal(self, mode: str = "error") -> None:
-        """Declares that all is compiled that will be needed. Whatever needs a compile from now on
-        raises Error, which names the problem and the remedy; with mode "warning" it is logged, and
-        goes on. What is in memory, or in the cache with its bits, is served as before. Any thread
-        may call it. Errors: Error for another mode."""
+        """Declares that all is compiled that will be needed. Every request that needs a compile
+        from now on raises Error, which names the problem and the remedy; with mode "warning" it is
+        logged, and goes on. Kernels in memory, or in the cache with their bits, are served as
+        before. Any thread may call it. Errors: Error for another mode."""
         _kernwright.seal(self._handle, mode)
 
     def metrics(self) -> str:
-        """What operators watch, in Prometheus' text format: lookups by match and reason, compiles
-        and their seconds, what needed a compile after seal(), loaded bytes, bundles, and
-        kernwright_ready, which is 1 once the service is sealed; of the process, calls of patched
-        modules that ran as before. Any thread may call it."""
+        """Returns the figures that operators watch, in Prometheus' text format: lookups by match
+        and reason, compiles and their seconds, requests that needed a compile after seal(), loaded
+        bytes, bundles, and kernwright_ready, which is 1 once the service is sealed; for the
+        process, calls of patched modules that ran as before. Any thread may call it."""
         return _kernwright.metrics(self._handle) + _fallbacks.text()
 
     def lookup_counts(self) -> List[LookupCount]:
-        """How the problems that were asked for so far were answered."""
+        """Returns how the problems that were asked for so far were answered."""
         return [LookupCount(**count)
                 for count in json.loads(_kernwright.lookup_counts(self._handle))]
 
@@ -379,7 +380,7 @@ class Service:
 
 
 class Watch:
-    """What a service does until the end of a `with` block or close()."""
+    """A setting of a service that holds until the end of a `with` block or close()."""
 
     def __init__(self, service: Service, end: Callable[[], None]) -> None:
         self._service = service
@@ -387,7 +388,7 @@ class Watch:
         service._forget_plans()
 
     def close(self) -> None:
-        """Ends it. Again, it does nothing. Errors: Error where counts cannot be written."""
+        """Ends it. The second call does nothing. Errors: Error if counts cannot be written."""
         end, self._end = self._end, None
         if end is not None:
             end()
@@ -401,7 +402,8 @@ class Watch:
 
 
 class _ServicePerDevice:
-    """What is used where nobody named a service: one for each GPU, opened when it is needed."""
+    """The services that are used if nobody named one: one for each GPU, opened when it is
+    needed."""
 
     def __init__(self) -> None:
         self.plans: Dict[Any, Any] = {}
@@ -420,15 +422,15 @@ class _ServicePerDevice:
             return self._services[device]
 
 
-# The stream of the launch that a kernel is looked for. While it is in a capture, what is not in
-# memory is refused, so that the capture stays valid.
+# The stream of the launch that a kernel is looked for. While it is in a capture, a kernel that is
+# not in memory is refused, so that the capture stays valid.
 _stream: "contextvars.ContextVar[Optional[int]]" = contextvars.ContextVar(
     "kernwright_stream", default=None)
 
 
 @contextlib.contextmanager
 def launching_like(arrays: Iterable[Any]) -> Iterator[None]:
-    """Kernels of the block are looked for to be launched on the current stream of the framework of
+    """Looks for the kernels of the block to launch them on the current stream of the framework of
     the first of the arrays that is not None."""
     first = next((array for array in arrays if array is not None), None)
     token = _stream.set(None if first is None else _kernwright.current_stream(first))
@@ -454,19 +456,20 @@ def set_default(service: Optional[Service]) -> None:
 
 
 def active() -> AnyService:
-    """The service of the innermost `with` block, else the default."""
+    """Returns the service of the innermost `with` block, else the default."""
     return _active.get() or _everywhere
 
 
 def last_kernel(operation: str) -> Optional[Kernel]:
-    """The kernel that the last call of an operation went to, on the active service, such as
-    last_kernel("linear"). None where there was no call of it. Operators of kernwright.torch are calls
+    """Returns the kernel that the last call of an operation went to, on the active service, such as
+    last_kernel("linear"). None if there was no call of it. Operators of kernwright.torch are calls
     of the operation that they are made of."""
     return active().ran.get(operation)
 
 
 def default_service() -> Service:
-    """The active service as one object; of the default ones that of the current GPU."""
+    """Returns the active service as one object; if it is a default one, the one for the current
+    GPU."""
     service = active()
     if isinstance(service, Service):
         return service

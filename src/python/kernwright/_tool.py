@@ -22,8 +22,8 @@ def _path() -> pathlib.Path:
 
 
 def _environment() -> Dict[str, str]:
-    """The tool's, which tells it of the toolkit and, unless the user names others, of the data
-    packages."""
+    """Returns the environment of the tool, which tells it of the toolkit and, unless the user names
+    others, of the data packages."""
     announce_toolkit()
     return {_SIGNED_CACHES: ":".join(data_folders()), **os.environ}
 
@@ -31,15 +31,15 @@ def _environment() -> Dict[str, str]:
 def main() -> None:
     """Becomes the command line tool, with the arguments of this process."""
     path = _path()
-    # Python ignores it, and what is ignored stays so in the program that follows: the tool would not
-    # end silently when its reader is gone.
+    # Python ignores this signal, and an ignored signal stays so in the program that follows: the
+    # tool would not end silently when its reader is gone.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(path, [str(path)] + sys.argv[1:], _environment())
 
 
 def doctor() -> str:
-    """What this machine can do: GPU, driver, compiler, cache and data packages, as `kernwright doctor`
-    prints it."""
+    """Returns what this machine can do: GPU, driver, compiler, cache and data packages, as
+    `kernwright doctor` prints it."""
     command: List[str] = [str(_path()), "doctor"]
     return subprocess.run(command, env=_environment(), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, check=False, text=True).stdout

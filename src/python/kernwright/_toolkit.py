@@ -1,4 +1,4 @@
-"""Where NVRTC and nvJitLink are, where Python's package manager brought them."""
+"""Finds NVRTC and nvJitLink if Python's package manager installed them."""
 
 import importlib.util
 import os
@@ -6,13 +6,13 @@ import pathlib
 from typing import Iterator
 
 _VARIABLE = "KERNWRIGHT_CUDA_PATH"
-# Below a folder of packages, as the wheels of CUDA 13 and of CUDA 12 lay themselves out.
+# Paths below a folder of packages, in the layouts of the wheels of CUDA 13 and of CUDA 12.
 _NVRTC = ("nvidia/cu13/lib/libnvrtc.so.13", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
 
 
 def _candidates() -> Iterator[pathlib.Path]:
-    """Folders that the library searches as it searches a toolkit: those of packages that hold
-    NVIDIA's wheels, then what cuda-pathfinder knows, as Conda's."""
+    """Yields folders that the library searches as it searches a toolkit: the folders of packages
+    that hold NVIDIA's wheels, then those that cuda-pathfinder knows, such as Conda's."""
     spec = importlib.util.find_spec("nvidia")
     for place in (spec.submodule_search_locations or ()) if spec else ():
         packages = pathlib.Path(place).parent
@@ -29,8 +29,8 @@ def _candidates() -> Iterator[pathlib.Path]:
 
 
 def announce_toolkit() -> None:
-    """Hands the library the folder that it takes the compiler from, in $KERNWRIGHT_CUDA_PATH, which
-    its worker and its compile processes inherit. What the user says there stands. Where Python's
+    """Tells the library the folder that it takes the compiler from, in $KERNWRIGHT_CUDA_PATH, which
+    its worker and its compile processes inherit. If the user has set it, it stays. If Python's
     packages have no compiler, the library looks for an installed toolkit by itself. Nothing is
     loaded here, since a service that answers from its cache needs no compiler."""
     if os.environ.get(_VARIABLE):

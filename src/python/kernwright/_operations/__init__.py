@@ -1,8 +1,8 @@
 """Operations on arrays, under the names of torch.nn.functional and FlashInfer.
 
-They take arrays of any framework with DLPack or `__cuda_array_interface__` that lie on a GPU, and
+They take arrays of any framework with DLPack or `__cuda_array_interface__` that are on a GPU, and
 work on the framework's current stream. Results are new arrays of the same framework, or `out=`.
-Nothing is copied: what no kernel can take as it lies is refused. All of them raise Error."""
+Nothing is copied: an array whose layout no kernel takes is refused. All of them raise Error."""
 
 from .._arrays import dtype_text
 from .products import gated_linear, grouped_matmul, linear, matmul, scaled_matmul

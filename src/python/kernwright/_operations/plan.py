@@ -1,4 +1,4 @@
-"""What calls of one signature do, and what all operations check."""
+"""Plans for calls of one signature, and checks that all operations share."""
 
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -16,19 +16,19 @@ class Output(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What calls of one signature do: the kernel that is launched, and the results that are made
-    where the caller gives none. Without a kernel there is nothing to compute."""
+    """The plan for calls of one signature: the kernel that is launched, and the results that are
+    made if the caller passes none. Without a kernel there is nothing to compute."""
     kernel: Optional[Kernel]
     outputs: Tuple[Output, ...]
 
 
 def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
           scalars: Tuple[float, ...], make: Callable[..., Plan], stacks: bool = False) -> Any:
-    """The results of an operation on its inputs, some of which may be None. Results are made where
-    `outs` has None. `tag` is its name and whatever else a plan depends on. Plans are kept by tag and
-    signature of the arrays; a new one is what `make` gives of the arrays as they were given and of
-    what stands behind the name in the tag. With `stacks` an input may be a tuple of arrays that are
-    read as one; where they lie apart, NotImplemented is given."""
+    """Returns the results of an operation on its inputs, some of which may be None. Results are
+    made for the `outs` that are None. `tag` is its name and whatever else a plan depends on. Plans
+    are kept by tag and signature of the arrays. `make` makes a new one from the arrays as they were
+    passed and from the tag's items behind the name. With `stacks` an input may be a tuple of arrays
+    that are read as one; if they are apart, NotImplemented is returned."""
     service = active()
     plans, ran = service.plans, service.ran
     results = _kernwright.run(plans, ran, tag, inputs, outs, scalars, stacks)
@@ -58,7 +58,7 @@ def _kernel(operation: str, device: int, values: Dict[str, Any],
 
 
 def _size(name: str, array: Any, axis: int) -> int:
-    """The size of an axis counted from the last, at least 1."""
+    """Returns the size of an axis counted from the last, at least 1."""
     try:
         return max(int(array.shape[axis]), 1)
     except Exception:
@@ -71,7 +71,7 @@ def _read_optional(name: str, array: Any) -> Optional[Array]:
 
 
 def _output(name: str, out: Any, shape: Tuple[int, ...], dtype: str) -> Optional[Array]:
-    """`out` as an array of that shape and dtype, None where it is left to be made."""
+    """Returns `out` as an array of that shape and dtype, or None if it must be made."""
     if out is None:
         return None
     array = has_shape(read(name, out), *shape)

@@ -13,7 +13,7 @@ class _Weight(NamedTuple):
     n: int
     k: int
     pitch: int
-    transposed: bool  # what the caller gave is the transposed view of what the operation takes
+    transposed: bool  # true if the caller's array is the transposed view of the operation's
 
 
 def _weight(array: Array, n_axis: int) -> _Weight:
@@ -90,7 +90,7 @@ def linear(x: Any, weight: Any, bias: Any = None, *, activation: Optional[str] =
     bias: [n]; residual: [..., n]; both of the result's dtype
     activation: None, "gelu_tanh", "gelu_erf" or "silu"
     epilogue: the name of a function that the service was opened with
-    out: [..., n], rows equally far apart; out_dtype: that of a new result, x's where left out
+    out: [..., n], rows equally far apart; out_dtype: dtype of a new result, by default x's
 
     Sums are kept in fp32 and rounded once. Source: the operation matmul."""
     return _call(("linear", activation, out_dtype, epilogue), (x, weight, bias, residual), (out,),
@@ -120,7 +120,7 @@ def gated_linear(x: Any, weight: Any, *, activation: str = "silu", out: Any = No
     """activation(x @ gate.T) * (x @ up.T) in one kernel.
 
     x: [..., k]; weight: [2 * n, k], the rows of the gate, then those of the up projection, as
-    torch.cat((gate, up)) gives them; result: [..., n]; activation: "silu", "gelu_tanh" or
+    torch.cat((gate, up)) returns them; result: [..., n]; activation: "silu", "gelu_tanh" or
     "gelu_erf". Source: the operation matmul with gate=stacked."""
     return _call(("gated_linear", activation, out_dtype), (x, weight), (out,), (),
                  _gated_linear_plan)
@@ -134,7 +134,7 @@ def _blocks(size: int) -> int:
 
 
 def _has_layout(array: Array, shape: Tuple[int, ...], strides: Tuple[int, ...], what: str) -> None:
-    """Whether it lies so; strides of dimensions of size 1 count for nothing."""
+    """Checks shape and strides; strides of dimensions of size 1 count for nothing."""
     has_shape(array, *shape)
     if any(size > 1 and own != wanted
            for size, own, wanted in zip(shape, array.strides, strides)):
@@ -149,7 +149,8 @@ def _fp32(array: Array) -> Array:
 
 
 def _are_numbers(scale_a: Any, scale_b: Any) -> bool:
-    """Whether both scales are numbers, one for all of an operand. Errors: Error where one is."""
+    """Returns true if both scales are numbers, one for all of an operand. Errors: Error if only one
+    is."""
     numbers = [isinstance(scale, (int, float)) for scale in (scale_a, scale_b)]
     if any(numbers) != all(numbers) or scale_a is None or scale_b is None:
         raise make_error("scale_a and scale_b have to be two numbers or two arrays")
@@ -244,17 +245,17 @@ def _grouped_matmul_plan(a: Any, b: Any, scale_a: Any, scale_b: Any, offs: Any, 
 def grouped_matmul(a: Any, b: Any, offs: Any, *, scale_a: Any = None, scale_b: Any = None,
                    activation: Optional[str] = None, gated: bool = False, out: Any = None,
                    out_dtype: Any = None) -> Any:
-    """activation(a of group g @ b[g]) for each group, the experts of a mixture, as torch._grouped_mm.
+    """activation(a of group g @ b[g]) for each group (experts of a mixture), as torch._grouped_mm.
 
     a: [rows, k] without gaps, sorted by group, bf16, fp16 or fp8_e4m3
     b: [groups, k, n], the transposed view of [groups, n, k], as a
-    offs: [groups], int32, on the GPU: where the rows of each group end. They never fall, and the last
-        is at most `rows`, which nothing checks. Rows of the result that belong to no group are left
-        as they are.
-    scale_a, scale_b: of fp8, scales of blocks in fp32 as in `scaled_matmul`; scale_a: [rows,
+    offs: [groups], int32, on the GPU: the ends of the rows of each group. They never fall, and the
+        last is at most `rows`, which nothing checks. Rows of the result that belong to no group are
+        left as they are.
+    scale_a, scale_b: for fp8, scales of blocks in fp32 as in `scaled_matmul`; scale_a: [rows,
         ceil(k / 128)]; scale_b: [groups, ceil(k / 128), ceil(n / 128)], both as transposed views
     gated: b has 2 * n columns, and the result is activation(a @ first half) * (a @ second half):
         SwiGLU with activation="silu"
-    Result: [rows, n], of a's dtype, and of fp8 in bf16. Source: the operation grouped_matmul."""
+    Result: [rows, n], of a's dtype, and for fp8 in bf16. Source: the operation grouped_matmul."""
     return _call(("grouped_matmul", activation, gated, out_dtype), (a, b, scale_a, scale_b, offs),
                  (out,), (), _grouped_matmul_plan)

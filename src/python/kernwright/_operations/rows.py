@@ -187,8 +187,8 @@ def rope(q: Any, k: Any, cos: Any, sin: Any, *, interleaved: bool = False,
          out: Optional[Tuple[Any, Any]] = None) -> Tuple[Any, Any]:
     """q and k with the pairs of each head rotated by their token's angles.
 
-    q: [..., heads, head_dim], k: [..., kv_heads, head_dim], without gaps, bf16, fp16 or fp32; what
-    stands before the heads are tokens, equally many in both
+    q: [..., heads, head_dim], k: [..., kv_heads, head_dim], without gaps, bf16, fp16 or fp32; the
+        dimensions before the heads are tokens, equally many in both
     cos, sin: [tokens, head_dim / 2], fp32
     interleaved: pairs are neighbours, else elements head_dim / 2 apart
     Source: the operation rope."""

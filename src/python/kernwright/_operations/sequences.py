@@ -17,9 +17,9 @@ class _Heads(NamedTuple):
 
 
 def _heads(array: Array, layout: str) -> Optional[_Heads]:
-    """A tensor [batch, heads, tokens, head_dim], as torch's attention takes it, where it lies in
-    this layout: contiguous (bhsd), or as the transposed view of [batch, tokens, heads, head_dim]
-    (bshd). Tokens may lie further apart. None where it does not."""
+    """Returns a tensor [batch, heads, tokens, head_dim], as torch's attention takes it, if it has
+    this layout: contiguous (bhsd), or the transposed view of [batch, tokens, heads, head_dim]
+    (bshd). Tokens may be further apart. Returns None if it does not have it."""
     batch, heads, tokens, head_dim = array.shape
     rows = array
     if layout == "bshd":
@@ -36,7 +36,7 @@ def _heads(array: Array, layout: str) -> Optional[_Heads]:
 
 
 def _layout(*arrays: Array) -> Tuple[str, List[_Heads]]:
-    """The layout that all of the arrays have, and what they are in it."""
+    """Returns the layout that all of the arrays have, and the arrays in it."""
     for array in arrays:
         if len(array.shape) != 4:
             raise make_error(f"{array.name} has {len(array.shape)} dimensions, and 4 expected: "
