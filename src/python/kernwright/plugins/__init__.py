@@ -12,5 +12,5 @@ VARIABLE = "KERNWRIGHT_PLUGINS"
 
 
 def is_wanted(engine: str) -> bool:
-    """Whether the variable has the engine: KERNWRIGHT_PLUGINS=vllm, or =vllm,sglang."""
+    """Returns true if the variable names the engine: KERNWRIGHT_PLUGINS=vllm, or =vllm,sglang."""
     return engine in os.environ.get(VARIABLE, "").replace(" ", "").split(",")

@@ -22,7 +22,7 @@ MOST_ROWS = 32
 
 
 def say_once(text: str, *values: Any) -> None:
-    """One line in the log, and not again for the same text."""
+    """Writes one line to the log, and not again for the same text."""
     line = text % values
     if line not in _said:
         _said.add(line)
@@ -86,7 +86,8 @@ _OPERATORS = torch.ops.kernwright_engine
 
 
 def norm(x: Tensor, residual: Optional[Tensor], weight: Any, eps: float) -> Any:
-    """A norm as engines have it, (y, sum) with a residual; None where the engine has to compute it."""
+    """Returns a norm as engines have it, (y, sum) with a residual; None if the engine must compute
+    it."""
     if not isinstance(weight, Tensor) or weight.dtype is not x.dtype or not x.is_contiguous():
         return None
     if residual is None:
@@ -97,12 +98,12 @@ def norm(x: Tensor, residual: Optional[Tensor], weight: Any, eps: float) -> Any:
 
 
 def silu_and_mul(x: Tensor) -> Optional[Tensor]:
-    """None where the engine has to compute it."""
+    """Returns None if the engine must compute it."""
     return _OPERATORS.silu_and_mul(x) if x.is_contiguous() else None
 
 
 def linear(x: Tensor, weight: Any, bias: Optional[Tensor]) -> Optional[Tensor]:
-    """None where the engine has to compute it."""
+    """Returns None if the engine must compute it."""
     if (not isinstance(weight, Tensor) or weight.dim() != 2 or weight.dtype is not x.dtype
             or x.dtype not in (torch.bfloat16, torch.float16) or not x.is_contiguous()):
         return None

@@ -20,8 +20,9 @@ def load() -> None:
 
 @functools.lru_cache(maxsize=None)
 def register() -> List[str]:
-    """Registers the hooks, and gives what they are around. Where this SGLang has no such registry, all stays
-    as it is, and so does a method that it does not have; each with a line in the log."""
+    """Registers the hooks, and returns the names of the methods that they are around. If this
+    SGLang has no such registry, nothing changes. A method that it does not have stays as it is.
+    Each case has a line in the log."""
     from . import _operators as operators
     try:
         from sglang.srt.plugins.hook_registry import HookRegistry, HookType
@@ -41,7 +42,8 @@ def register() -> List[str]:
 
 
 def _batch_invariance() -> Callable[[], bool]:
-    """Whether results must not depend on the batch, which SGLang decides after it has loaded plug-ins."""
+    """Returns a function that says whether results must not depend on the batch, which SGLang
+    decides after it has loaded plug-ins."""
     try:
         from sglang.srt.batch_invariant_ops import is_batch_invariant_mode_enabled
         return is_batch_invariant_mode_enabled
@@ -50,12 +52,13 @@ def _batch_invariance() -> Callable[[], bool]:
 
 
 def _hooks(operators: Any) -> Dict[str, Callable[..., Any]]:
-    """What is around which method of SGLang. A hook gets the method, then its arguments."""
+    """Returns the hook around each method of SGLang. A hook gets the method, then its arguments."""
     is_batch_invariant = _batch_invariance()
 
     def is_plain(layer: Any) -> bool:
-        """Whether a norm is of whole rows, rounded once, and not one that SGLang fuses with the fp8
-        quantisation of the linear layer behind it, which is so where that has a static scale."""
+        """Returns true if a norm is over whole rows, rounded once, and SGLang does not fuse it with
+        the fp8 quantisation of the linear layer behind it, as it does if that layer has a static
+        scale."""
         behind = getattr(layer, "_quant_linear", None)
         return (getattr(layer, "variance_size_override", None) is None
                 and not getattr(layer, "cast_x_before_out_mul", False)

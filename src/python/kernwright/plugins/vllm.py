@@ -26,9 +26,9 @@ def load() -> None:
 
 @functools.lru_cache(maxsize=None)
 def register() -> List[str]:
-    """Registers the layers, and gives the names of vLLM's classes that they replace. A class that this vLLM
-    does not have, or not for replacement, is left, with a line in the log. So is all of it where results must
-    not depend on the batch: a kernel is tuned for its number of rows."""
+    """Registers the layers, and returns the names of vLLM's classes that they replace. A class that
+    this vLLM does not have, or not for replacement, is left, with a line in the log. If results
+    must not depend on the batch, all of them are left: a kernel is tuned for its number of rows."""
     from . import _operators as operators
     try:
         from vllm import envs

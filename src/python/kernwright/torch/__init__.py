@@ -5,7 +5,7 @@
     print(report)                                 # what was replaced, what was not, and why
 
 The functions are kernwright's operations as operators, `torch.ops.kernwright`, which torch.compile
-traces and which have gradients where a backward is there; see `kernwright.torch.ops`."""
+traces. Those with a backward have gradients; see `kernwright.torch.ops`."""
 
 from . import layers
 from ._patch import Report, patch, unpatch

@@ -1,5 +1,5 @@
-"""Whether a module computes what a replacement is for: by its class and members, and by a run on a few
-random rows."""
+"""Checks that a module computes what its replacement computes: by its class and members, and by a
+run on a few random rows."""
 
 import sys
 from typing import Any, Callable, Dict, List, Sequence, Tuple
@@ -12,20 +12,20 @@ from . import _modules as modules
 from ._guards import hooks_of
 from ._modules import epsilon, head_norms
 
-# Of these classes a layer is norm, attention, residual, norm, SwiGLU, residual and nothing else. A
-# router with experts may be in the place of the SwiGLU.
+# The layers of these classes are norm, attention, residual, norm, SwiGLU, residual and nothing
+# else. A router with experts may be in the place of the SwiGLU.
 LAYERS = ("LlamaDecoderLayer", "MistralDecoderLayer", "MixtralDecoderLayer", "Qwen2DecoderLayer",
           "Qwen2MoeDecoderLayer", "Qwen3DecoderLayer", "Qwen3MoeDecoderLayer")
 MOST_EXPERTS = 1024  # of a grouped product
-LARGEST_ERROR = 0.03  # of what is computed in 16 bits twice, relative
+LARGEST_ERROR = 0.03  # between two computations in 16 bits, relative
 
 
 class Left(Exception):
-    """Why a module is left as it is."""
+    """The reason why a module is left as it is."""
 
 
 def _random(weight: Tensor, *shape: int) -> Tensor:
-    """Random rows that leave the program's own random numbers as they are."""
+    """Returns random rows, and leaves the program's own random numbers as they are."""
     generator = torch.Generator(weight.device).manual_seed(1)
     return torch.randn(shape, generator=generator, device=weight.device, dtype=torch.float32).to(
         weight.dtype)
@@ -56,7 +56,7 @@ def expect_own_forward(module: nn.Module) -> None:
 
 
 def expect_names(module: nn.Module, count: int) -> Tuple[str, ...]:
-    """Gives the names of the arguments of its forward."""
+    """Returns the names of the arguments of its forward."""
     names = modules.parameter_names(type(module).forward)
     if len(names) != count:
         raise Left(f"its forward takes {', '.join(names)}, and {count} arguments expected")
@@ -107,7 +107,7 @@ def _activation_of(call: Callable[[Tensor], Tensor], device: torch.device) -> st
 
 
 def check_swiglu(module: nn.Module) -> str:
-    """Gives the activation."""
+    """Returns the activation."""
     gate, up, down = module.gate_proj, module.up_proj, module.down_proj
     for part in (gate, up, down):
         check_linear(part)
@@ -143,7 +143,7 @@ def _how_experts_lie(module: nn.Module) -> None:
 
 
 def check_experts(module: nn.Module) -> str:
-    """Gives the activation."""
+    """Returns the activation."""
     _how_experts_lie(module)
     gate_up, down = module.gate_up_proj, module.down_proj
     for weight in (gate_up, down):
@@ -176,8 +176,8 @@ def check_experts(module: nn.Module) -> str:
 
 def _half_a_layer(layer: nn.Module, x: Tensor,
                   angles: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tensor]:
-    """What a layer of LAYERS computes before its feed-forward layer, in plain PyTorch: the sum so far,
-    and what that layer gets of it."""
+    """Computes a layer of LAYERS up to its feed-forward layer, in plain PyTorch. Returns the sum so
+    far, and the feed-forward layer's input."""
     attention = layer.self_attn
     batch, tokens, _ = x.shape
 
@@ -204,7 +204,7 @@ def _half_a_layer(layer: nn.Module, x: Tensor,
 
 
 def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[str, ...]:
-    """Gives the names of its arguments. `fronts` has what takes the place of the modules that
+    """Returns the names of its arguments. `fronts` has the replacements of the modules that
     passed."""
     name = type(layer).__name__
     if name not in LAYERS:
@@ -251,8 +251,8 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[str, .
     known = "a layer as it was known"
     if [len(given) for given, _ in fed] != [1]:
         raise Left(f"does not compute {known}")
-    # The feed-forward layer passed a check of its own. Which experts a router chooses may hang on
-    # roundoff, so what it gave is taken as it was.
+    # The feed-forward layer passed a check of its own. The experts that a router chooses may depend
+    # on roundoff, so its result is taken as it was.
     so_far, rows = _half_a_layer(layer, x, angles)
     _expect_near(fed[0][0][0], rows, known)
     _expect_near(result, so_far + fed[0][1], known)
@@ -285,8 +285,8 @@ class _Recorded(nn.Module):
 
 
 def _check_loop(model: nn.Module, names: Sequence[str]) -> None:
-    """Runs the model's own forward with recorders for layers, and looks whether each is called
-    once, in order, and with what the forwards of layers read."""
+    """Runs the model's own forward with recorders for layers, and checks that each is called once,
+    in order, and with the arguments that the forwards of layers read."""
     calls: List[Any] = []
     layers, modes = model.layers, [module.training for module in model.modules()]
     weight, step = model.norm.weight, object()
@@ -323,7 +323,7 @@ def _check_loop(model: nn.Module, names: Sequence[str]) -> None:
 
 
 def _caches_of(model: nn.Module) -> Tuple[type, type]:
-    """The classes of a cache whose length is fixed, and of its layers."""
+    """Returns the classes of a cache whose length is fixed, and of its layers."""
     utils = sys.modules.get("transformers.cache_utils")
     caches = tuple(getattr(utils, name, None) for name in ("StaticCache", "StaticLayer"))
     if not all(isinstance(kind, type) for kind in caches):
@@ -333,7 +333,8 @@ def _caches_of(model: nn.Module) -> Tuple[type, type]:
 
 def check_model(model: nn.Module,
                 fronts: Dict[nn.Module, type]) -> Tuple[Tuple[str, ...], Tuple[type, type]]:
-    """Gives the names of its arguments, and the classes of a cache whose decode steps it knows."""
+    """Returns the names of its arguments, and the classes of a cache whose decode steps it
+    knows."""
     if any(fronts.get(layer) is not modules.DecoderLayer for layer in model.layers):
         raise Left("one of its layers was left, so that decode steps are not fused")
     if not hasattr(model, "rotary_emb") or not hasattr(model, "norm"):

@@ -1,5 +1,5 @@
-"""What decode steps and prefills fuse, on arrays. kernwright has these as flags of its operations; they are no
-operations of the package's API, which has torch.nn.functional's."""
+"""The fused parts of decode steps and prefills, on arrays. kernwright has these as flags of its
+operations; they are not operations of the package's API, which has torch.nn.functional's."""
 
 from typing import Any, Optional, Sequence, Tuple
 
@@ -26,7 +26,8 @@ def silu_mul(gate: Any, up: Any) -> Any:
 
 
 def _expect_rows(weight: Any, names: Sequence[str], rows: Sequence[Optional[int]]) -> None:
-    """Whether each member of a tuple has that many rows, or as many as the first where None."""
+    """Returns true if each member of a tuple has that many rows, or as many as the first if
+    None."""
     if not isinstance(weight, tuple):
         return
     first = weight[0].shape[0]
@@ -53,8 +54,8 @@ def _gated_linear_plan(x: Any, weight: Any, norm_weight: Any, _: Any, activation
 
 
 def gated_linear(x: Any, weight: Any, norm_weight: Any, activation: str, eps: float) -> Any:
-    """gated_linear, of x normalised where there is norm_weight. `weight` may be (gate, up);
-    NotImplemented where these lie apart. Source: matmul with gate=stacked, and norm=rms."""
+    """gated_linear, with x normalised if there is norm_weight. `weight` may be (gate, up); returns
+    NotImplemented if these are apart. Source: matmul with gate=stacked, and norm=rms."""
     return _call(("gated_linear", activation), (x, weight, norm_weight), (None,),
                  () if norm_weight is None else (eps,), _gated_linear_plan, stacks=True)
 
@@ -84,8 +85,9 @@ def _qkv_linear_plan(x: Any, weight: Any, norm_weight: Any, bias: Any, *outs_and
 
 def qkv_linear(x: Any, weight: Any, bias: Any, norm_weight: Any, kv_heads: int, head_dim: int,
                eps: float) -> Tuple[Any, Any, Any]:
-    """A product whose columns go to q, k and v. `weight` may be a tuple of those of q, k and v, and
-    so `bias`; NotImplemented where these lie apart. Source: matmul with split=qkv."""
+    """A product whose columns go to q, k and v. `weight` may be a tuple of the weights of q, k and
+    v, and so may `bias`; returns NotImplemented if these are apart. Source: matmul with
+    split=qkv."""
     return _call(("qkv_linear", kv_heads, head_dim), (x, weight, norm_weight, bias),
                  (None, None, None), () if norm_weight is None else (eps,), _qkv_linear_plan,
                  stacks=True)
@@ -121,7 +123,7 @@ def _norm_rope_plan(q: Any, k: Any, v: Any, q_norm: Any, k_norm: Any, cos: Any, 
 def norm_rope(q: Any, k: Any, v: Any, q_norm: Any, k_norm: Any, cos: Any, sin: Any, *,
               eps: float = 1e-6) -> Tuple[Any, Any, Any]:
     """q and k with their heads normalised and rotated, and v. Source: kv_append with rope=qk and
-    norm=rms, of sequences that begin with these tokens; their cache is what it gives."""
+    norm=rms, for sequences that begin with these tokens; their cache is the result."""
     return _call(("norm_rope",), (q, k, v, q_norm, k_norm, cos, sin), (None, None, None), (eps,),
                  _norm_rope_plan)
 

@@ -40,7 +40,8 @@ def _rows(x: Tensor) -> Tensor:
 
 
 def _needed(ctx: Any, count: int) -> Tuple[bool, ...]:
-    """Which arguments need a gradient. The dispatcher leaves out last ones that are defaults."""
+    """Returns which arguments need a gradient. The dispatcher leaves out the last ones if they are
+    defaults."""
     return (*ctx.needs_input_grad, False, False, False)[:count]
 
 

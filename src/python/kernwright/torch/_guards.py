@@ -1,10 +1,10 @@
-"""What a fused forward was decided from, and whether it still is so.
+"""The facts that a fused forward was decided from, and the check that they still hold.
 
-A unit is a module with a forward of ours, together with the modules around whose forwards that
-one reads. `Look` finds all that says what the unit computes: classes and their forwards, members, hooks,
-the config, and the functions that the forwards call by name. At each call the extension compares
-that with what was there, by identity. Where something is another object, it is looked at once more,
-by value, and the answer holds until something changes again."""
+A unit is a module with a forward of ours, together with the modules around whose forwards that one
+reads. `Look` finds everything that determines the unit's result: classes and their forwards,
+members, hooks, the config, and the functions that the forwards call by name. At each call the
+extension compares that with the objects from before, by identity. If one is another object, the
+unit is examined once more, by value, and the answer holds until something changes again."""
 
 import collections
 import copy
@@ -21,12 +21,12 @@ from .. import _fallbacks, _kernwright
 
 _log = logging.getLogger("kernwright")
 
-# What every module has. Parameters, children and hooks are looked at one by one.
+# Members of every module. Parameters, children and hooks are looked at one by one.
 _EVERY = frozenset(vars(nn.Module()))
-# What says nothing of what a module computes.
+# Members that do not affect the result of a module.
 _SILENT = frozenset(("_compiled_call_impl", "_is_hf_initialized", "_kernwright",
                      "_kernwright_activation", "_output_capturing_hooks_installed"))
-# What others put on a module whose forward they wrap. Ours may run where they call it.
+# Members that others add to a module whose forward they wrap. Ours may run if they call it.
 _WRAPPED = frozenset(("forward", "_hf_hook", "_old_forward"))
 # Fields of a config that generate() and savers set, that are read at each call, or that choose
 # among ways to compute the same.
@@ -41,7 +41,7 @@ _TORCH = ((nn.functional, ("gelu", "linear", "rms_norm", "scaled_dot_product_att
                            "softmax")),
           (torch, ("matmul", "rsqrt", "sigmoid")))
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
-_DEPTH = 3  # of functions that functions call by name
+_DEPTH = 3  # levels of functions that functions call by name
 
 
 class _Same:
@@ -58,7 +58,8 @@ class _Same:
 
 
 def _plain(value: Any) -> Any:
-    """A value as it is compared: numbers, texts, and lists of them by what they are."""
+    """Returns a value in the form in which it is compared: numbers, texts, and lists of them by
+    value."""
     if value is None or isinstance(value, (bool, int, float, str, torch.dtype, torch.device)):
         return value
     if isinstance(value, (list, tuple)):
@@ -69,13 +70,13 @@ def _plain(value: Any) -> Any:
 
 
 def original(module: nn.Module) -> type:
-    """The class of a module, without what was put in front of it."""
+    """Returns the class of a module, without the class that was put in front of it."""
     return getattr(type(module), "_kernwright_original", type(module))
 
 
 def hooks_of(module: nn.Module) -> int:
-    """How many forward hooks it has, beside those of Transformers that do nothing where a call does
-    not ask for outputs of the module."""
+    """Returns the number of its forward hooks, except those of Transformers that do nothing if a
+    call does not ask for outputs of the module."""
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
     return sum(getattr(hook, "__module__", "") != "transformers.utils.output_capturing"
                for hook in hooks)
@@ -89,7 +90,7 @@ def _names_in(code: types.CodeType) -> Iterator[str]:
 
 
 class Look:
-    """What a unit is decided from, as it is now. `facts` compare by value."""
+    """The facts that a unit is decided from, as they are now. `facts` compare by value."""
 
     def __init__(self, root: nn.Module, parts: Dict[str, nn.Module],
                  functions: Sequence[Any] = ()) -> None:
@@ -119,7 +120,7 @@ class Look:
             self._add_attribute(nn.Module, name)
 
     def guard(self) -> Any:
-        """Compares what is looked at, as long as the unit lives."""
+        """Returns a guard that compares these facts, as long as the unit lives."""
         named = [(names, keys, set(), False) for names, keys in self._names.values()]
         return _kernwright.make_guard(self._root, self._dicts + named, self._lists, self._types,
                                       self._attributes)
@@ -129,7 +130,7 @@ class Look:
                      list(self._names.values()))
 
     def _first(self, thing: Any) -> bool:
-        """Whether it was not looked at before."""
+        """Returns true if it was not looked at before."""
         known = id(thing) in self._seen
         self._seen.add(id(thing))
         return not known
@@ -146,7 +147,7 @@ class Look:
             if name not in _EVERY and name not in _SILENT and (path or name not in _WRAPPED):
                 watched.add(name)
                 self._add_value(at + name, value)
-        if kind is nn.Linear:  # which reads its parameters alone
+        if kind is nn.Linear:  # it reads only its parameters
             watched -= {"in_features", "out_features"}
         else:
             if module._modules:
@@ -172,7 +173,7 @@ class Look:
             self._add_function(kind.forward, _DEPTH)
 
     def _add_tensors(self, at: str, tensors: Dict[str, Optional[Tensor]]) -> None:
-        """Which there are, and of what kind. What they hold is read at each call."""
+        """Adds which tensors there are, and of what kind. Their values are read at each call."""
         self._watch(tensors, [name for name, value in tensors.items() if value is not None])
         for name, value in tensors.items():
             self.facts[at + name] = None if value is None else _Same(type(value))
@@ -212,7 +213,8 @@ class Look:
             self.facts[f"{where}.{name}"] = _Same(names[name])
 
     def _add_function(self, function: Any, depth: int) -> None:
-        """The global names that a function reads, and those of the functions among them."""
+        """Adds the global names that a function reads, and the names that the functions among them
+        read."""
         function = inspect.unwrap(function)
         if not isinstance(function, types.FunctionType) or not self._first(function):
             return
@@ -229,7 +231,7 @@ class Look:
                 self._add_function(value, depth - 1)
 
     def _add_registry(self, path: str, registry: Any) -> None:
-        """Functions that Transformers keeps under names, everywhere and in one registry."""
+        """Adds functions that Transformers keeps under names, everywhere and in one registry."""
         mappings = registry._global_mapping, getattr(registry, "_local_mapping", None)
         if not self._first(registry) or not all(isinstance(mapping, dict) for mapping in mappings):
             return
@@ -242,8 +244,9 @@ class Look:
 
 
 class Reads:
-    """What a guard compares, as plain reads that a compiler sees. Of a module it guards neither
-    hooks nor what its own dict lacks, so these are read from the dicts themselves."""
+    """The comparisons of a guard, as plain reads that a compiler sees. A compiler guards neither a
+    module's hooks nor names that the module's own dict lacks, so these are read from the dicts
+    themselves."""
 
     def __init__(self, root: Dict[str, Any], dicts: Sequence[Any], kinds: Sequence[Any],
                  attributes: Sequence[Any], names: Sequence[Any]) -> None:
@@ -258,7 +261,7 @@ class Reads:
                     key in _EVERY and isinstance(value, dict))
                 (equal if is_plain else same).append((key, copy.deepcopy(value) if is_plain
                                                       else value))
-            if entries is root:  # which would keep itself alive
+            if entries is root:  # the root's dict would keep itself alive
                 self.of_root += equal
                 continue
             is_module = id(entries) in modules
@@ -298,7 +301,7 @@ class Reads:
 
 
 def difference(before: Dict[str, Any], now: Dict[str, Any]) -> Optional[str]:
-    """The first thing in which two looks differ, in words."""
+    """Returns the first thing in which two looks differ, in words."""
     for name in (*before, *now):
         if name not in now:
             return f"{name} is gone"
@@ -326,14 +329,14 @@ class Tally:
 
 
 class Guard:
-    """Says whether a module is what it was when it passed its check."""
+    """Says whether a module is still the one that passed its check."""
 
     def __init__(self, name: str, tally: Tally, module: nn.Module,
                  parts: Callable[[nn.Module], Dict[str, nn.Module]],
                  functions: Sequence[Any] = (), **decided: Any) -> None:
         self.name, self.tally = name, tally
         self._parts, self._functions = parts, functions
-        self.moved = False  # whether weights were
+        self.moved = False  # true if weights were moved
         self.__dict__.update(decided)
         look = Look(module, parts(module), functions)
         self._facts = look.facts
@@ -350,7 +353,7 @@ class Guard:
         return False
 
     def traces(self, module: nn.Module) -> bool:
-        """The same for a compiler, which guards what it sees read."""
+        """Does the same for a compiler, which guards the reads that it sees."""
         return self.reason is None and self._reads.hold(module)
 
     def renew(self, module: nn.Module) -> None:
@@ -364,7 +367,7 @@ class Guard:
         self._now, self._reads = look.guard(), look.reads()
 
     def __deepcopy__(self, memo: Any) -> "Guard":
-        """The guard of a copy of the module, which has to renew it."""
+        """Returns the guard of a copy of the module, which must renew it."""
         copied = Guard.__new__(Guard)
         copied.__dict__.update(self.__dict__, _now=None, reason="it is a copy")
         return copied

@@ -1,9 +1,9 @@
-"""What takes the place of a model's modules: the forwards, the weights that lie together, and how a
-module gets them and loses them again.
+"""The replacements of a model's modules: their forwards, the weights that are together in memory,
+and how a module gets and loses them.
 
-A forward of ours reads at each call the parameters of the modules around whose forwards it reads. It
-runs where the module's guard holds and nothing is asked for that it does not give. Else the module's
-own forward gets exactly what came."""
+A forward of ours reads at each call the parameters of the modules around whose forwards it reads.
+It runs if the module's guard holds and the call asks for nothing that it does not provide. Else the
+module's own forward gets exactly the same arguments."""
 
 import inspect
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -18,11 +18,11 @@ from . import ops as kw
 from ._guards import original
 
 DTYPES = (torch.bfloat16, torch.float16)
-MOST_NORMALISED_ROWS = 16  # of a product that normalises its rows itself
+MOST_NORMALISED_ROWS = 16  # in a product that normalises its rows itself
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")  # angles are place * inv_freq * scaling
 _PLAIN = (Tensor, nn.Parameter)
 CACHES = ("cache", "past_key_values")  # Transformers before 5.24 has the second name
-# Arguments that say nothing where they are False, and that a fused forward heeds.
+# Arguments without meaning if they are False, and that a fused forward heeds.
 _FLAGS = ("output_attentions", "output_hidden_states", "return_dict")
 OF_LAYERS = (*CACHES, "attention_mask", "hidden_states", "output_router_logits",
               "position_embeddings", "position_ids", "use_cache")
@@ -31,17 +31,17 @@ OF_MODELS = (*CACHES, "attention_mask", "input_ids", "inputs_embeds", "output_ro
 
 
 class DecodeStep(NamedTuple):
-    """What all layers of one step share: keys of each sequence with the new one, and tables of
-    angles of which the row of the new token is written."""
+    """The data that all layers of one step share: keys of each sequence with the new one, and
+    tables of angles in which only the row of the new token is written."""
     kv_lengths: Tensor
     cos: Tensor
     sin: Tensor
 
 
 class Prefill(NamedTuple):
-    """What all layers of one call share, whose sequences begin with its tokens: their angles as
-    kernels take them, once a layer has converted them, and whether nothing is masked. Else the mask
-    says that."""
+    """The data that all layers of one call share, whose sequences begin with its tokens: their
+    angles as kernels take them, once a layer has converted them, and whether nothing is masked.
+    Else the mask says that."""
     angles: List[Tensor]
     unmasked: bool
 
@@ -55,8 +55,8 @@ def is_capturing(tensor: Tensor) -> bool:
 
 
 def nobody_watches(x: Tensor) -> bool:
-    """Whether no autocast, mode or transform of PyTorch would see what the module's own forward
-    calls."""
+    """Returns true if no autocast, mode or transform of PyTorch would see the calls of the module's
+    own forward."""
     if x.device.type == "meta" or torch.is_autocast_enabled(x.device.type):
         return False
     if torch.compiler.is_compiling():
@@ -71,7 +71,7 @@ def nobody_watches(x: Tensor) -> bool:
 
 
 def takes(x: Any, weight: Any, dtypes: Sequence[torch.dtype] = DTYPES) -> bool:
-    """Whether a kernel computes on x and this weight, without a gradient."""
+    """Returns true if a kernel can compute with x and this weight, without a gradient."""
     return (type(x) in _PLAIN and type(weight) in _PLAIN and x.dtype is weight.dtype
             and x.dtype in dtypes and x.device == weight.device and on_gpu(x)
             and x.is_contiguous() and weight.is_contiguous() and x.numel() > 0
@@ -80,25 +80,26 @@ def takes(x: Any, weight: Any, dtypes: Sequence[torch.dtype] = DTYPES) -> bool:
 
 
 def weight_of(part: nn.Module) -> Any:
-    """The weight of a module that may have become another."""
+    """Returns the weight of a module that may have become another module."""
     return getattr(part, "weight", None)
 
 
 def only_argument(given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
-    """What a module was called with, None where that is not one argument."""
+    """Returns the one argument that a module was called with, or None if there was not exactly
+    one."""
     return given[0] if len(given) == 1 and not named else None
 
 
 def bind(names: Sequence[str], given: Tuple[Any, ...],
          named: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """The arguments of a call by name, None where the forward would refuse them."""
+    """Returns the arguments of a call by name, or None if the forward would refuse them."""
     if len(given) > len(names) or any(name in named for name in names[:len(given)]):
         return None
     return {**dict(zip(names, given)), **named}
 
 
 def asks_no_more(call: Dict[str, Any], understood: Sequence[str]) -> bool:
-    """Whether every argument is understood, or says what holds without it."""
+    """Returns true if every argument is understood, or says what holds without it."""
     for name, value in call.items():
         if value is None or name in understood:
             continue
@@ -112,12 +113,12 @@ def cache_of(call: Dict[str, Any]) -> Any:
 
 
 def is_refusal(error: Error) -> bool:
-    """Whether no kernel takes the arrays, rather than that one could not be had."""
+    """Returns true if no kernel takes the arrays, rather than that one could not be had."""
     return not error.problem or "aligned" in error.reason
 
 
 def expect_dtype(x: Tensor, *weights: Tensor) -> None:
-    """Refuses weights of other dtypes, which the module's own forward then refuses in its way."""
+    """Refuses weights of other dtypes. The module's own forward then refuses them in its way."""
     for weight in weights:
         if weight.dtype is not x.dtype:
             raise make_error(f"a weight is {weight.dtype}, and {x.dtype} expected as its input")
@@ -127,27 +128,29 @@ def note_refusal(module: nn.Module, error: Error) -> None:
     module._kernwright.tally.add("refusal", module._kernwright.name, str(error))
 
 
-# What replaces modules. Each class is put in front of the class of the module that it replaces.
+# The replacements of modules. Each class is put in front of the class of the module that it
+# replaces.
 
 class Front(nn.Module):
-    """A module that computes by `_kernwright_fused` what that takes, and else as before."""
+    """A module that computes the calls that `_kernwright_fused` takes by that, and others as
+    before."""
 
     def _kernwright_fused(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
-        """NotImplemented where it does not take the call."""
+        """Returns NotImplemented if it does not take the call."""
         raise NotImplementedError
 
     def _kernwright_own(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
         return super().forward(*given, **named)
 
     def __setstate__(self, state: Any) -> None:
-        """Looks at a copy of the module."""
+        """Restores a copy of the module, and looks at it."""
         super().__setstate__(state)
         guard = vars(self).get("_kernwright")
         if guard is not None:
             guard.renew(self)
 
     def _kernwright_may_retry(self, named: Dict[str, Any]) -> bool:
-        """Whether the module's own forward may follow on a fused one that was refused."""
+        """Returns true if the module's own forward may follow a fused one that was refused."""
         return True
 
     def forward(self, *given: Any, **named: Any) -> Any:
@@ -188,7 +191,7 @@ class RMSNorm(Front):
 
 
 class Packed(Front):
-    """A module that reads several parameters as one tensor, where they lie together in memory."""
+    """A module that reads several parameters as one tensor, if they are together in memory."""
 
     def _kernwright_members(self) -> List[List[nn.Parameter]]:
         raise NotImplementedError
@@ -235,7 +238,7 @@ class Experts(Front):
         return NotImplemented
 
     def _kernwright_mix(self, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-        """Rows are sorted by expert for two grouped products, and put back. Nothing waits for the
+        """Sorts rows by expert for two grouped products, and puts them back. Nothing waits for the
         GPU. An expert that is not here, as expert parallelism names them, has no rows."""
         tokens, choices = top_k_index.shape
         experts, order = top_k_index.flatten().sort()
@@ -261,11 +264,11 @@ class DecoderLayer(Packed):
         return members
 
     def _kernwright_may_retry(self, named: Dict[str, Any]) -> bool:
-        return not isinstance(named.get("kernwright_step"), DecodeStep)  # the whole model has to
+        return not isinstance(named.get("kernwright_step"), DecodeStep)  # the whole model must
 
     def _kernwright_own(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
         step = named.pop("kernwright_step", None)
-        if step is not None and step.unmasked:  # the mask that it was given stands for none
+        if step is not None and step.unmasked:  # the mask that it got means none
             named["attention_mask"] = None
         return super()._kernwright_own(given, named)
 
@@ -284,8 +287,8 @@ class DecoderLayer(Packed):
         return self._kernwright_prefill(call, [] if step is None else step.angles)
 
     def _kernwright_prefills(self, call: Dict[str, Any], step: Optional[Prefill]) -> bool:
-        """Whether each sequence begins with these tokens, and nothing is asked for that a fused
-        layer does not give. Without a mask PyTorch's attention is then causal."""
+        """Returns true if each sequence begins with these tokens, and the call asks for nothing
+        that a fused layer does not provide. Without a mask PyTorch's attention is then causal."""
         x, angles, attention = call.get("hidden_states"), call.get("position_embeddings"), (
             self.self_attn)
         return (takes(x, weight_of(attention.o_proj)) and x.dim() == 3 and x.shape[1] > 1
@@ -313,11 +316,11 @@ class DecoderLayer(Packed):
                              kv_heads=kv_heads, head_dim=head_dim)
 
     def _kernwright_rest(self, x: Tensor, attended: Tensor) -> Tensor:
-        """What comes behind attention."""
+        """Computes the part behind attention."""
         mlp, norm, o = self.mlp, self.post_attention_layernorm, self.self_attn.o_proj
         expect_dtype(x, o.weight, norm.weight)
         x = kw.linear(attended, o.weight, o.bias, residual=x)
-        if not isinstance(mlp, SwiGLU):  # but a router with experts
+        if not isinstance(mlp, SwiGLU):  # it is a router with experts
             return x + mlp(kw.rms_norm(x, norm.weight, epsilon(norm)))
         if normalises(x):
             inner = mlp._kernwright_inner(x, norm.weight, epsilon(norm))
@@ -327,8 +330,8 @@ class DecoderLayer(Packed):
         return kw.linear(inner, mlp.down_proj.weight, mlp.down_proj.bias, residual=x)
 
     def _kernwright_decode(self, call: Dict[str, Any], step: DecodeStep) -> Tensor:
-        """One token of each sequence: five kernels, seven where rows are normalised by one. Before a
-        router with experts, four or five."""
+        """Computes one token of each sequence: five kernels, seven if a kernel of its own
+        normalises rows. Before a router with experts, four or five."""
         x, attention = call["hidden_states"], self.self_attn
         q, k, v = self._kernwright_qkv_of(x)
         own = cache_of(call).layers[attention.layer_idx]
@@ -340,7 +343,7 @@ class DecoderLayer(Packed):
         return self._kernwright_rest(x, attended.flatten(-2))
 
     def _kernwright_angles(self, x: Tensor, angles: Any) -> List[Tensor]:
-        """Angles [batch or 1, tokens, head_dim] of Hugging Face's as the kernel takes them."""
+        """Returns Hugging Face's angles [batch or 1, tokens, head_dim] as the kernel takes them."""
         batch, tokens, _ = x.shape
         half = self.self_attn.head_dim // 2
         different = angles[0].shape[0] if head_norms(self.self_attn) else batch
@@ -350,7 +353,7 @@ class DecoderLayer(Packed):
     def _kernwright_prefill(self, call: Dict[str, Any], angles: List[Tensor]) -> Tensor:
         x, attention, cache = call["hidden_states"], self.self_attn, cache_of(call)
         batch, tokens, _ = x.shape
-        if not angles:  # converted by no layer in front
+        if not angles:  # no earlier layer has converted them
             angles += self._kernwright_angles(x, call["position_embeddings"])
         cos, sin = angles
         q, k, v = self._kernwright_qkv_of(x)
@@ -380,7 +383,7 @@ class DecoderLayer(Packed):
 
 
 class RotaryEmbedding(nn.Module):
-    """Has no angles to give where no positions are asked for."""
+    """Returns no angles if no positions are asked for."""
 
     def forward(self, *given: Any, **named: Any) -> Any:
         places = named.get("position_ids", given[-1] if given else None)
@@ -390,8 +393,9 @@ class RotaryEmbedding(nn.Module):
 
 
 class Model(Front):
-    """Whether a call is a decode step or a prefill that the layers know how to fuse is decided here,
-    once, before Hugging Face makes a mask: in a capture and for a compiler it always makes one."""
+    """Decides whether a call is a decode step or a prefill that the layers know how to fuse. It
+    decides once, before Hugging Face makes a mask: in a capture and for a compiler it always makes
+    one."""
 
     def _kernwright_fused(self, given: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
         call = bind(self._kernwright.names, given, named)
@@ -455,15 +459,15 @@ class Model(Front):
         return None
 
     def _kernwright_is_empty(self, cache: Any) -> bool:
-        """Whether a static cache holds nothing, which Hugging Face looks at too."""
+        """Returns true if a static cache is empty, which Hugging Face looks at too."""
         if type(cache) is not self._kernwright.caches[0] or torch.compiler.is_compiling():
             return False
         lengths = [layer.cumulative_length for layer in cache.layers]
         return not is_capturing(self.norm.weight) and all(int(length) == 0 for length in lengths)
 
     def _kernwright_decode_step(self, batch: int, layers: Any) -> DecodeStep:
-        """Writes angles of the new token where the kernel looks for them. That fails, before
-        anything is written to the cache, where the cache is full."""
+        """Writes angles of the new token at the place that the kernel reads. If the cache is full,
+        that fails before anything is written to the cache."""
         rotary, length, keys = self.rotary_emb, layers[0].cumulative_length, layers[0].keys
         angles = rotary.inv_freq.float() * length
         half = angles.shape[-1]
@@ -514,8 +518,8 @@ class Model(Front):
 
     def _kernwright_is_unpadded(self, mask: Any, position_ids: Optional[Tensor],
                                 length: Tensor) -> bool:
-        """Looks at the mask and positions, and so waits for the GPU; not where that is not
-        possible."""
+        """Looks at the mask and positions, and so waits for the GPU. Returns False if waiting is
+        not possible."""
         if torch.compiler.is_compiling() or is_capturing(length):
             return False
         if isinstance(mask, dict):  # as generate() prepares them
@@ -533,7 +537,7 @@ class Model(Front):
                 unseen = ~seen
             else:
                 seen, unseen = mask == 0, mask <= torch.finfo(mask.dtype).min / 2
-            # A mask of two dimensions says nothing of what lies behind the new token.
+            # A mask of two dimensions says nothing about keys behind the new token.
             right = right & torch.where(places <= length, seen, unseen | (mask.dim() == 2)).all()
         if position_ids is not None:
             right = right & (position_ids == length).all()
@@ -546,7 +550,7 @@ def holds(module: nn.Module) -> bool:
 
 
 def begins(cache: Any) -> bool:
-    """Whether there is no cache, or a growing one with nothing in it."""
+    """Returns true if there is no cache, or a growing one with nothing in it."""
     return cache is None or (type(cache).__name__ == "DynamicCache" and not any(
         type(layer).__name__ != "DynamicLayer" or layer.is_initialized for layer in cache.layers))
 
@@ -559,7 +563,7 @@ def epsilon(norm: nn.Module) -> float:
 
 
 def normalises(x: Tensor) -> bool:
-    """Whether a product normalises the rows of x itself."""
+    """Returns true if a product normalises the rows of x itself."""
     return x.dtype is torch.bfloat16 and x.shape[0] * x.shape[1] <= MOST_NORMALISED_ROWS
 
 
@@ -569,7 +573,7 @@ def head_norms(attention: nn.Module) -> Tuple[nn.Module, ...]:
     return attention.q_norm, attention.k_norm
 
 
-# Around which modules each reads.
+# The modules around whose forwards each one reads.
 
 def no_parts(module: nn.Module) -> Dict[str, nn.Module]:
     return {}
@@ -611,7 +615,7 @@ def model_parts(model: nn.Module) -> Dict[str, nn.Module]:
 # Weights in one allocation.
 
 def _is_shared(parameter: nn.Parameter) -> bool:
-    """Whether another tensor has a part of its memory."""
+    """Returns true if another tensor has a part of its memory."""
     storage = parameter.untyped_storage()
     return (storage.nbytes() != parameter.numel() * parameter.element_size()
             # The parameter and `storage` itself count.
@@ -620,7 +624,7 @@ def _is_shared(parameter: nn.Parameter) -> bool:
 
 def pack(parameters: Sequence[nn.Parameter]) -> bool:
     """Moves the parameters into one allocation, one behind the other, and says whether it did. They
-    stay what they are, and each has a storage of its own, so that savers see tensors that share
+    stay the same objects, and each has a storage of its own, so that savers see tensors that share
     nothing."""
     first = parameters[0]
     place, together = first.data_ptr(), True
@@ -643,8 +647,8 @@ def pack(parameters: Sequence[nn.Parameter]) -> bool:
 
 
 def pack_members(module: Packed) -> bool:
-    """Packs what the module reads as one, where its parts are what they were, and says whether
-    something was moved."""
+    """Packs the parameters that the module reads as one, if its parts are unchanged, and says
+    whether something was moved."""
     try:
         members = module._kernwright_members()
     except AttributeError:

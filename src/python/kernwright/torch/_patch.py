@@ -1,12 +1,12 @@
 """Models of Hugging Face, and others like them, on kernwright's kernels.
 
-A module is replaced by giving the object a subclass of its class, whose forward calls an operator of
-`ops` where that can compute what was asked for, and the class's own forward elsewhere: in training,
-for another dtype, on another device. Parameters, their names, hooks and isinstance stay as they are.
-Nothing outside of the model that was handed in is touched.
+A module is replaced by giving the object a subclass of its class, whose forward calls an operator
+of `ops` if that can compute the call, and the class's own forward otherwise: in training, for
+another dtype, on another device. Parameters, their names, hooks and isinstance stay as they are.
+Nothing outside of the model that was passed is touched.
 
-What a module computes is not taken from its name alone: it is run on a few random rows, and has to
-give what its replacement is for."""
+The name of a module alone does not decide what it computes: it is run on a few random rows, and
+must return the results of its replacement."""
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -24,7 +24,7 @@ OPS = ("linear", "rms_norm", "swiglu", "experts", "decoder_layer")
 
 
 class Row(NamedTuple):
-    """What became of a module. `reason` says why it was left, or what was done beside."""
+    """The fate of a module. `reason` says why it was left, or what was done beside."""
     name: str
     kind: str
     op: str
@@ -33,11 +33,11 @@ class Row(NamedTuple):
 
 
 class Report:
-    """What `patch` did, module by module: `rows`. Printed, it is a table with a line for each kind of
-    module and reason. `undo()` makes the model what it was.
+    """The result of `patch`, module by module: `rows`. Printed, it is a table with a line for each
+    kind of module and reason. `undo()` makes the model what it was.
 
-    What a module was decided from is looked at again at each call. `fallbacks` counts the calls
-    that ran as before since it was no longer so, by (module, reason)."""
+    The facts that a module was decided from are looked at again at each call. `fallbacks` counts
+    the calls that ran as before because these facts had changed, by (module, reason)."""
 
     def __init__(self, model: nn.Module, tally: Tally) -> None:
         self.model = model
@@ -86,7 +86,7 @@ class _Patcher:
         self.tally = Tally()
         self.fronts: Dict[nn.Module, type] = {}  # of the modules that passed
 
-    # Each of these looks at a module, and gives what replaces it and returns a note.
+    # Each of these looks at a module, and returns a function that replaces it and returns a note.
 
     def linear(self, name: str, module: nn.Module) -> Callable[[], str]:
         checks.check_linear(module)
@@ -134,7 +134,7 @@ class _Patcher:
             swap(module, front)
             if activation is not None:
                 module._kernwright_activation = activation
-            module._kernwright = None  # the guard finds its own place there
+            module._kernwright = None  # the guard's own place, which it finds there
             module._kernwright = Guard(name, self.tally, module, parts, **decided)
             return ""
 
@@ -143,7 +143,7 @@ class _Patcher:
     def look(self, name: str, module: nn.Module,
              check: Callable[[str, nn.Module], Callable[[], str]]
              ) -> Callable[[], Tuple[bool, str]]:
-        """Gives what is to be done, which returns whether the module was replaced, and a note."""
+        """Returns a function that replaces the module, and returns whether it did, and a note."""
         try:
             if self.where is not None and not self.where(name, module):
                 raise Left("where() said no")
@@ -155,8 +155,8 @@ class _Patcher:
             return lambda: (False, reason)
 
     def run(self) -> Report:
-        """Parts are looked at before what they are parts of, since a layer is fused where its parts
-        passed."""
+        """Looks at parts before the modules that they are parts of, since a layer is fused if its
+        parts passed."""
         tests: Tuple[Tuple[str, Callable[[nn.Module], bool], Callable[..., Any]], ...] = (
             ("linear", lambda m: isinstance(m, nn.Linear), self.linear),
             ("rms_norm", lambda m: type(m).__name__.endswith("RMSNorm"), self.rms_norm),
@@ -193,32 +193,31 @@ def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
         "rms_norm": classes named ...RMSNorm that compute weight * x / rms(x)
         "swiglu": modules with gate_proj, up_proj, down_proj and act_fn that compute
             down(activation(gate(x)) * up(x)), whose first half becomes one kernel
-        "experts": the experts of a mixture, as Transformers' ExpertsInterface has them, that compute
-            down(activation(gate(x)) * up(x)) from weights [experts, out, in] without biases, by two
-            grouped products: Mixtral, Qwen2-MoE, Qwen3-MoE and others, not gpt-oss. Others run by
-            their `experts_implementation` as before
-        "decoder_layer": layers of Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen2-MoE and Qwen3-MoE whose
-            parts were replaced. A decode step with a StaticCache then has five kernels a layer, and a
-            prefill eight; before a router with experts four and six
+        "experts": the experts of a mixture, as Transformers' ExpertsInterface has them, that
+            compute down(activation(gate(x)) * up(x)) from weights [experts, out, in] without
+            biases, by two grouped products: Mixtral, Qwen2-MoE, Qwen3-MoE and others, not gpt-oss.
+            Others run by their `experts_implementation` as before
+        "decoder_layer": layers of Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen2-MoE and Qwen3-MoE
+            whose parts were replaced. A decode step with a StaticCache then has five kernels a
+            layer, and a prefill eight; before a router with experts four and six
     where: where(name, module) says whether a module may be replaced
-    unpadded: the promise that no sequence of a batch is ever padded, so that masks and positions of a
-        decode step need not be looked at. Without it a step that is given a mask waits for the GPU to
-        look, and where it cannot, in a capture or in torch.compile, its layer is not fused
+    unpadded: the promise that no sequence of a batch is ever padded, so that masks and positions of
+        a decode step need not be looked at. Without it a step with a mask waits for the GPU to
+        look. If it cannot wait, in a capture or in torch.compile, its layer is not fused
 
-    Weights stay the model's own. Where a kernel reads several as one tensor, they are moved into one
+    Weights stay the model's own. If a kernel reads several as one tensor, they are moved into one
     and become views of it, so that nothing is held twice; the report says so. Modules that need a
     gradient, other dtypes and other devices run as before. torch.compile takes a patched model.
 
-    What a module was decided from is compared at each call, in eager mode by the extension and
-    under torch.compile by Dynamo's guards: classes and forwards, hooks, members, the config, the
-    functions that a forward calls. Where something is no longer the same, such as for an adapter,
+    The facts that a module was decided from are compared at each call, in eager mode by the
+    extension and under torch.compile by Dynamo's guards: classes and forwards, hooks, members, the
+    config, the functions that a forward calls. If one of them has changed, such as for an adapter,
     the module's own forward runs. That is logged once, and counted in the report and in
-    kernwright.metrics(). Dynamo does not see that a module is given another __class__, here as
+    kernwright.metrics(). Dynamo does not see if a module is given another __class__, here as
     elsewhere. To pickle the model, undo() first.
 
-    Returns the Report, whose undo() takes all of it back. Errors: TypeError where the model is no
-    module; ValueError for another op, or for a
-    model that is patched already."""
+    Returns the Report, whose undo() takes all of it back. Errors: TypeError if the model is not a
+    module; ValueError for another op, or for a model that is patched already."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}, and a torch.nn.Module expected")
     ops = (ops,) if isinstance(ops, str) else ops
@@ -231,7 +230,7 @@ def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
 
 
 def unpatch(model: nn.Module) -> None:
-    """Takes back what `patch` did to the model, or to the one that it is a copy of. Errors: ValueError
-    where it is not patched."""
+    """Undoes `patch` on the model, or on the model that it is a copy of. Errors: ValueError if it
+    is not patched."""
     if not any([restore(module) for module in model.modules()]):
         raise ValueError("the model is not patched")

@@ -15,7 +15,7 @@ _DTYPES = (torch.bfloat16, torch.float16)
 
 
 def kernwright_mm(a: Tensor, b: Tensor, *, out: Tensor) -> None:
-    """out = a @ b by kernwright where it has a kernel, else by PyTorch."""
+    """out = a @ b by kernwright if it has a kernel, else by PyTorch."""
     if a.is_cuda and a.dtype in _DTYPES and a.dtype is b.dtype:
         try:
             _arrays.matmul(a, b, out=out)
@@ -38,9 +38,9 @@ def use_in_inductor(enabled: bool = True) -> None:
     """Lets kernwright's products take part when torch.compile(mode="max-autotune") chooses the
     fastest, or no longer.
 
-    Inductor times each choice once a shape, and takes ours where it wins. This is for aten.mm, which
-    linear layers without bias become; Inductor has no such place for aten.addmm, with bias. What is
-    compiled already stays as it is. Errors: Error where this PyTorch has no such place."""
+    Inductor times each choice once a shape, and takes ours if it wins. This is for aten.mm, which
+    linear layers without bias become; Inductor has no such place for aten.addmm, with bias. Graphs
+    that are compiled already stay as they are. Errors: Error if this PyTorch has no such place."""
     choices = _config().external_matmul
     if enabled and kernwright_mm not in choices:
         choices.append(kernwright_mm)

@@ -6,8 +6,8 @@
     with use_kernel_mapping(kernel_mapping()):
         model = kernelize(model, mode=Mode.INFERENCE | Mode.TORCH_COMPILE, device="cuda")
 
-The layers are for inference. What `kernwright.torch.patch` does beside them needs more than a layer
-may have: fused products, and weights that lie together."""
+The layers are for inference. `kernwright.torch.patch` also does what a layer may not have: fused
+products, and weights that are together in memory."""
 
 import pathlib
 from typing import Any, Dict
@@ -19,8 +19,8 @@ LAYERS = ("RMSNorm", "SiluAndMul")
 
 
 def kernel_mapping() -> Dict[str, Dict[str, Any]]:
-    """What `kernels.use_kernel_mapping` and `kernels.register_kernel_mapping` take. Errors:
-    ImportError without the package `kernels`."""
+    """Returns the argument for `kernels.use_kernel_mapping` and `kernels.register_kernel_mapping`.
+    Errors: ImportError without the package `kernels`."""
     from kernels import LocalLayerRepository
 
     return {name: {"cuda": LocalLayerRepository(REPOSITORY, layer_name=name)} for name in LAYERS}

@@ -1,8 +1,8 @@
 """kernwright's operations as operators of PyTorch, `torch.ops.kernwright`.
 
 torch.compile traces them without graph breaks, and CUDA graphs capture them. They compute on a GPU,
-and on meta and fake tensors they give shapes. The functions of this module take the same arguments:
-where nothing but the kernel has to see a call, they launch it at once, without the dispatcher.
+and return shapes on meta and fake tensors. The functions of this module take the same arguments: if
+nothing but the kernel needs to see a call, they launch it at once, without the dispatcher.
 
 `linear`, `matmul` and `gated_linear` have a backward, by PyTorch's products. The others refuse
 arguments that require a gradient."""

@@ -1,4 +1,4 @@
-"""How an operator is defined, which calls go past it, and what its shapes are checked by."""
+"""The definition of operators, the calls that bypass them, and the checks of their shapes."""
 
 import logging
 from typing import Any, Callable, Optional, Sequence, Set, Tuple
@@ -12,7 +12,7 @@ from ..._arrays import make_error
 from ..._kernwright import Error
 
 _log = logging.getLogger("kernwright")
-_left: Set[Tuple[str, str]] = set()  # the operators and reasons that the log has
+_left: Set[Tuple[str, str]] = set()  # the operators and reasons that were logged
 _library = torch.library.Library("kernwright", "DEF")
 
 # A kernel is made for the strides that it met, so a compiler may not lay a tensor out otherwise.
@@ -23,9 +23,9 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 
 
 def _direct(*tensors: Optional[Tensor]) -> bool:
-    """Whether a kernel may be launched at once: nobody traces, transforms, or needs a gradient.
-    Errors: Error where one of them has a tangent of forward-mode derivatives, which nothing here
-    has."""
+    """Returns true if a kernel may be launched at once: nobody traces, transforms, or needs a
+    gradient. Errors: Error if one of them has a tangent of forward-mode derivatives, which nothing
+    here has."""
     if torch.compiler.is_compiling():
         return False
     if forward_ad._current_level >= 0:
@@ -44,9 +44,9 @@ def _direct(*tensors: Optional[Tensor]) -> bool:
 
 def _or_plain(name: str, ours: Callable[..., Any], plain: Callable[..., Any],
               shapes: Callable[..., Any]) -> Callable[..., Any]:
-    """`ours`, and where that refuses what it is given, `plain`, which does the same in PyTorch,
-    with one line in the log for each reason. What fails in another way is an error, and so is what `shapes`
-    refuses."""
+    """Returns a function that calls `ours`, and if that refuses its arguments, `plain`, which does
+    the same in PyTorch, with one line in the log for each reason. Other failures are errors, and so
+    are refusals of `shapes`."""
     def compute(*given: Any, **named: Any) -> Any:
         if forward_ad._current_level >= 0:
             _refuse_tangents((*given, *named.values()))
@@ -67,9 +67,9 @@ def _or_plain(name: str, ours: Callable[..., Any], plain: Callable[..., Any],
 
 
 def _are_apart(name: str, x: Tensor) -> bool:
-    """Counts a call whose weights no longer lie together, and logs the first of an operator.
-    Returns whether PyTorch must compute it: kernels of the products by themselves may not be in
-    memory, and nothing is loaded in a capture."""
+    """Counts a call whose weights are no longer together in memory, and logs the first of an
+    operator. Returns whether PyTorch must compute it: kernels of the products by themselves may not
+    be in memory, and nothing is loaded in a capture."""
     _fallbacks.counts["apart"] += 1
     if (name, "apart") not in _left:
         _left.add((name, "apart"))
@@ -88,7 +88,8 @@ def _refuse_tangents(given: Sequence[Any]) -> None:
 
 
 def _define(schema: str, compute: Callable[..., Any], shapes: Callable[..., Any]) -> str:
-    """Defines an operator that gives what `compute` does, in tensors that `shapes` gives."""
+    """Defines an operator that computes by `compute`, and whose results have the shapes of
+    `shapes`."""
     name = schema[:schema.index("(")]
     _library.define(schema, tags=_TAGS)
     for key in ("CUDA", "CompositeExplicitAutograd"):
@@ -99,7 +100,7 @@ def _define(schema: str, compute: Callable[..., Any], shapes: Callable[..., Any]
 
 def _define_forward_only(schema: str, compute: Callable[..., Any],
                          shapes: Callable[..., Any]) -> None:
-    """The same of an operator that refuses arguments which require a gradient."""
+    """Defines in the same way an operator that refuses arguments which require a gradient."""
     name = _define(schema, compute, shapes)
     packet, _, overload = name.partition(".")
     operator = getattr(getattr(torch.ops.kernwright, packet), overload or "default")
@@ -119,8 +120,8 @@ def _define_forward_only(schema: str, compute: Callable[..., Any],
 
 def _define_out(name: str, arguments: str, compute: Callable[..., Any],
                 shapes: Callable[..., Tensor]) -> None:
-    """The form of an operator with one result that writes it to `out`: name.out, or of an overload
-    name_out. `compute` takes `out` too. It has no backward."""
+    """Defines the form of an operator with one result that writes it to `out`: name.out, or
+    name_out for an overload. `compute` takes `out` too. It has no backward."""
     def write(*given: Any, out: Tensor, **named: Any) -> None:
         compute(*given, out=out, **named)
 
@@ -132,7 +133,7 @@ def _define_out(name: str, arguments: str, compute: Callable[..., Any],
 
 
 def _expect(right: Any, text: Callable[[], str]) -> None:
-    """Refuses on meta and fake tensors what a kernel would refuse. What is symbolic is checked where
+    """Refuses on meta and fake tensors what a kernel would refuse. Symbolic facts are checked when
     the compiled program runs."""
     try:
         torch._check_with(Error, right, text)

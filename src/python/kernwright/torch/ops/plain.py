@@ -1,5 +1,5 @@
-"""What the operators compute, by PyTorch's own functions: for tensors that no kernel takes. Sums
-are kept in fp32, or what is wider, and results are rounded once where a kernel rounds once."""
+"""The operators by PyTorch's own functions: for tensors that no kernel takes. Sums are kept in
+fp32, or a wider type, and results are rounded once if a kernel rounds once."""
 
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
@@ -13,7 +13,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def activate(x: Tensor, activation: Optional[str]) -> Tensor:
-    """Errors: ValueError for a name that is none."""
+    """Errors: ValueError for an unknown name."""
     functions: Dict[Optional[str], Callable[[Tensor], Tensor]] = {
         None: lambda x: x, "silu": functional.silu, "gelu_erf": functional.gelu,
         "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh")}
@@ -89,7 +89,7 @@ def layer_norm(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor
 
 
 def add_norm(norm: Callable[..., Tensor]) -> Callable[..., Tuple[Tensor, Tensor]]:
-    """A norm of x and a residual, which also gives their sum."""
+    """A norm of x and a residual, which also returns their sum."""
     def compute(x: Tensor, residual: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
         both = _wide(x) + _wide(residual)
         return norm(both, *rest).to(x.dtype), both.to(x.dtype)
@@ -121,7 +121,7 @@ def softmax(x: Tensor, mask: Optional[Tensor] = None, *, scale: float = 1.0,
 
 
 def _sees(queries: int, keys: int, window: Optional[int], device: Any) -> Tensor:
-    """Whether a query sees a key: those up to its own, which is the last for the last query."""
+    """Returns a mask: a query sees the keys up to its own, which is the last for the last query."""
     own = torch.arange(queries, device=device)[:, None] + keys - queries
     at = torch.arange(keys, device=device)
     return (at <= own) & (at > own - window) if window else at <= own

@@ -16,7 +16,8 @@ from .rows import rms_norm
 def _product_shape(x: Tensor, k: Any, n: Any, bias: Optional[Tensor] = None,
                    residual: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
                    names: Tuple[str, str] = ("x", "weight")) -> Tensor:
-    """The result of a product of x, whose names are those of x and of the matrix."""
+    """Checks the arguments of a product of x, and returns a tensor for its result. `names` are the
+    names of x and of the matrix."""
     _expect(x.shape[-1] == k, lambda: f"{names[0]} has rows of {x.shape[-1]} elements, and "
                                       f"{names[1]} has k={k}")
     shape = (*x.shape[:-1], n)
@@ -55,7 +56,7 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *,
 
     x: [..., k]; weight: [n, k], bf16, fp16 or fp8_e4m3 as x; bias: [n]; residual: [..., n]
     activation: None, "gelu_tanh", "gelu_erf" or "silu"
-    out: [..., n], without gradients; out_dtype: of a new result, x's where left out
+    out: [..., n], without gradients; out_dtype: dtype of a new result, by default x's
 
     Differentiable in x, weight, bias and residual. Errors: kernwright.Error, see
     kernwright.linear."""
@@ -123,7 +124,7 @@ def _normalised(x: Tensor, weight: Optional[Tensor], eps: float) -> Tensor:
 
 
 def _rows_of(name: str, weight: Weights) -> Tuple[Any, Any]:
-    """Rows of all matrices, and their columns."""
+    """Returns rows of all matrices, and their columns."""
     if isinstance(weight, Tensor):
         return _matrix(name, weight)
     sizes = [_matrix(name, member) for member in weight]
@@ -157,11 +158,11 @@ def gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = Non
     """activation(x @ gate.T) * (x @ up.T) in one kernel, the first half of a SwiGLU.
 
     x: [..., k]; weight: [2 * n, k], the rows of the gate, then those of up; result: [..., n];
-        or the pair (gate, up), which one kernel reads where up begins at the end of gate
+        or the pair (gate, up), which one kernel reads if up begins at the end of gate
     norm_weight: [k], for at most 16 rows of x in bf16: they are first normalised as by `rms_norm`
     activation: "silu", "gelu_tanh" or "gelu_erf"
 
-    Differentiable in x and weight where this is a tensor and there is no norm_weight."""
+    Differentiable in x and weight if this is a tensor and there is no norm_weight."""
     if isinstance(weight, Tensor):
         if _direct(x, weight, norm_weight):
             return _compute_gated_linear(x, weight, norm_weight, activation=activation, eps=eps)
@@ -227,9 +228,9 @@ def qkv_linear(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
     """x @ weight.T + bias, split into q, k and v, in one kernel.
 
     x: [..., hidden]; weight: [(heads + 2 * kv_heads) * head_dim, hidden], the rows of q, k and v;
-        or a tuple of these three, which one kernel reads where each begins at the end of the one
+        or a tuple of these three, which one kernel reads if each begins at the end of the one
         before
-    bias: one for each row, a tuple where weight is one; norm_weight: as in `gated_linear`
+    bias: one for each row, a tuple if weight is one; norm_weight: as in `gated_linear`
     Result: [..., heads, head_dim], [..., kv_heads, head_dim] and the same again, without gaps.
     Source: matmul with split=qkv."""
     if isinstance(weight, Tensor):

@@ -202,7 +202,7 @@ def norm_rope(q: Tensor, k: Tensor, v: Tensor, q_norm: Tensor, k_norm: Tensor, c
     that rounds once; and a copy of v, which the kernel writes beside k.
 
     q: [batch, tokens, heads, head_dim], k, v: [batch, tokens, kv_heads, head_dim], without gaps,
-    as `qkv_linear` gives them; bf16 or fp16; q_norm, k_norm: [head_dim], as q
+        as `qkv_linear` returns them; bf16 or fp16; q_norm, k_norm: [head_dim], as q
     cos, sin: [tokens, head_dim / 2] in fp32, the same for all sequences
     Source: the operation kv_append with rope=qk and norm=rms."""
     if _direct(q, k, v, q_norm, k_norm, cos, sin):

@@ -31,7 +31,7 @@ def _expect_dtype(name: str, tensor: Tensor, dtype: torch.dtype) -> None:
 
 
 def _expect_no_gaps(name: str, tensor: Tensor) -> None:
-    """Of rows, or of a vector."""
+    """Checks that rows, or a vector, have no gaps."""
     columns, last = tensor.shape[-1], tensor.stride(-1)
     _expect(last == 1 or columns == 1,
             lambda: f"{name} has a last stride of {last}, and 1 expected: its rows are not "
@@ -106,12 +106,13 @@ def scaled_matmul(a: Tensor, b: Tensor, scale_a: Union[Tensor, float],
     scale_a, scale_b: numbers, one for the whole of a and of b, or scales of blocks in fp32, as
         transposed views: [m, ceil(k / 128)] for the m rows of a, and [ceil(k / 128), ceil(n / 128)]
     bias: [n]; residual: [..., n]; both of the result's dtype; activation: as in `linear`
-    out: [..., n]; out_dtype: bfloat16 where left out, float16, float32 or float8_e4m3fn
+    out: [..., n]; out_dtype: by default bfloat16, or float16, float32 or float8_e4m3fn
 
-    What torch._scaled_mm takes as tensors of one element are numbers here; a CUDA graph keeps those
-    that it was captured with. Scales of blocks are its BlockWise1x128 of a and BlockWise128x128 of b.
-    No kernel takes a scale for each row. Without out_dtype torch._scaled_mm gives a's dtype. There is
-    no backward. Errors: kernwright.Error, see kernwright.scaled_matmul."""
+    Scales that torch._scaled_mm takes as tensors of one element are numbers here; a CUDA graph
+    keeps the numbers that it was captured with. Scales of blocks are its BlockWise1x128 of a and
+    BlockWise128x128 of b. No kernel takes a scale for each row. Without out_dtype torch._scaled_mm
+    returns a's dtype. There is no backward. Errors: kernwright.Error, see
+    kernwright.scaled_matmul."""
     numbers = _are_numbers(scale_a, scale_b)
     if _direct(a, b, bias, residual, out, *(() if numbers else (scale_a, scale_b))):
         return _compute_scaled(a, b, scale_a, scale_b, bias, residual, activation=activation,
@@ -178,18 +179,18 @@ def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, *, scale_a: Optional[Tens
 
     a: [rows, k] without gaps, sorted by group; bfloat16, float16 or float8_e4m3fn
     b: [groups, k, n], the transposed view of [groups, n, k], as a
-    offs: [groups], int32, on the GPU: where the rows of each group end. They never fall, and the last
-        is at most `rows`, which nothing checks. A new result has anything in rows of no group.
-    scale_a, scale_b: of fp8, scales of blocks in fp32, as transposed views: [rows, ceil(k / 128)]
+    offs: [groups], int32, on the GPU: the ends of the rows of each group. They never fall, and the
+        last is at most `rows`, which nothing checks. A new result has anything in rows of no group.
+    scale_a, scale_b: for fp8, scales of blocks in fp32, as transposed views: [rows, ceil(k / 128)]
         and [groups, ceil(k / 128), ceil(n / 128)]
     gated: b has 2 * n columns, and the result is activation(a @ first half) * (a @ second half)
-    out: [rows, n], which keeps what it has in rows of no group; out_dtype: of a new result, a's
-        where left out, and of fp8 bfloat16
+    out: [rows, n], which keeps what it has in rows of no group; out_dtype: dtype of a new result,
+        by default a's, and for fp8 bfloat16
 
-    torch._grouped_mm(mat_a, mat_b, offs) and torch.nn.functional.grouped_mm compute the same of
-    mat_a with 2 dimensions and mat_b with 3, without activation and gate. Their bias, and a mat_b
-    that is no transposed view, no kernel takes. torch._scaled_grouped_mm has a scale for each row
-    instead of those of blocks. There is no backward. Errors: kernwright.Error, see
+    torch._grouped_mm(mat_a, mat_b, offs) and torch.nn.functional.grouped_mm compute the same from
+    mat_a with 2 dimensions and mat_b with 3, without activation and gate. No kernel takes their
+    bias, or a mat_b that is not a transposed view. torch._scaled_grouped_mm has a scale for each
+    row instead of scales of blocks. There is no backward. Errors: kernwright.Error, see
     kernwright.grouped_matmul."""
     if _direct(a, b, offs, scale_a, scale_b, out):
         return _compute_grouped(a, b, offs, scale_a, scale_b, activation=activation, gated=gated,

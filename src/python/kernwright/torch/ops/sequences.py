@@ -16,8 +16,8 @@ _DIMS = ": batch, heads, tokens and head_dim"
 
 
 def _attention_result(q: Tensor, v: Tensor) -> Tensor:
-    """A tensor for the result, which lies as q does: as [batch, heads, tokens, head_dim], or as the
-    transposed view of [batch, tokens, heads, head_dim]."""
+    """Returns a tensor for the result, with the layout of q: as [batch, heads, tokens, head_dim],
+    or as the transposed view of [batch, tokens, heads, head_dim]."""
     _expect_dims("q", q, 4, _DIMS)
     _expect_dims("v", v, 4, _DIMS)
     batch, heads, tokens, _ = q.shape
@@ -65,8 +65,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
     """softmax(scale * q @ k.T) @ v for each head; see kernwright.attention.
 
     q: [batch, heads, q_len, head_dim]; k, v: [batch, kv_heads, kv_len, head_dim]; bf16 or fp16;
-    each contiguous or the transposed view of [batch, tokens, heads, head_dim], all alike.
-    causal: the last query sees all keys. The result lies as q does."""
+    each contiguous or the transposed view of [batch, tokens, heads, head_dim], all alike. causal:
+    the last query sees all keys. The result has the layout of q."""
     if _direct(q, k, v, sinks, alibi_slopes, kv_lengths):
         return _compute_attention(q, k, v, sinks, alibi_slopes, kv_lengths, causal=causal,
                                   scale=scale, window=window, softcap=softcap,
@@ -80,9 +80,10 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
                                  attn_mask: Optional[Tensor] = None, dropout_p: float = 0.0,
                                  is_causal: bool = False, scale: Optional[float] = None,
                                  enable_gqa: bool = False) -> Tensor:
-    """torch.nn.functional.scaled_dot_product_attention of what kernels take. Errors: Error for a
-    mask, for dropout, for is_causal with other numbers of queries than of keys (PyTorch's first
-    query then sees the first key alone), and for grouped heads without enable_gqa."""
+    """torch.nn.functional.scaled_dot_product_attention for the arguments that kernels take. Errors:
+    Error for a mask, for dropout, for is_causal with other numbers of queries than of keys
+    (PyTorch's first query then sees the first key alone), and for grouped heads without
+    enable_gqa."""
     if attn_mask is not None or dropout_p != 0:
         raise make_error("attn_mask or dropout_p is given, and no kernel takes them")
     if is_causal and query.shape[-2] != key.shape[-2]:
@@ -117,11 +118,11 @@ def append_attention(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_new: Tens
                      kv_lengths: Tensor, cos: Tensor, sin: Tensor,
                      q_norm: Optional[Tensor] = None, k_norm: Optional[Tensor] = None, *,
                      scale: Optional[float] = None, eps: float = 1e-6) -> Tensor:
-    """One decode step of attention in one kernel: the new token's q and k are normalised where there
+    """One decode step of attention in one kernel: the new token's q and k are normalised if there
     are q_norm and k_norm, and rotated; k and v go to their place in the cache; and q attends.
 
     q: [batch, ..., heads, head_dim], k_new, v_new: [batch, ..., kv_heads, head_dim], as
-    `qkv_linear` gives them; k, v: the cache, [batch, kv_heads, tokens, head_dim], changed
+        `qkv_linear` returns them; k, v: the cache, [batch, kv_heads, tokens, head_dim], changed
     kv_lengths: [batch] in int32, keys of each sequence with the new one
     cos, sin: [tokens, head_dim / 2] in fp32, of all positions; q_norm, k_norm: [head_dim]
     Result: as q. Source: the operation attention with append=rope or norm_rope."""
