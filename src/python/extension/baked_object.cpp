@@ -76,17 +76,17 @@ PyObject* baked_rebind(PyObject* self, PyObject* const* given, Py_ssize_t count)
 
 PyMethodDef kBakedMethods[] = {
     {"launch", method<baked_launch>(), METH_FASTCALL | METH_KEYWORDS,
-     "launch($self, /, stream=None)\n--\n\nThe same as calling it."},
+     "launch($self, /, stream=None)\n--\n\nDoes the same as calling it."},
     {"rebind", method<baked_rebind>(), METH_FASTCALL,
      "rebind($self, /, *tensors_and_scalars)\n--\n\n"
-     "Gives other arguments to the launches from now on. Those that are enqueued already\n"
+     "Sets other arguments for the launches from now on. Launches that are enqueued already\n"
      "keep theirs. Up to four sets that come back stay ready, so alternating between them\n"
-     "costs no driver call. Errors: those of a call of the kernel; the arguments are then\n"
-     "those of before."},
+     "costs no driver call. Errors: as for a call of the kernel; the arguments then stay as\n"
+     "they were."},
     {"add_to_capture", method<baked_add_to_capture>(), METH_FASTCALL | METH_KEYWORDS,
      "add_to_capture($self, /, stream=None)\n--\n\n"
-     "Adds the launch, with its present arguments, to the capture that the stream is in. Let\n"
-     "go of the captured graph before this. Errors: Error where the stream is in no capture."},
+     "Adds the launch, with its present arguments, to the capture that the stream is in.\n"
+     "Release the captured graph before this. Errors: Error if the stream is not in a capture."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot kBakedSlots[] = {

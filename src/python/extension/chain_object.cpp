@@ -382,16 +382,16 @@ PyObject* chain_description(PyObject* self, void*) {
 
 PyMethodDef kChainMethods[] = {
     {"launch", method<chain_launch>(), METH_FASTCALL | METH_KEYWORDS,
-     "launch($self, /, stream=None)\n--\n\nThe same as calling it."},
+     "launch($self, /, stream=None)\n--\n\nDoes the same as calling it."},
     {"rebind", method<chain_rebind>(), METH_VARARGS,
      "rebind($self, /, *parameters)\n--\n\n"
-     "Gives other arrays to all parameters, in order, from the next launch on. They have the\n"
-     "dtypes, shapes and strides of those that the builder was given. Up to four sets that\n"
-     "come back stay ready. Errors: Error; the parameters are then those of before."},
+     "Sets other arrays for all parameters, in order, from the next launch on. They must have\n"
+     "the dtypes, shapes and strides of the builder's arrays. Up to four sets that come back\n"
+     "stay ready. Errors: Error; the parameters then stay as they were."},
     {"add_to_capture", method<chain_add_to_capture>(), METH_FASTCALL | METH_KEYWORDS,
      "add_to_capture($self, /, stream=None)\n--\n\n"
-     "Adds the kernels, with the present arrays, to the capture that the stream is in. Let go\n"
-     "of the captured graph before this. Errors: Error where the stream is in no capture."},
+     "Adds the kernels, with the present arrays, to the capture that the stream is in. Release\n"
+     "the captured graph before this. Errors: Error if the stream is not in a capture."},
     {"set_path", method<chain_set_path>(), METH_O,
      "set_path($self, path, /)\n--\n\n"
      "Sets the way in which the chain is launched, one of `paths`. Errors: Error for another."},

@@ -12,10 +12,10 @@ namespace {
 
 constexpr const char* kDoc =
     "A problem that cannot be answered, or a call that does not fit its problem.\n\n"
-    "problem: the problem in text form, '' where there is none\n"
+    "problem: the problem in text form, '' if there is none\n"
     "reason: what is wrong, with the name of the thing and both values\n"
-    "is_refusal: whether that is what the caller gave, as a problem that an operation does not\n"
-    "    take; else something failed";
+    "is_refusal: true if the caller's arguments are wrong, such as a problem that an operation\n"
+    "    does not take; false if something failed";
 
 std::string formatted(const char* format, std::va_list arguments) {
   std::va_list again;

@@ -163,7 +163,8 @@ void guard_dealloc(PyObject* self) {
 }
 
 PyMethodDef kGuardMethods[] = {{"holds", method<guard_holds>(), METH_O,
-                                "holds($self, root, /)\n--\n\nWhether all is as it was recorded."},
+                                "holds($self, root, /)\n--\n\n"
+                                "Returns whether everything is as it was recorded."},
                                {"__copy__", method<guard_copy>(), METH_NOARGS, nullptr},
                                {"__deepcopy__", method<guard_copy>(), METH_O, nullptr},
                                {"__reduce__", method<guard_reduce>(), METH_NOARGS, nullptr},

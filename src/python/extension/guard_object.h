@@ -6,10 +6,10 @@ namespace kernwright::python {
 
 inline constexpr const char* kMakeGuardDoc =
     "make_guard(root, dicts, lists, types, attributes) -> Guard\n\n"
-    "A record of what something was decided from, as it is now.\n\n"
-    "root: a dict that the guard does not keep, since it lies in it\n"
-    "dicts: (dict, keys, kinds, whole) each: values of `keys` stay the same objects, those of "
-    "`kinds` keep their types; where `whole`, no key comes or goes\n"
+    "Records the facts that something was decided from, as they are now.\n\n"
+    "root: a dict that the guard does not keep, since the guard is in it\n"
+    "dicts: (dict, keys, kinds, whole) each: values of `keys` stay the same objects, values of "
+    "`kinds` keep their types; if `whole`, no key comes or goes\n"
     "lists: lists whose items stay the same objects\n"
     "types: (object, its type) each\n"
     "attributes: (object, name, value) each: the attribute stays the same object";

@@ -109,8 +109,8 @@ bool read_expected(PyObject* described, Expected& expected) {
 
 constexpr const char* kExpectDoc =
     "_expect(arguments, device)\n\n"
-    "Says once what launches take: the list of kw_describe()'s \"arguments\", or a changed copy "
-    "of it, and the number of the kernel's GPU, -1 where it cannot be launched.";
+    "Sets once the arguments that launches take: the list of kw_describe()'s \"arguments\", or a "
+    "changed copy of it, and the number of the kernel's GPU, -1 if it cannot be launched.";
 PyObject* kernel_expect(PyObject* self, PyObject* given) {
   PyObject* arguments = nullptr;
   int device = -1;
@@ -170,11 +170,11 @@ void kernel_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-PyMethodDef kMethods[] = {
-    {"launch", method<kernel_launch>(), METH_FASTCALL | METH_KEYWORDS,
-     "launch($self, /, *tensors_and_scalars, stream=None)\n--\n\nThe same as calling the kernel."},
-    {"_expect", method<kernel_expect>(), METH_VARARGS, kExpectDoc},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef kMethods[] = {{"launch", method<kernel_launch>(), METH_FASTCALL | METH_KEYWORDS,
+                           "launch($self, /, *tensors_and_scalars, stream=None)\n--\n\n"
+                           "Does the same as calling the kernel."},
+                          {"_expect", method<kernel_expect>(), METH_VARARGS, kExpectDoc},
+                          {nullptr, nullptr, 0, nullptr}};
 
 // The limited API has these since 3.12; CPython 3.10 and 3.11 know them as well.
 constexpr unsigned kHasVectorcall = 1U << 11;

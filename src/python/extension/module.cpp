@@ -186,9 +186,9 @@ PyObject* found_kernel(PyObject* capsule, PyObject* type, const char* problem, c
 
 constexpr const char* kBestDoc =
     "best_kernel(service, type, problem, stream=None) -> type\n\n"
-    "The best kernel for a problem in text form, as an object of a class of KernelHandle, for a "
-    "launch on `stream`, a number, or None where that is not known. The GIL "
-    "is released meanwhile, and Ctrl-C ends a tuning.";
+    "Returns the best kernel for a problem in text form, as an object of a class of "
+    "KernelHandle, for a launch on `stream`, a number, or None if that is not known. The GIL is "
+    "released meanwhile, and Ctrl-C ends a tuning.";
 PyObject* best_kernel(PyObject*, PyObject* given) {
   PyObject *capsule = nullptr, *type = nullptr;
   PyObject* stream = Py_None;
@@ -205,7 +205,8 @@ PyObject* best_kernel(PyObject*, PyObject* given) {
 
 constexpr const char* kBestSeveralDoc =
     "best_kernels(service, type, problem, most) -> list\n\n"
-    "The best kernel and what may take its place in a chain, the most promising first.";
+    "Returns the best kernel and the kernels that may take its place in a chain, the most "
+    "promising first.";
 PyObject* best_kernels(PyObject*, PyObject* given) {
   PyObject *capsule = nullptr, *type = nullptr;
   const char* problem = nullptr;
@@ -239,8 +240,9 @@ PyObject* best_kernels(PyObject*, PyObject* given) {
 
 constexpr const char* kTuneDoc =
     "tune(service, type, problem, seconds, watcher=None) -> type\n\n"
-    "Tunes the problem for about `seconds`, and gives what best_kernel() gives from then on. "
-    "Meanwhile it calls watcher(candidates, measured, best_us, seconds), in the calling thread.";
+    "Tunes the problem for about `seconds`, and returns the kernel that best_kernel() returns "
+    "from then on. Meanwhile it calls watcher(candidates, measured, best_us, seconds), in the "
+    "calling thread.";
 
 /// The progress that the tuning thread reported, for the thread that waits for it.
 class Told {
@@ -329,7 +331,8 @@ PyObject* prewarm(PyObject*, PyObject* given) {
 }
 
 constexpr const char* kPrewarmWorklistDoc =
-    "prewarm_worklist(service, file)\n\nThe same for the problems of a worklist file.";
+    "prewarm_worklist(service, file)\n\n"
+    "Does the same for the problems of a worklist file.";
 PyObject* prewarm_worklist(PyObject*, PyObject* given) {
   PyObject *capsule = nullptr, *path = nullptr;
   if (PyArg_ParseTuple(given, "OO", &capsule, &path) == 0) return nullptr;
@@ -385,7 +388,8 @@ PyObject* metrics(PyObject*, PyObject* capsule) {
 }
 
 constexpr const char* kRecordOfDoc =
-    "record(service, problem, form) -> str\n\nkw_record()'s text, \"json\" or \"html\".";
+    "record(service, problem, form) -> str\n\n"
+    "Returns kw_record()'s text, \"json\" or \"html\".";
 PyObject* record(PyObject*, PyObject* given) {
   PyObject* capsule = nullptr;
   const char *problem = nullptr, *form = nullptr;
@@ -415,9 +419,9 @@ PyObject* integers(const std::int64_t* values, int count) {
 
 constexpr const char* kReadDoc =
     "read(array) -> (address, dtype, shape, strides, device)\n\n"
-    "What kernwright sees of an array, or of a tuple of arrays that are stacked. dtype is None "
-    "where kernwright has no name for it, strides count elements, and device is the GPU's number, "
-    "or a text where the array lies on no GPU.";
+    "Returns kernwright's view of an array, or of a tuple of arrays that are stacked. dtype is "
+    "None if kernwright has no name for it, strides count elements, and device is the GPU's "
+    "number, or a text if the array is not on a GPU.";
 PyObject* read(PyObject*, PyObject* array) {
   ArrayView view;
   Kept kept;
@@ -438,8 +442,8 @@ PyObject* read(PyObject*, PyObject* array) {
 
 constexpr const char* kStreamDoc =
     "current_stream(array) -> int or None\n\n"
-    "The current stream of the array's framework on its GPU, None where the framework does not "
-    "say, and where it is no array.";
+    "Returns the current stream of the array's framework on its GPU, None if the framework does "
+    "not say, and if it is not an array.";
 PyObject* current_stream(PyObject*, PyObject* array) {
   ArrayView view;
   Kept kept;
@@ -482,7 +486,8 @@ PyMethodDef kFunctions[] = {
     {"read", method<read>(), METH_O, kReadDoc},
     {"make_guard", method<make_guard>(), METH_VARARGS, kMakeGuardDoc},
     {"current_device", method<device>(), METH_NOARGS,
-     "current_device() -> int\n\nThe GPU of the calling thread's context, -1 where it has none."},
+     "current_device() -> int\n\n"
+     "Returns the GPU of the calling thread's context, -1 if it has none."},
     {"version", method<version>(), METH_NOARGS, "version() -> str\n\nThe version of the library."},
     {nullptr, nullptr, 0, nullptr}};  // namespace
 
