@@ -16,7 +16,7 @@ namespace {
 
 /// Unexplained memory up to this is ignored: the context of another process takes more.
 constexpr std::int64_t kMemorySlack = std::int64_t{200} << 20;
-/// Utilisation below this is no work of a process: NVML's queries themselves count.
+/// Utilisation below this is not the work of a process: NVML's queries themselves count.
 constexpr int kBusyPercent = 3;
 /// Shares of time that a quiet host or GPU may lose.
 constexpr double kStolenShare = 0.05;
@@ -27,14 +27,14 @@ std::string number(double value) { return significant(value, 3); }
 std::string percent(double share) { return number(share * 100) + " %"; }
 std::string mib(std::int64_t bytes) { return concat(bytes >> 20, " MiB"); }
 
-/// The findings of one check, of which the worst decides. Where some lower the trust, the row has
-/// those alone, the worst first, so that it names the reasons and nothing else.
+/// The findings of one check, of which the worst decides. If some lower the trust, the row has only
+/// those, the worst first, so that it names the reasons and nothing else.
 class Findings {
  public:
   explicit Findings(std::string check) : check_(std::move(check)) {}
 
   void add(Trust trust, std::string detail) { all_[trust].push_back(std::move(detail)); }
-  /// The row. `otherwise` is its detail where there are no findings.
+  /// Returns the row. `otherwise` is its detail if there are no findings.
   AuditRow row(std::string_view otherwise = "") && {
     AuditRow row{.check = std::move(check_), .trust = Trust::a, .detail = {}};
     for (auto found = all_.rbegin(); found != all_.rend(); ++found) {
@@ -162,7 +162,7 @@ AuditRow assess_launch_cost(const AuditInputs& inputs) {
         trust = Trust::b;
       }
       if (trust != Trust::a) text += concat(", allowed ", number(most), " times that");
-      // What is slow may be the clock.
+      // The reason may be a slow clock.
       if (trust != Trust::a && now.sm_mhz < 0.95 * usual.sm_mhz) text += concat(", ", clocks);
     }
     findings.add(trust, text);
@@ -298,8 +298,8 @@ AuditRow assess_power_limit(const GpuFacts& gpu) {
 
 AuditRow assess_clock_events(const AuditInputs& inputs) {
   const GpuFacts& gpu = *inputs.gpu;
-  // The power limit is no finding. Every heavy kernel reaches it, and kernels are measured as they
-  // run for long.
+  // The power limit is not a finding. Every heavy kernel reaches it, and kernels are measured as
+  // they run for long.
   const std::tuple<std::uint64_t, const char*, Trust> reasons[] = {
       {kReasonApplicationClocks, "set clocks", Trust::a},
       {kReasonSoftwarePowerCap, "power cap", Trust::a},
@@ -329,8 +329,8 @@ AuditRow assess_clock_events(const AuditInputs& inputs) {
   return std::move(findings).row("none");
 }
 
-/// The row of the clocks, which we never set. With lowered clocks measurements are steady, but no
-/// answer for this SKU. Whether free clocks are steady is shown by the probe kernels.
+/// Assesses the clocks, which we never set. With lowered clocks measurements are steady, but not
+/// valid for this SKU. The probe kernels show whether free clocks are steady.
 AuditRow assess_clocks(const GpuFacts& gpu) {
   Findings findings("clocks");
   const auto add = [&](const char* name, std::optional<int> now, std::optional<int> most) {

@@ -14,21 +14,22 @@
 
 namespace kernwright {
 
-/// Whether a variable of this name loads foreign code into CUDA processes or changes how they
-/// launch. Such code is loaded while CUDA initialises, so the variable must be removed before.
+/// Returns true if a variable of this name loads foreign code into CUDA processes or changes how
+/// they launch. Such code is loaded while CUDA initialises, so the variable must be removed before.
 bool is_injection_variable(std::string_view name);
 
-/// The names of such variables in this process. The measuring process is started without them.
+/// Returns the names of such variables in this process. The measuring process is started without
+/// them.
 std::vector<std::string> injection_variables();
 
-/// The facts that the audit judges. Those that are not known are empty.
+/// The facts that the audit judges. Unknown facts are empty.
 struct AuditInputs {
   Environment environment;
   std::vector<std::string> mapped_files;
   std::optional<HostLoad> host;
 
   std::optional<GpuFacts> gpu;
-  std::string no_gpu_facts;  ///< the reason, where `gpu` is empty
+  std::string no_gpu_facts;  ///< the reason, if `gpu` is empty
   /// The processes on the GPU that belong to this run.
   std::vector<unsigned int> own_pids;
   /// GPU memory in use that belongs neither to us nor to a known process.
@@ -40,21 +41,21 @@ struct AuditInputs {
   double interval_seconds = 0;
 
   std::optional<LaunchCost> launch_cost;
-  std::string no_launch_cost;                 ///< the reason, where `launch_cost` is empty
+  std::string no_launch_cost;                 ///< the reason, if `launch_cost` is empty
   std::optional<LaunchCost> launch_baseline;  ///< of this host and driver
-  LaunchCost launch_profile;                  ///< of the SKU; 0 where not known
+  LaunchCost launch_profile;                  ///< of the SKU; 0 if not known
 };
 
-/// The audit's rows: one per check, in a fixed order. Each detail has what was seen and what it was
-/// compared with. Without the GPU's facts one row replaces those that need them.
+/// Returns the audit's rows: one per check, in a fixed order. Each detail has the observed value
+/// and what it was compared with. Without the GPU's facts one row replaces the rows that need them.
 Audit assess(const AuditInputs& inputs);
 
-/// What a person can do about a row that lowers the trust, also one of a session's own: "end the
-/// other processes on this GPU". Empty where nothing can be done.
+/// Returns what a person can do about a row that lowers the trust, also one of a session's own:
+/// "end the other processes on this GPU". Empty if nothing can be done.
 std::string_view remedy(std::string_view check);
 
-/// Whether another process may be working on the GPU, so that pausing to find out is worth its
-/// time.
+/// Returns true if another process may be working on the GPU, so that pausing to find out is worth
+/// its time.
 bool suspects_company(const AuditInputs& inputs);
 
 }  // namespace kernwright

@@ -10,7 +10,7 @@
 namespace kernwright {
 namespace {
 
-/// NVML's utilisation is that of its last period, which is at most a second.
+/// NVML measures utilisation over its last period, which is at most a second.
 constexpr std::chrono::milliseconds kPauseStep{50};
 constexpr int kPauseSteps = 20;
 constexpr int kQuietPercent = 3;
@@ -46,7 +46,7 @@ Auditor::Auditor(Sources sources, AuditorOptions options)
     : sources_(std::move(sources)), options_(std::move(options)) {
   options_.own_pids.push_back(static_cast<unsigned int>(::getpid()));
   before_ = assess(gather());
-  // Before there is a device launch costs cannot be known, so that row is no finding.
+  // Before there is a device, launch costs cannot be known, so that row is not a finding.
   std::erase_if(before_.rows, [](const AuditRow& row) { return row.check == "launch_cost"; });
 }
 

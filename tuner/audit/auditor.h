@@ -21,8 +21,8 @@ struct AuditorOptions {
 };
 
 /// Audits the environment of one GPU's measurements, before the process has a context there and
-/// again on demand. It only reads. A look takes a few tens of milliseconds, or up to a second where
-/// it has to find out whether another process works. Used by the thread that measures.
+/// again on demand. It only reads. A look takes a few tens of milliseconds, or up to a second if it
+/// must find out whether another process works. Used by the thread that measures.
 class Auditor {
  public:
   /// The sources of facts. Tests have their own.
@@ -34,7 +34,7 @@ class Auditor {
     std::function<void(std::chrono::milliseconds)> sleep;
     std::function<double()> seconds;
   };
-  /// The real sources: NVML for the GPU `uuid`, and this process and host.
+  /// Returns the real sources: NVML for the GPU `uuid`, and this process and host.
   static Sources live(std::string uuid);
 
   /// Takes the first look. To be constructed before the device is opened, and, if the UUID is known
@@ -48,8 +48,8 @@ class Auditor {
   /// affected.
   void watch(Device& device, CompilePool& pool);
 
-  /// The state since the last look. The first result includes what was seen before the device was
-  /// opened. `released` is called when the device may be given other work.
+  /// Returns the state since the last look. The first result includes what was seen before the
+  /// device was opened. `released` is called when the device may be given other work.
   Audit look(const std::function<void()>& released = {});
 
  private:

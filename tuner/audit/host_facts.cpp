@@ -30,7 +30,7 @@ double stolen_share(Clock::duration work) {
   return seconds(stolen) / seconds(now - begin);
 }
 
-/// Word number `index` of `text` as a number.
+/// Returns word number `index` of `text` as a number.
 std::optional<double> number_at(std::string_view text, std::size_t index) {
   for (const std::string_view word : split(trim(text), ' ')) {
     if (word.empty() || index-- != 0) continue;
@@ -42,7 +42,7 @@ std::optional<double> number_at(std::string_view text, std::size_t index) {
   return std::nullopt;
 }
 
-/// The number after `name` in a text of lines "name number".
+/// Returns the number after `name` in a text of lines "name number".
 std::optional<double> field(std::string_view text, std::string_view name) {
   for (const std::string_view line : split(text, '\n')) {
     if (line.starts_with(name) && line.substr(name.size()).starts_with(' ')) {

@@ -13,13 +13,13 @@ namespace kernwright {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 
-/// The environment variables of this process.
+/// Returns the environment variables of this process.
 Environment read_environment();
 
-/// The files in the text of a /proc/<pid>/maps, sorted, each once.
+/// Returns the files in the text of a /proc/<pid>/maps, sorted, each once.
 std::vector<std::string> mapped_files(std::string_view maps);
 
-/// How busy the host is with other work, as far as it delays the calling thread.
+/// The load of the host by other work, as far as it delays the calling thread.
 struct HostLoad {
   double stolen_share = 0;  ///< part of some milliseconds of work in which the thread did not run
   std::optional<double>
@@ -30,14 +30,14 @@ struct HostLoad {
   int cores = 0;
 };
 
-/// Reads the facts that Linux gives about this process and its host, from files below `root`.
-/// Shares and times since the last look are those of the thread that calls `load`.
+/// Reads the facts that Linux reports about this process and its host, from files below `root`.
+/// Shares and times since the last look are for the thread that calls `load`.
 class HostReader {
  public:
   explicit HostReader(std::filesystem::path root = "/") : root_(std::move(root)) {}
 
   std::vector<std::string> mapped_files() const;
-  /// The load. Keeps the thread busy for `work` to see whether it is interrupted.
+  /// Returns the load. Keeps the thread busy for `work` to see whether it is interrupted.
   HostLoad load(std::chrono::milliseconds work = std::chrono::milliseconds(30));
 
  private:

@@ -39,7 +39,8 @@ ExecutionPlan plan_of(int launches) {
   return plan;
 }
 
-/// The root of the cache with a baseline, <root>/probe/<name>. No links are followed below it.
+/// Returns the root of the cache with a baseline, <root>/probe/<name>. No links are followed below
+/// it.
 std::filesystem::path cache_root_of(const std::filesystem::path& baseline) {
   return baseline.parent_path().parent_path();
 }

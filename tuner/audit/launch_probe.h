@@ -16,7 +16,7 @@ namespace kernwright {
 /// The share of the usual clock that counts as full. It leaves room for a few steps of 15 MHz.
 inline constexpr double kFullClock = 0.97;
 
-/// The times of launches without work, in microseconds; 0 where not known. Tools that hook launches
+/// The times of launches without work, in microseconds; 0 if not known. Tools that hook launches
 /// make them longer. Other processes on the GPU, with which we share time slices, interrupt some
 /// graphs.
 struct LaunchCost {
@@ -31,7 +31,7 @@ struct LaunchCost {
 
 CompileRequest launch_probe_request(int sm_arch);
 
-/// The launch costs that the device's profile has.
+/// Returns the launch costs that the device's profile has.
 LaunchCost launch_cost_of(const DeviceProfile& profile);
 
 /// Measures launch costs on an open device, which must outlive the probe.
@@ -78,7 +78,7 @@ class LaunchBaseline {
  public:
   LaunchBaseline(const std::filesystem::path& cache_root, const DeviceIdentity& device);
 
-  /// Nothing where there is no baseline, or it cannot be read.
+  /// Returns nullopt if there is no baseline, or it cannot be read.
   std::optional<LaunchCost> load() const;
   Result<void> store(const LaunchCost& cost) const;
 

@@ -16,8 +16,8 @@ namespace {
 
 /// The largest space here has 2.2 million, of which the rules leave some thousands to look at.
 constexpr std::int64_t kMaxPoints = 2'500'000;
-/// Of one template. Each costs some tens of microseconds and some kilobytes before the search
-/// begins; products have about 2,500.
+/// The limit for one template. Each candidate costs some tens of microseconds and some kilobytes
+/// before the search begins; products have about 2,500.
 constexpr std::size_t kMaxCandidates = 20'000;
 constexpr std::int64_t kTasks = 64;
 
@@ -42,7 +42,8 @@ class PointSample {
   std::int64_t stride_ = 1;
 };
 
-/// `work` for every number below `count`, many at a time; what each adds follows in their order.
+/// Runs `work` on ranges of the numbers below `count`, many at a time. Returns what each added, in
+/// their order.
 template <typename Part, typename Work>
 std::vector<Part> in_parts(std::int64_t count, Work work) {
   const std::int64_t tasks = std::clamp<std::int64_t>(count, 1, kTasks);
@@ -54,7 +55,7 @@ std::vector<Part> in_parts(std::int64_t count, Work work) {
   return parts;
 }
 
-/// Whether the parameters that count in chains alone have their default.
+/// Returns true if the parameters that count only in chains have their default.
 bool counts_alone(const KernelTemplate& kernel_template, const Configuration& configuration) {
   return std::ranges::all_of(kernel_template.space.parameters(), [&](const Parameter& parameter) {
     return parameter.binding != Binding::chain ||
@@ -63,8 +64,8 @@ bool counts_alone(const KernelTemplate& kernel_template, const Configuration& co
   });
 }
 
-/// The numbers of the points that obey the rules and that a tuning can tell apart, in the order of
-/// the sample.
+/// Returns the numbers of the points that obey the rules and that a tuning can tell apart, in the
+/// order of the sample.
 std::vector<std::int64_t> points_to_try(const KernelTemplate& kernel_template,
                                         const CandidateMaker& maker, const PointSample& sample) {
   using Points = std::vector<std::int64_t>;
@@ -88,7 +89,7 @@ std::vector<std::int64_t> points_to_try(const KernelTemplate& kernel_template,
   return all;
 }
 
-/// At most `kMaxCandidates` of them, evenly spread.
+/// Keeps at most `kMaxCandidates` of them, evenly spread.
 void thin_out(std::vector<std::int64_t>& points) {
   const std::size_t count = points.size();
   if (count <= kMaxCandidates) return;
@@ -114,7 +115,7 @@ std::vector<Part> make_candidates(const CandidateMaker& maker, const DeviceProfi
                         });
 }
 
-/// Template and compile-time values: what a compile depends on within one problem.
+/// Returns template and compile-time values: what a compile depends on within one problem.
 std::string compile_key(const Candidate& candidate) {
   std::string key = candidate.kernel_template->name;
   const auto& values = candidate.configuration.values();
@@ -125,8 +126,9 @@ std::string compile_key(const Candidate& candidate) {
   return key;
 }
 
-/// Every template stands with what is nearest to its default, since a problem may rule that out by
-/// one parameter. Index of the fastest predicted of these.
+/// Returns the index of the fastest predicted of the templates' defaults. Every template is
+/// represented by the candidate nearest to its default, since a problem may rule that out by one
+/// parameter.
 std::size_t find_default(const CandidateList& list) {
   std::vector<int> distances;
   std::map<const KernelTemplate*, int> nearest;
@@ -144,8 +146,8 @@ std::size_t find_default(const CandidateList& list) {
   return best;
 }
 
-/// Where the operation has templates that are made for one architecture, an older one, and none for
-/// this. Empty where that is not so.
+/// Returns a note if the operation has templates that are made for one architecture, an older one,
+/// and none for this; else an empty text.
 std::string missing_generation(const Catalog& catalog, const Operation& operation, int sm_arch) {
   std::string older;
   int arch = 0;

@@ -12,10 +12,10 @@
 namespace kernwright {
 
 /// The candidates for one problem: every valid configuration of every template that applies, with
-/// predictions. Of a template with more than `kMaxPoints` points that many are looked at. Of the
-/// points that obey the rules at most `kMaxCandidates` are kept. Both are evenly spread and the
-/// same each time, and a note says so. So listing takes at most seconds, however large a space is.
-/// Errors: `not_found` where no template gives a candidate, with the reason of each template.
+/// predictions. If a template has more than `kMaxPoints` points, only that many are looked at, and
+/// at most `kMaxCandidates` of the points that obey the rules are kept. Both are evenly spread and
+/// the same each time, and a note says so. So listing takes at most seconds, however large a space
+/// is. Errors: `not_found` if no template has a candidate, with the reason of each template.
 struct CandidateList {
   std::vector<Candidate> candidates;
   std::vector<double> predicted_us;
@@ -30,16 +30,17 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundPr
 /// The cost model does not tell apart candidates that are closer than this, as a share.
 inline constexpr double kModelDoubt = 0.03;
 
-/// Whether the default, which was chosen by hand, is taken although another is predicted faster.
+/// Returns true if the default, which was chosen by hand, is taken although another is predicted
+/// faster.
 inline bool keeps_default(double default_us, double fastest_us) {
   return default_us <= (1 + kModelDoubt) * fastest_us;
 }
 
-/// What is taken where nothing was measured: the default where it is kept, else the candidate that
-/// is predicted to be the fastest.
+/// Returns the candidate that is taken if nothing was measured: the default if it is kept, else the
+/// candidate that is predicted to be the fastest.
 std::size_t predicted_choice(std::span<const double> predicted_us, std::size_t default_index);
 
-/// The number of parameters in which a candidate differs from its template's default.
+/// Returns the number of parameters in which a candidate differs from its template's default.
 int distance_from_default(const Candidate& candidate);
 
 }  // namespace kernwright

@@ -12,7 +12,8 @@ namespace {
 /// parameters.
 constexpr std::size_t kMostDifferences = 2;
 
-/// In how many parameters they differ; nothing where they are of different templates.
+/// Returns the number of parameters in which they differ, or nullopt if they are of different
+/// templates.
 std::optional<std::size_t> differences(const Candidate& candidate, const Choice& choice) {
   if (candidate.kernel_template->name != choice.kernel_template) return std::nullopt;
   const auto& values = candidate.configuration.values();

@@ -8,7 +8,7 @@
 
 namespace kernwright {
 
-/// What a strategy sees of a candidate list, which must outlive it.
+/// Returns a strategy's view of a candidate list, which must outlive it.
 ///
 /// `warm_starts`, best first, become the candidates that they name. One that is not valid here
 /// becomes the nearest candidate, if that differs in at most `kMostDifferences` parameters.

@@ -20,7 +20,7 @@ struct Neighbour {
   std::string key;  ///< breaks ties, so that the order of the records never decides
 };
 
-/// Whether a dim is left at its default, which other dims say already.
+/// Returns true if a dim is left at its default, which other dims determine already.
 bool is_usual(const Problem& normalized, const Dim& declared) {
   return declared.default_size && std::ranges::none_of(normalized.dims(), [&](const auto& dim) {
            return dim.first == declared.name;
@@ -36,7 +36,7 @@ std::string_view flag(const Problem& problem, const Flag& declared) {
   return declared.values[static_cast<std::size_t>(declared.default_index)];
 }
 
-/// Nearest first.
+/// Returns the neighbours, nearest first.
 std::vector<Neighbour> neighbours(const BoundProblem& own, const RecordKey& key,
                                   std::span<const RecordRun> records, bool other_sku) {
   std::vector<Neighbour> found;
@@ -58,7 +58,7 @@ std::vector<Neighbour> neighbours(const BoundProblem& own, const RecordKey& key,
   return found;
 }
 
-/// The winner and what tied with it, best first.
+/// Returns the winner and the candidates that tied with it, best first.
 std::vector<Choice> tie_set(const RecordRun& run) {
   std::vector<Choice> tied{run.head.winner.choice};
   const Lookup<TuningRecord> record = read_record(run.file);

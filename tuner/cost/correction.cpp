@@ -124,7 +124,7 @@ const Correction& Correction::built_in() {
   static const auto& correction = *new Correction([] {
     const EmbeddedFile& file = embedded_correction().front();
     Result<Correction> read = parse(file.content, file.path);
-    // One that does not parse corrects nothing. The test, which parses it, fails for it.
+    // If it does not parse, nothing is corrected. The test, which parses it, fails for it.
     return read ? std::move(read).value() : Correction("", {}, {});
   }());
   return correction;

@@ -10,13 +10,13 @@
 
 namespace kernwright {
 
-/// What measured candidates have shown about predictions: the logarithm of measured over predicted
+/// The findings of measured candidates about predictions: the logarithm of measured over predicted
 /// time, as the sum of regression trees over the terms of a prediction. It is data, fitted by
 /// bench/fit_correction to logs of trials. Immutable.
 class Correction {
  public:
-  /// Of one tree. An inner node goes on at `below` where its term is at most `threshold`, else at
-  /// `above`, which are places in the tree behind its own. A leaf has neither, and a value.
+  /// A node of one tree. An inner node goes on at `below` if its term is at most `threshold`, else
+  /// at `above`, which are places in the tree behind its own. A leaf has neither, and a value.
   struct Node {
     int term = kLeaf;
     double threshold = 0;
@@ -27,23 +27,25 @@ class Correction {
   };
   using Tree = std::vector<Node>;
 
-  /// For the device profile `sku`; `terms` are the names of what the trees look at, in the order of
-  /// their numbers.
+  /// For the device profile `sku`; `terms` are the names of the terms that the trees look at, in
+  /// the order of their numbers.
   Correction(std::string sku, std::vector<std::string> terms, std::vector<Tree> trees)
       : sku_(std::move(sku)), terms_(std::move(terms)), trees_(std::move(trees)) {}
 
-  /// Reads what `text` gave. Errors: `invalid_argument` naming `file`, line and defect.
+  /// Reads what `text` returned. Errors: `invalid_argument` naming `file`, line and defect.
   static Result<Correction> parse(std::string_view text, std::string_view file);
   std::string text() const;
 
-  /// That of tuner/cost/correction.json, which is read once. Its terms are those of the cost model.
+  /// Returns the correction of tuner/cost/correction.json, which is read once. Its terms are the
+  /// cost model's.
   static const Correction& built_in();
 
   const std::string& sku() const { return sku_; }
   const std::vector<std::string>& terms() const { return terms_; }
   const std::vector<Tree>& trees() const { return trees_; }
 
-  /// The logarithm of measured over predicted time. `terms` has a value for each of `terms()`.
+  /// Returns the logarithm of measured over predicted time. `terms` has a value for each of
+  /// `terms()`.
   double log_ratio(std::span<const double> terms) const;
 
  private:
@@ -52,7 +54,7 @@ class Correction {
   std::vector<Tree> trees_;
 };
 
-/// What one tree says.
+/// Returns the value of one tree.
 double value_of(const Correction::Tree& tree, std::span<const double> terms);
 
 }  // namespace kernwright

@@ -16,20 +16,20 @@ constexpr double kSpecialFunctionsPerClock = 16;
 // Fitted to the times that were measured on an H200: bench/results/h200, trials and searches, and
 // the winners in rows_vs_pytorch.json.
 constexpr double kTogether = 3;          ///< norm of the times of memory and multiprocessors
-constexpr double kQueueing = 1.4;        ///< of the latency, where loads queue
+constexpr double kQueueing = 1.4;        ///< times the latency, if loads queue
 constexpr double kSaturation = 3;        ///< how sharply the memory's rate ends their growth
 constexpr double kMeetClocks = 1000;     ///< until the blocks of a cluster are all there
-constexpr double kRestartClocks = 1900;  ///< until a block is replaced by the next, and that loads
-constexpr double kHeld = 0.5;            ///< of the L2, what stays in it beside all else
-constexpr double kScattered = 1.06;      ///< early blocks that no longer lie where they should
-// What of the memory's time is lost where as much is written as is read, since stores wait for what
-// was loaded: over the blocks of a multiprocessor, which work meanwhile; per doubling of a cluster,
+constexpr double kRestartClocks = 1900;  ///< until the next block replaces one, and has loaded
+constexpr double kHeld = 0.5;            ///< share of the L2 that stays in it beside all else
+constexpr double kScattered = 1.06;      ///< for early blocks whose neighbours moved apart
+// The share of the memory's time that is lost if as much is written as is read, since stores wait
+// for loads: over the blocks of a multiprocessor, which work meanwhile; per doubling of a cluster,
 // whose blocks go on together; and per step that is loaded ahead, which brings them into step.
 constexpr double kAlone = 0.07;
 constexpr double kClustered = 0.023;
 constexpr double kInStep = 0.032;
 
-/// What predictions are corrected by, in the order in which `Prediction::terms` gives it.
+/// The terms that predictions are corrected by, in the order of `Prediction::terms`.
 constexpr std::string_view kTerms[] = {"us",       "memory",   "multiprocessors",
                                        "once",     "slowdown", "power",
                                        "l2",       "ring",     "chain",
@@ -44,12 +44,12 @@ constexpr std::string_view kTerms[] = {"us",       "memory",   "multiprocessors"
 
 double log2_of(double value) { return std::log2(std::max(value, 1e-3)); }
 
-/// Blocks of a grid, or threads of a block.
+/// Returns the blocks of a grid, or the threads of a block.
 std::int64_t count(const Extent3& extent) {
   return std::int64_t{extent[0]} * extent[1] * extent[2];
 }
 
-/// The launch that the demands describe: the first of those with the most shared memory.
+/// Returns the launch that the demands describe: the first of those with the most shared memory.
 const LaunchPlan& main_launch(const Candidate& candidate) {
   const auto& launches = candidate.plan.launches;
   return *std::max_element(
@@ -57,8 +57,8 @@ const LaunchPlan& main_launch(const Candidate& candidate) {
       [](const LaunchPlan& a, const LaunchPlan& b) { return a.dynamic_smem < b.dynamic_smem; });
 }
 
-/// Blocks of the main launch that fit one multiprocessor together, by threads and shared memory,
-/// and by registers where the demand says how many. At least 1.
+/// Returns the occupancy of the main launch: blocks that fit one multiprocessor together, by
+/// threads and shared memory, and by registers if the demand says how many. At least 1.
 std::int64_t resident_blocks(const Candidate& candidate, const DeviceProfile& profile,
                              std::int64_t registers_per_thread) {
   const LaunchPlan& launch = main_launch(candidate);
@@ -73,8 +73,8 @@ std::int64_t resident_blocks(const Candidate& candidate, const DeviceProfile& pr
   return std::max<std::int64_t>(blocks, 1);
 }
 
-/// What a template demands that says nothing: an even share for each block, of products in mma.sync
-/// where inputs are narrow, with up to 64 bytes under way for each thread.
+/// Returns the demands of a template that states none: an even share for each block, of products in
+/// mma.sync if inputs are narrow, with up to 64 bytes under way for each thread.
 Demands even_shares(const Candidate& candidate, std::int64_t bytes) {
   constexpr std::int64_t kBytesPerThread = 64;
   const LaunchPlan& launch = main_launch(candidate);
@@ -100,13 +100,13 @@ std::int64_t written_bytes(const Candidate& candidate) {
   return bytes;
 }
 
-/// What of several times passes that go on side by side: none is as short as it is alone where
-/// another is nearly as long.
+/// Combines the times of two overlapping phases with a soft maximum. If both are about equal, the
+/// result is larger than either.
 double together(double a_us, double b_us) {
   return std::pow(std::pow(a_us, kTogether) + std::pow(b_us, kTogether), 1 / kTogether);
 }
 
-/// A candidate's demands on a device, and where its blocks go.
+/// A candidate's demands on a device, and the placement of its blocks.
 class Prediction {
  public:
   Prediction(const Candidate& candidate, const DeviceProfile& profile)
@@ -130,7 +130,7 @@ class Prediction {
     resident_ = persistent_ ? std::ceil(blocks_ / sms_) : std::min(fitting_, tiles_per_sm_);
   }
 
-  /// Of all launches, before it is corrected.
+  /// Returns the time of all launches, before it is corrected.
   double whole_us() const {
     const double alone = us();
     const bool early = candidate_.plan.launches.front().programmatic;
@@ -139,7 +139,7 @@ class Prediction {
 
   bool corrected() const { return demands_.corrected != 0; }
 
-  /// What `us`, the whole prediction, was made of; `kTerms` has the names.
+  /// Returns the terms that `us`, the whole prediction, was made of; `kTerms` has the names.
   std::vector<double> terms(double us) const {
     const LaunchPlan& launch = main_launch(candidate_);
     const double alone = us_of(busiest_clocks());
@@ -190,9 +190,10 @@ class Prediction {
            together(power_limited_us(us_of(busiest_clocks())), memory);
   }
 
-  /// What is lost or gained by a start before the kernel ahead has ended. Blocks go where there is
-  /// room then: neighbours no longer ask for the same lines at the same time, unless a cluster
-  /// keeps them together or the L2 holds it all, and a single wave is not spread evenly.
+  /// Returns the time with a start before the kernel ahead has ended. Blocks then go to any
+  /// multiprocessor that has room: neighbours no longer ask for the same lines at the same time,
+  /// unless a cluster keeps them together or the L2 holds it all, and a single wave is not spread
+  /// evenly.
   double early_us(double us) const {
     const auto sms = static_cast<double>(profile_.sm_count);
     const bool shared = steps() * of(demands_.l2_bytes) > 1.5 * (read_ + written_);
@@ -201,7 +202,7 @@ class Prediction {
     return us * (apart || uneven ? kScattered : 1) - rates_.early_start_us;
   }
 
-  /// What the launches around the main one take, one after another.
+  /// Returns the time of the launches around the main one, one after another.
   double other_launches_us() const {
     const auto others = static_cast<double>(candidate_.plan.launches.size() - 1);
     if (others == 0) return 0;
@@ -219,13 +220,13 @@ class Prediction {
     return bytes <= kHeld * static_cast<double>(profile_.l2_bytes);
   }
 
-  /// Bytes per us, where `share` of them are written.
+  /// Returns bytes per us, if `share` of them are written.
   double memory_rate(double share) const {
     return (rates_.read_share - rates_.write_loss * share) * profile_.dram_gbps * 1e3;
   }
 
-  /// Clocks of one step, of which the longest counts: what keeps a unit of the multiprocessor busy,
-  /// the L2 among them; its chain of dependent work; and its share of the ring's turn.
+  /// Clocks of one step. The longest of them counts: the busiest unit of the multiprocessor, the L2
+  /// among them; the step's chain of dependent work; and its share of the ring's turn.
   struct Step {
     double busy = 0;
     double l2 = 0;
@@ -254,13 +255,14 @@ class Prediction {
     return step;
   }
 
-  /// Clocks of one step of all tiles that a multiprocessor has at a time, over their number.
+  /// Returns the clocks of one step of all tiles that a multiprocessor has at a time, over their
+  /// number.
   double step_clocks() const {
     const Step parts = step();
     return std::max({parts.busy, parts.chain, parts.ring}) + of(demands_.idle_clocks) / resident_;
   }
 
-  /// Clocks of the multiprocessor that has the most tiles.
+  /// Returns the clocks of the multiprocessor that has the most tiles.
   double busiest_clocks() const {
     double clocks =
         tiles_per_sm_ * (of(demands_.steps) * step_clocks() + of(demands_.tile_clocks) / resident_);
@@ -273,7 +275,8 @@ class Prediction {
     return clocks;
   }
 
-  /// Bytes that pass the memory: inputs once for every wave of tiles, unless they stay in the L2.
+  /// Returns the bytes that pass the memory: inputs once for every wave of tiles, unless they stay
+  /// in the L2.
   double traffic() const {
     double read = read_;
     if (demands_.wave_bytes > 0 && !held_in_l2(read_)) {
@@ -282,13 +285,13 @@ class Prediction {
     return read + of(demands_.reread_bytes) + written_;
   }
 
-  /// How many times as long as at the memory's rate loads take, where too few are under way.
+  /// Returns how many times as long loads take as at the memory's rate, if too few are under way.
   double slowdown() const {
     if (demands_.in_flight_bytes == 0) return 1;
     const double bytes = traffic();
-    // The rate that the bytes under way allow, and the memory's, without a corner between them.
-    // A block that loads nothing ahead has them under way for a part of its time, stores ride
-    // along, and no multiprocessor gets more than the L2 sends it, what others load too included.
+    // The rate that the bytes under way allow, and the memory's, without a corner between them. A
+    // block that loads nothing ahead has them under way for a part of its time, stores come on top,
+    // and no multiprocessor gets more than the L2 sends it, including what others load too.
     const double latency = rates_.load_latency_clocks;
     const double share = demands_.stages > 1 ? 1 : latency / (latency + of(demands_.step_clocks));
     const double running = std::min(tiles_, sms_ * (persistent_ ? resident_ : fitting_));
@@ -309,9 +312,10 @@ class Prediction {
     return bytes / memory_rate(written_ / bytes) * slowdown() * (1 + 2 * written_ / bytes * lost);
   }
 
-  /// The power limit lowers the clock f, and with it the energy by f squared: what takes s at full
-  /// clock and r with the energy it takes there takes s / f = r f^2. Multiprocessors without a tile
-  /// let the others run faster. The tile wins that moves the fewest bytes for what it multiplies.
+  /// The power limit lowers the clock f, and with it the energy by f squared. Work that takes s at
+  /// full clock, and whose energy there takes r at the limit, takes s / f = r f^2. Multiprocessors
+  /// without a tile let the others run faster. The tile that moves the fewest bytes for its
+  /// products wins.
   double power_limited_us(double us) const {
     return flops() > 0 ? us * std::cbrt(std::max(power_limit_us() / us, 1.0)) : us;
   }
@@ -332,8 +336,8 @@ class Prediction {
   double blocks_ = 1;
   double tiles_ = 1;
   double cluster_ = 1;
-  double sms_ = 1;       ///< on which clusters find a place
-  double active_ = 1;    ///< of these, that have a tile at the start
+  double sms_ = 1;       ///< those on which clusters find a place
+  double active_ = 1;    ///< those of them that have a tile at the start
   double fitting_ = 1;   ///< blocks that fit a multiprocessor
   double resident_ = 1;  ///< blocks on a multiprocessor
   double tiles_per_sm_ = 1;

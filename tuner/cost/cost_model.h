@@ -9,32 +9,32 @@
 
 namespace kernwright {
 
-/// The arithmetic rate that a problem may hope for: that of the tensor cores for the narrowest
-/// input; where it is wider than 16 bits, that of fp32, or of tf32 where the problem allows it.
+/// Returns the arithmetic rate that a problem may hope for: the tensor cores' for the narrowest
+/// input. If that is wider than 16 bits, the rate of fp32, or of tf32 if the problem allows it.
 /// Whether a kernel can use them is its own affair.
 double arithmetic_tflops(const BoundProblem& problem, const DeviceProfile& profile);
 
-/// The floor for a problem on a device, in microseconds: the largest of flops over the arithmetic
-/// rate, bytes over the memory rate and special functions over theirs.
+/// Returns the roofline for a problem on a device, in microseconds: the largest of flops over the
+/// arithmetic rate, bytes over the memory rate and special functions over theirs.
 double roofline_us(const BoundProblem& problem, const DeviceProfile& profile);
 
-/// Predicted time of a candidate in microseconds. It orders candidates and never decides between
-/// measured ones. One model for all templates: it sees what the manifest's "cost" demands, the
-/// operation's bytes, the launches and the device's rates, and no name of a template. Where the
-/// manifest says nothing, the operation's flops and bytes are spread evenly over the blocks. Where
-/// it says `corrected`, the prediction is multiplied by what measured candidates have shown about
-/// predictions of such terms (tuner/cost/correction.h).
+/// Returns the predicted time of a candidate in microseconds. It orders candidates and never
+/// decides between measured ones. One model serves all templates: it sees what the manifest's
+/// "cost" demands, the operation's bytes, the launches and the device's rates, and no name of a
+/// template. If the manifest says nothing, the operation's flops and bytes are spread evenly over
+/// the blocks. If it says `corrected`, the prediction is multiplied by the ratio that measured
+/// candidates have shown for predictions of such terms (tuner/cost/correction.h).
 double predict_us(const Candidate& candidate, const DeviceProfile& profile);
 
-/// A prediction before it is corrected, and what it was made of: shares of the time, logarithms of
-/// counts and bytes, in the order of `prediction_terms()`.
+/// A prediction before it is corrected, and the terms that it was made of: shares of the time,
+/// logarithms of counts and bytes, in the order of `prediction_terms()`.
 struct Reckoning {
   double us = 0;
   std::vector<double> terms;
 };
 Reckoning reckon(const Candidate& candidate, const DeviceProfile& profile);
 
-/// The names of a reckoning's terms.
+/// Returns the names of a reckoning's terms.
 std::span<const std::string_view> prediction_terms();
 
 }  // namespace kernwright
