@@ -94,7 +94,7 @@ class Bench {
   Bench(Device& device, CompilePool& pool, const Catalog& catalog, int rounds)
       : device_(device), pool_(pool), catalog_(catalog), rounds_(rounds) {}
 
-  /// Times every form; gives the row of results.
+  /// Times every form; returns the row of results.
   Json measure(std::int64_t rows, std::int64_t columns);
 
  private:
@@ -139,7 +139,7 @@ void Bench::make_sets(std::int64_t rows, std::int64_t columns) {
   }
 }
 
-/// What the pair leaves, of poisoned memory.
+/// Returns the bytes that the pair leaves in poisoned memory.
 std::vector<std::byte> Bench::result_of(const WorkUnit& unit) {
   const Buffers& set = sets_.front();
   for (const auto* buffer : {&set.between, &set.result}) {

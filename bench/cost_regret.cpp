@@ -1,10 +1,10 @@
-// How good the cost model's first choices are, and what a prediction costs. A recorded space is a
-// landscape or the trial log of an exhaustive tuning. The bench puts its configurations in the
-// order of today's predictions, and divides the fastest time of the first 1, 8, 16 and 32 by the
-// fastest of all. It needs no GPU.
+// Measures how good the cost model's first choices are, and what a prediction costs. A recorded
+// space is a landscape or the trial log of an exhaustive tuning. The bench puts its configurations
+// in the order of today's predictions, and divides the fastest time of the first 1, 8, 16 and 32 by
+// the fastest of all. It needs no GPU.
 //
 // A trial log has two such ratios, because the finals run at another clock than the screening. One
-// is of all configurations as they were screened. The other is of the finalists, and all others
+// is for all configurations as they were screened. The other is for the finalists, and all others
 // count as if they had no time.
 //
 // A recorded configuration is matched with a candidate of today by the parameters that were

@@ -242,7 +242,7 @@ void run_aa(int argc, const char* const* argv, FinalsWorld& world, BenchJson& js
   print("all", all);
 }
 
-/// How much slower the second kernel is, by as many alternating samples of both.
+/// Measures how much slower the second kernel is, by as many alternating samples of both.
 Slowdown measure_gap(FinalsProblem& problem, const CompiledKernel& kernel,
                      const CompiledKernel& twin, int rounds) {
   const Runner::Id ids[] = {load(problem, kernel), load(problem, twin)};

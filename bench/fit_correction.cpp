@@ -1,16 +1,16 @@
-// Fits what the cost model's predictions are corrected by (tuner/cost/correction.json) to trial
-// logs and landscapes, and says how good the model's first choice is without it and with it. It
-// needs no GPU.
+// Fits the correction of the cost model's predictions (tuner/cost/correction.json) to trial logs
+// and landscapes, and says how good the model's first choice is without it and with it. It needs no
+// GPU.
 //
-// What counts is the order of the fast candidates of a problem, and of those that the model takes
-// for fast. So an example is a measured candidate, weighted by how near it is to the fastest, in
-// its time or in its prediction; all of a problem weigh at most as much as ten; and what all of a
-// problem are off by in common is taken off first, since it changes no order.
+// Only the order counts: of the fast candidates of a problem, and of the candidates that the model
+// takes for fast. So an example is a measured candidate, weighted by how near it is to the fastest,
+// in its time or in its prediction; all of a problem weigh at most as much as ten. The error that
+// all of a problem have in common is taken off first, since it changes no order.
 //
-// The figures are of problems that were held out: the problems are dealt into five parts, alike
-// ones into the same, and each part is judged by what was fitted to the other four. They know of
-// measured candidates alone, which earlier models chose. So they say nothing of a candidate that
-// the corrected model would choose and no search has tried.
+// The figures are for problems that were held out: the problems are dealt into five parts, alike
+// ones into the same, and each part is judged by the correction that was fitted to the other four.
+// They know only measured candidates, which earlier models chose. So they say nothing about a
+// candidate that the corrected model would choose and no search has tried.
 
 #include <algorithm>
 #include <cmath>
@@ -59,7 +59,7 @@ struct MeasuredProblem {
   double best_us = std::numeric_limits<double>::infinity();
 };
 
-/// Sizes that count as alike, so that they lie in the same part.
+/// Sizes that count as alike, so that they are in the same part.
 using Alike = std::tuple<std::string, long, long, long>;
 
 Alike alike(const BoundProblem& problem) {
@@ -131,7 +131,7 @@ std::vector<MeasuredProblem> read_problems(const Catalog& catalog, const std::st
   return problems;
 }
 
-/// Of all problems but those of `left_out`.
+/// Fits to all problems but the ones in part `left_out`.
 Correction fit(const std::vector<MeasuredProblem>& problems, const std::string& sku, int left_out) {
   std::vector<Example> examples;
   for (const MeasuredProblem& problem : problems) {
@@ -142,7 +142,7 @@ Correction fit(const std::vector<MeasuredProblem>& problems, const std::string& 
   return {sku, {names.begin(), names.end()}, boosted_trees(examples, {})};
 }
 
-/// How many times as long as the fastest the first choice takes.
+/// Returns how many times as long as the fastest the first choice takes.
 double first_choice(const MeasuredProblem& problem, const Correction* correction) {
   double least = std::numeric_limits<double>::infinity();
   double us = 0;
@@ -157,7 +157,7 @@ double first_choice(const MeasuredProblem& problem, const Correction* correction
   return std::exp(us - problem.best_us);
 }
 
-/// Prints how the ratios are spread, and gives that for a file.
+/// Prints how the ratios are spread, and returns the same for a file.
 nlohmann::ordered_json report(const char* what, std::vector<double> ratios) {
   std::sort(ratios.begin(), ratios.end());
   const auto quantile = [&ratios](double share) {

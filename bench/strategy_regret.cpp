@@ -1,12 +1,11 @@
-// How soon a search strategy finds the best candidates of recorded spaces. Such a space was
-// measured as a whole, so that a search on it needs no GPU: a candidate that is proposed gets its
-// recorded time, without noise.
+// Measures how soon a search strategy finds the best candidates of recorded spaces. Such a space
+// was measured as a whole, so that a search on it needs no GPU: a candidate that is proposed gets
+// its recorded time, without noise.
 //
 // A strategy proposes a batch and then sees its results. `frac` is the best time of the space over
 // the best found. N95 and N99 are how many candidates were proposed until frac reached .95 and .99,
-// the default and those that failed among them; cap + 1 says never. With --warm-from each space
-// with the kernel of a source space is searched once more, with the best 8 of the source as warm
-// starts.
+// the default and the failed ones among them; cap + 1 says never. With --warm-from each space with
+// the kernel of a source space is searched once more, with the best 8 of the source as warm starts.
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 //
 // Each kernel is checked once per dtype, at the first of its operation's sizes at which it is a
 // candidate, or at its own size. Run-time parameters may differ there. Exit status 1: a kernel
-// failed, or is no candidate any more.
+// failed, or is not a candidate any more.
 
 #include <algorithm>
 #include <cstdio>

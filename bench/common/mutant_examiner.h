@@ -12,7 +12,7 @@
 
 namespace kernwright {
 
-/// How the checks of one candidate ended.
+/// The result of checking one candidate.
 struct Examination {
   bool ran = false;
   Outcome outcome = Outcome::ok;

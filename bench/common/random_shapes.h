@@ -14,7 +14,7 @@ namespace kernwright {
 /// `seed` returns the same sizes everywhere, and a longer list begins with the shorter one.
 std::vector<MatmulSize> random_shapes(int count, std::uint64_t seed, int multiple);
 
-/// How ratios are spread: `p1` and `p5` are those that one and five of a hundred do not exceed.
+/// The spread of ratios: one of a hundred does not exceed `p1`, and five do not exceed `p5`.
 struct RatioSpread {
   std::size_t count = 0;
   double lowest = 0, p1 = 0, p5 = 0, median = 0, mean = 0, geometric_mean = 0;

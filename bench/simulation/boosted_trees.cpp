@@ -11,7 +11,8 @@ namespace {
 
 constexpr int kBins = 64;
 
-/// Where a term is cut into bins: a value is in the first bin whose edge is not below it.
+/// Returns the edges at which a term is cut into bins: a value is in the first bin whose edge is
+/// not below it.
 std::vector<double> edges_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   std::vector<double> edges;

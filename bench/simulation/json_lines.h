@@ -12,7 +12,7 @@
 
 namespace kernwright {
 
-/// Reads a file of JSON objects, one per line, and says where a defect is.
+/// Reads a file of JSON objects, one per line, and names the line of a defect.
 class JsonLines {
  public:
   explicit JsonLines(std::string file) : file_(std::move(file)) {}

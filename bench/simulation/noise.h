@@ -49,8 +49,8 @@ struct NoiseModel {
   double restart_sigma = 0;                 ///< of how much a new process changes each candidate
 };
 
-/// Parts joined by '+', each with a number where the default does not do:
-/// "samples=0.5+drift=1+throttle". Numbers are percent where they are shares or slowdowns.
+/// Reads parts joined by '+', each with a number if the default does not do:
+/// "samples=0.5+drift=1+throttle". Shares and slowdowns are in percent.
 ///   samples  drift  throttle (episodes per second)  load (same)  outliers  transient  power_steps
 ///   best_step  power_lag (seconds)  tick (us)  failures  restart (at seconds)  process (how much a
 ///   new process changes each candidate); "none" is no noise at all.

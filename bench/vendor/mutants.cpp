@@ -207,7 +207,7 @@ class Peer {
     return peer;
   }
 
-  /// How all algorithms for one product did.
+  /// The results of all algorithms for one product.
   struct Verdict {
     int algorithms = 0;
     int refused = 0;  ///< beyond the bound

@@ -66,7 +66,7 @@ class Auditor {
   std::vector<unsigned int> pids_before_;  ///< on the GPU then
   std::int64_t unexplained_before_ = 0;
   std::optional<unsigned int>
-      own_elsewhere_;  ///< our pid in the namespace of NVML, where that is another
+      own_elsewhere_;  ///< our pid in the namespace of NVML, if that is another
   bool watching_ = false;
   std::optional<LaunchProbe> probe_;
   std::string no_probe_ = "the device is not open";

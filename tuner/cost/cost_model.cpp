@@ -337,7 +337,7 @@ class Prediction {
   double tiles_ = 1;
   double cluster_ = 1;
   double sms_ = 1;       ///< those on which clusters find a place
-  double active_ = 1;    ///< those of them that have a tile at the start
+  double active_ = 1;    ///< of these, the ones with a tile at the start
   double fitting_ = 1;   ///< blocks that fit a multiprocessor
   double resident_ = 1;  ///< blocks on a multiprocessor
   double tiles_per_sm_ = 1;

@@ -11,7 +11,7 @@ namespace kernwright {
 
 /// Returns the arithmetic rate that a problem may hope for: the tensor cores' for the narrowest
 /// input. If that is wider than 16 bits, the rate of fp32, or of tf32 if the problem allows it.
-/// Whether a kernel can use them is its own affair.
+/// It does not count whether a kernel can use them.
 double arithmetic_tflops(const BoundProblem& problem, const DeviceProfile& profile);
 
 /// Returns the roofline for a problem on a device, in microseconds: the largest of flops over the

@@ -35,7 +35,7 @@ inline constexpr std::uint8_t kRedZoneByte = 0xFF;
 
 /// How sets are drawn and used, and which are checked besides set 0.
 struct CheckedSets {
-  std::optional<DrawKind> exact = {};  ///< the draw of the exact set; none: there is no such set
+  std::optional<DrawKind> exact = {};  ///< the draw of the exact set; nullopt: there is none
   bool nan = false;                    ///< there is a NaN set, if an input has floats
   bool count = false;                  ///< there is a count set, if the drawer has one
   /// Draws the inputs of an operation that has kernels for them; null if it has none.

@@ -16,7 +16,7 @@
 namespace kernwright {
 namespace {
 
-// The same layout as in kernels/data_ops.cu.
+// Same layout as in kernels/data_ops.cu.
 struct DeviceFinding {
   std::uint64_t max_error;
   std::uint64_t mismatches;

@@ -6,7 +6,7 @@
 
 namespace kernwright {
 
-/// Element `index` of an array of `dtype` in host memory, widened.
+/// Returns element `index` of an array of `dtype` in host memory, widened.
 double load_element(const void* data, DType dtype, std::int64_t index);
 
 /// Stores `value` as element `index`, rounded to nearest even; fp8 and integers saturate.

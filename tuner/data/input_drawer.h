@@ -13,7 +13,7 @@
 
 namespace kernwright {
 
-/// Which of an operation's input kernels draws a set.
+/// The input kernels of an operation, one of which draws a set.
 enum class InputSet { timing, exact, count, nan };
 
 /// The input kernels of an operation, loaded for one problem. The device outlives it.

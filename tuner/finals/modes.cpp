@@ -10,7 +10,7 @@
 namespace kernwright {
 namespace {
 
-/// A group has at least this share of the samples. A few outliers are no group.
+/// A group has at least this share of the samples. A few outliers are not a group.
 constexpr double kModeShare = 0.2;
 /// The gap between two groups is wider than this many times the spread within them.
 constexpr double kModeSpreads = 6;

@@ -16,7 +16,7 @@ class FeatureTable {
 
   std::size_t rows() const { return rows_; }
   std::size_t columns() const { return levels_.size(); }
-  /// How many ordinals the column has, at least 2.
+  /// Returns the number of ordinals of the column, at least 2.
   std::size_t levels(std::size_t column) const { return levels_[column]; }
   const std::uint8_t* column(std::size_t c) const { return ordinals_.data() + c * rows_; }
 

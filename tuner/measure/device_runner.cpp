@@ -102,7 +102,7 @@ class DeviceRunner final : public Runner {
   }
   Sampled sample_of(Id id);
 
-  /// Reads other memory until the L2 holds nothing else, and no dirty line: a kernel would have to
+  /// Reads other memory until the L2 holds nothing else, and no dirty line: a kernel would need to
   /// write it back, and be charged with the bytes.
   Result<void> clean_l2();
 

@@ -13,7 +13,7 @@ constexpr int kProbeUnits = 4;
 /// Time of the probe kernel that fills idle time, bound by the SMs.
 constexpr double kProbeSeconds = 1e-4;
 /// The time that the host needs to build a graph: a constant, and for each unit. It is estimated
-/// low, because a sample has to wait for the filler.
+/// low, because a sample must wait for the filler.
 constexpr double kGraphSeconds = 2e-4;
 constexpr double kGraphUnitSeconds = 3e-6;
 

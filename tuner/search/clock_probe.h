@@ -6,7 +6,7 @@
 
 namespace kernwright {
 
-/// How the device drifts, as the probe kernels show that are sampled between candidates.
+/// The drift of the device, measured with the probe kernels that are sampled between candidates.
 class ClockProbe {
  public:
   void add(Runner::Id probe, const Sample& sample);

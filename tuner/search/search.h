@@ -86,7 +86,7 @@ struct TuningResult {
   std::shared_ptr<const CompiledKernel> kernel;  ///< the winner's
   std::vector<Trial> trials;
   TimeShares shares;
-  int rejected = 0;  ///< configurations that are no candidates
+  int rejected = 0;  ///< configurations that are not candidates
   /// Why another process will not find the record with its winner's artifact; empty: it will.
   /// Whatever stores the record sets this.
   std::string unstored;
@@ -106,7 +106,7 @@ struct SearchInput {
   Runner& runner;
   TrialLog& log;
   std::string problem;     ///< named in errors
-  int rejected = 0;        ///< configurations that are no candidates
+  int rejected = 0;        ///< configurations that are not candidates
   double roofline_us = 0;  ///< 0: not known
   double started = 0;      ///< on the options' clock: when the budget began to run
 };

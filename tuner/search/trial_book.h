@@ -32,8 +32,8 @@ class TrialBook {
   /// Adds a candidate that was tried. If it passed, the strategy learns `samples_us`, which are
   /// corrected for the device's drift. Errors: the device was lost.
   Result<void> add(std::size_t candidate, Trial trial, std::span<const double> samples_us);
-  /// Marks a trial as failed that had passed; `where` precedes the detail. Errors: the device was
-  /// lost.
+  /// Marks a trial as failed that had passed; the text in `where` precedes the detail. Errors: the
+  /// device was lost.
   Result<void> fail(std::size_t trial, const Runner::Step& step, std::string_view where);
   /// Updates a trial that reached the finals: its samples become the samples of the finals, and
   /// `later` adds to its proof.

@@ -121,7 +121,7 @@ void LocalSearch::move_to(std::size_t candidate) {
 
 namespace {
 
-/// Local search alone, from the warm starts; random candidates fill in while it has to wait.
+/// Local search alone, from the warm starts; random candidates fill in while it must wait.
 class LocalSearchStrategy final : public SearchStrategy {
  public:
   LocalSearchStrategy(const SearchSpace& space, std::uint64_t seed)

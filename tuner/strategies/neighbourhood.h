@@ -28,11 +28,11 @@ class Neighbourhood {
   const std::uint16_t* point(std::size_t candidate) const {
     return ordinals_.data() + offset_[candidate];
   }
-  /// How many parameters the candidate's template has.
+  /// Returns the number of parameters of the candidate's template.
   std::size_t dimensions(std::size_t candidate) const {
     return templates_[template_[candidate]].values.size();
   }
-  /// How many values a parameter of the candidate's template takes.
+  /// Returns the number of values that a parameter of the candidate's template takes.
   std::size_t values(std::size_t candidate, std::size_t parameter) const {
     return templates_[template_[candidate]].values[parameter];
   }

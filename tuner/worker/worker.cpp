@@ -17,13 +17,13 @@ using namespace detail;
 
 /// How long a killed process may take to end; after that it hangs in the driver.
 constexpr double kKillSeconds = 10;
-/// Compiles that are kept for the next process: the tuner's own kernels and those of a few
+/// Compiles that are kept for the next process: the tuner's own kernels, and the kernels of a few
 /// problems.
 constexpr std::size_t kMaxCompiled = 64;
 
 Error stopped() { return {ErrorCode::unavailable, "the worker was told to stop"}; }
 
-/// How a process ended, with the end of its stderr.
+/// Says how a process ended, with the end of its stderr.
 std::string text_of(const ExitStatus& status, const Subprocess& process) {
   const std::string words = process.last_words();
   return words.empty() ? status.text() : concat(status.text(), ": ", words);

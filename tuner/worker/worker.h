@@ -32,7 +32,7 @@ struct WorkerOptions {
   std::function<void(std::string_view)> log = {};
   /// Gets one line per process that runs. May be empty.
   std::function<void(std::string_view)> inform = {};
-  /// Whether the process is to be ended soon, and with it what is asked of it.
+  /// Returns true if the process must end soon, and with it the request that it works on.
   std::function<bool()> stopped = exiting;
 };
 

@@ -1,13 +1,13 @@
 // Draws and compares whole tensors. Compiled once for each element type, which is the macro
 // ELEMENT. Every kernel is a grid-stride loop with 64-bit indices, since tensors may exceed 2^31
-// elements. The formulas are those of host_data_ops.cpp; a test compares the results of both.
+// elements. The formulas are the same as in host_data_ops.cpp; a test compares the results of both.
 #include <kernwright/math/types.cuh>
 
 using element = ELEMENT;
 using kernwright::from_float;
 using kernwright::to_float;
 
-// Integer types. Those of 32 and 64 bits must be equal to the reference.
+// Integer types. Integers of 32 and 64 bits must be equal to the reference.
 template <typename T>
 constexpr bool kInteger = false;
 template <>
@@ -32,13 +32,14 @@ template <typename T>
 __device__ double widen(T x) {
   return to_float(x);
 }
-// Whether an integer equals the reference.
+// Returns whether an integer equals the reference.
 template <typename T>
 __device__ bool is_met(T x, kernwright::reference_t<T> reference) {
   if constexpr (kInteger<T>) return x == reference;
   return false;
 }
-// The value of an element. A bool is read as its byte, so that other bytes than 0 and 1 are wrong.
+// Returns the value of an element. A bool is read as its byte, so that other bytes than 0 and 1 are
+// wrong.
 __device__ double value_at(const element* at) {
   if constexpr (kSame<element, bool>) return *reinterpret_cast<const unsigned char*>(at);
   return widen(*at);
@@ -51,7 +52,7 @@ template <>
 struct Rounded<double> {
   static __device__ double of(float x) { return x; }
 };
-// x as an element; x lies within the range of integer elements.
+// Returns x as an element; x is within the range of integer elements.
 template <typename T>
 __device__ T whole(long long x) {
   if constexpr (kInteger<T>) {
@@ -61,7 +62,7 @@ __device__ T whole(long long x) {
   }
 }
 
-// The same layout as in device_data_ops.cpp. All zeros at first.
+// Same layout as in device_data_ops.cpp. All zeros at first.
 struct Finding {
   unsigned long long max_error;  // bits of a non-negative double, which are ordered like it
   unsigned long long mismatches;
@@ -85,7 +86,7 @@ __device__ long long stride() { return static_cast<long long>(gridDim.x) * block
 // The model's DrawKind, in its order.
 enum DrawKind { kNormal, kSmallIntegers, kSigns, kUniform, kPermutation, kOffsets, kConstant };
 
-// Rows of `row` elements, in levels of entries that lie apart, the outermost first
+// Rows of `row` elements, in levels of entries with gaps between them, the outermost first
 // (model/operation/layout.h).
 struct Layout {
   static constexpr int kMaxLevels = 3;
@@ -100,7 +101,7 @@ struct Layout {
               static_cast<long long>(pitch2)} {}
   __device__ bool contiguous() const { return levels == 0; }
 
-  // Where element number `element` lies.
+  // Returns the place of element number `element`.
   __device__ long long place(long long element) const {
     if (contiguous()) return element;
     long long at = element % row;
@@ -114,7 +115,7 @@ struct Layout {
     return at;
   }
 
-  // The number of the element that lies at `place`; -1 in a gap.
+  // Returns the number of the element at `place`; -1 in a gap.
   __device__ long long element_at(long long place) const {
     if (contiguous()) return place;
     long long element = 0;
@@ -140,8 +141,8 @@ struct Layout {
       double count2, double pitch2
 #define LAYOUT_ARGUMENTS row, levels, count0, pitch0, count1, pitch1, count2, pitch2
 
-// The place of `i` in a permutation of `count`: a Feistel network of four rounds over the smallest
-// even number of bits that hold `count`, applied until the place is below `count`.
+// Returns the place of `i` in a permutation of `count`: a Feistel network of four rounds over the
+// smallest even number of bits that hold `count`, applied until the place is below `count`.
 __device__ unsigned long long permuted(unsigned long long seed, unsigned long long i,
                                        unsigned long long count) {
   unsigned half = 1;
@@ -168,7 +169,7 @@ __device__ long long small_integer(unsigned long long bits, bool signs) {
   return value;
 }
 
-// An element of an integer type.
+// Returns an element of an integer type.
 __device__ long long integer(int kind, double from, double to, unsigned long long seed,
                              unsigned long long bits, long long row, long long column,
                              long long columns) {
@@ -196,7 +197,7 @@ __device__ long long integer(int kind, double from, double to, unsigned long lon
   }
 }
 
-// An element of a floating type from a continuous distribution.
+// Returns an element of a floating type from a continuous distribution.
 __device__ float real(int kind, double from, double to, unsigned long long bits) {
   if (kind == kConstant) return static_cast<float>(from);
   if (kind == kUniform) {
