@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a report of many problems weighs, and how fast it opens and filters in a headless Chromium.
+"""Measures the size of a report of many problems, and how fast it opens and filters in a headless Chromium.
 
 The records are simulated searches of spaces that were recorded on an H200 (tests/programs/report_samples.cpp).
 Opening is from the navigation to the second frame that was drawn; filtering and sorting from the event to

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What limits attention: counters of Nsight Compute (ncu) for our kernels and cuDNN's, one call each with
-cold caches and free clocks, of problems that attention_vs_peers.py lists by the same numbers. A call
+"""Counts what limits attention: counters of Nsight Compute (ncu) for our kernels and cuDNN's, one call each with
+cold caches and free clocks, for problems that attention_vs_peers.py lists by the same numbers. A call
 of several kernels has a row for each. Ours is tuned first if the cache has no exact record.
 
-Under ncu every kernel runs several times, alone: times here explain those of
+Under ncu every kernel runs several times, alone: times here explain the times of
 attention_vs_peers.py and do not replace them.
 
 usage: attention_counters.py --json FILE [--shapes NUMBER|CLASS,...] [--seconds N] [--cache DIR]
@@ -24,7 +24,7 @@ import rows_vs_pytorch as rows
 from attention_peers import Peer, cudnn_frontend, sdpa
 from attention_problems import SHAPES, Shape, draw, wanted
 
-# What ncu's sections call a figure -> what rows call it. A share is of the peak.
+# ncu's name for a figure -> the rows' name. A share is of the peak.
 COUNTERS = {
     "Duration": "us",
     "DRAM Throughput": "dram_percent",
@@ -79,7 +79,7 @@ def call_each(cache, problem, seconds):
                 peer.call(inputs)
                 torch.cuda.synchronize()
                 ready[name] = (peer, inputs)
-            except Exception as error:  # what does not run is no contestant
+            except Exception as error:  # a peer that does not run does not take part
                 sys.stderr.write(f"{name}: {str(error).splitlines()[0][:200]}\n")
         for peer, inputs in ready.values():
             torch.cuda.cudart().cudaProfilerStart()

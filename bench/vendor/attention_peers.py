@@ -1,6 +1,6 @@
 """The peers of attention_vs_peers.py.
 
-Each maker gives a function of the named inputs that returns o with tokens outside and heads inside,
+Each maker returns a function of the named inputs that returns o with tokens outside and heads inside,
 or refuses. One that needs other inputs has them made by "prepare", once a set.
 """
 
@@ -11,7 +11,7 @@ from attention_problems import DEVICE, indices, offsets, widened
 
 
 class Refused(Exception):
-    """What a peer has no way to compute."""
+    """A computation that a peer cannot do."""
 
 
 class Peer:
@@ -31,7 +31,7 @@ def refuse_where(condition, reason):
 
 
 def visible_mask(torch, shape):
-    """[batch or 1, 1, q_len, kv_len], true where a query sees a key."""
+    """Returns [batch or 1, 1, q_len, kv_len], true if the query sees the key."""
     keys = torch.tensor(shape.kv_lengths if shape.lengths == "kv" else [shape.kv_len], device=DEVICE)
     keys = keys[:, None, None, None]
     j = torch.arange(shape.kv_len, device=DEVICE)
@@ -136,7 +136,7 @@ def flex(torch, shape):
         return sees(i + keys[b] - shape.q_len, j, keys[b])
 
     def blocks(function, batch, q_len, kv_len, **options):
-        # To compile the function takes seconds, and is needed only where its values are very many.
+        # Compiling the function takes seconds, and is needed only if it has very many values.
         return create_block_mask(function, batch, None, q_len, kv_len, device=DEVICE,
                                  _compile=(batch or 1) * q_len * kv_len > 1 << 28, **options)
 
@@ -285,7 +285,7 @@ def cudnn_frontend(torch, shape):
     import cudnn
     refuse_where(shape.lengths == "ragged", "offsets of this graph are not written here")
     handle = cudnn.create_handle()
-    narrow = shape.dtype == "fp8_e4m3"  # where o has 8 bits too, on Hopper
+    narrow = shape.dtype == "fp8_e4m3"  # then o has 8 bits too, on Hopper
     types = {"bf16": cudnn.data_type.BFLOAT16, "fp16": cudnn.data_type.HALF,
              "fp8_e4m3": cudnn.data_type.FP8_E4M3}
     graph = cudnn.pygraph(io_data_type=types[shape.dtype], intermediate_data_type=cudnn.data_type.FLOAT,

@@ -114,12 +114,12 @@ def random_shapes(count, seed):
 
 
 def wanted(number, name, shapes):
-    """Whether a shape is among those of --shapes, which names numbers and classes."""
+    """Returns whether --shapes has a shape. --shapes names numbers and classes."""
     return shapes is None or str(number) in shapes or name in shapes
 
 
 def sequence_lengths(count, total, longest):
-    """Lengths that draw.cu gives sequences of unequal length, in ascending order."""
+    """Returns the lengths of draw.cu for sequences of unequal length, in ascending order."""
     if total == count * longest:
         return [longest] * count
     power = longest * count / total
@@ -127,7 +127,7 @@ def sequence_lengths(count, total, longest):
     return [end - begin for begin, end in zip(before, before[1:])]
 
 
-# What the reference knows. Numbers of the last two change no result.
+# The names that the reference knows. Numbers of the last two change no result.
 DIMS = {"batch", "heads", "kv_heads", "q_len", "kv_len", "head_dim", "head_dim_v", "q_total", "kv_total", "page",
         "pages", "window", "slots", "ldq", "ldk", "ldv", "ldo", "ldk_new", "ldv_new"}
 FLAGS = {"layout": "bshd", "lengths": "full", "cache": "contiguous", "mask": "none", "softcap": "none",
@@ -157,7 +157,7 @@ class Shape:
         self.layout, self.append = self.flags["layout"], self.flags["append"]
         self.page = values.get("page", 16 if self.cache == "paged" else 1)
         self.has_sink = self.flags["sink"] == "head"
-        # What no peer is called with here.
+        # Flags and dims with which no peer is called here.
         self.beyond_peers = [f"{name}={self.flags[name]}" for name in (
             "layout", "softcap", "bias", "descale", "append") if self.flags[name] != FLAGS[name]]
         self.beyond_peers += [name for name in sorted(DIMS) if name.startswith("ld") and name in values]
@@ -173,12 +173,13 @@ class Shape:
 
     @property
     def wide_dtype(self):
-        """What peers get that take 16 bits alone."""
+        """The dtype of peers that take only 16 bits."""
         return "bf16" if self.dtype == "fp8_e4m3" else self.dtype
 
     @property
     def is_masked(self):
-        """Whether a query may not see every key of its sequence: one alone stands at the last."""
+        """Returns whether a query may not see every key of its sequence: a single query is at the last one, and
+        sees all."""
         return self.mask == "window" or (self.mask == "causal" and self.q_len > 1)
 
     def pairs(self):
@@ -205,7 +206,7 @@ class Shape:
 
 
 def visible_pairs(queries, keys, mask, window):
-    """Of a sequence; query i stands at position i + keys - queries."""
+    """Counts the pairs of one sequence; query i is at position i + keys - queries."""
     if mask == "none":
         return queries * keys
     seeing = min(queries, keys)  # the last ones; the first of them sees keys - seeing + 1
@@ -226,7 +227,7 @@ def offsets(lengths):
 
 
 def widened(torch, t, dtype):
-    """The inputs with those of fp8 in 16 bits."""
+    """Returns the inputs, with the fp8 ones in 16 bits."""
     wide = rows.torch_dtype(torch, dtype)
     return {name: x.to(wide) if x.dtype == torch.float8_e4m3fn else x for name, x in t.items()}
 
@@ -264,7 +265,7 @@ def draw(torch, shape, arguments):
 
 
 def strided(torch, extent, strides, dtype):
-    """Normal numbers in a tensor whose rows may lie apart."""
+    """Returns normal numbers in a tensor whose rows may have gaps between them."""
     size = 1 + sum((count - 1) * stride for count, stride in zip(extent, strides))
     return torch.randn(size, device=DEVICE).to(rows.torch_dtype(torch, dtype)).as_strided(extent, strides)
 
@@ -358,7 +359,7 @@ def reference(torch, shape, t):
 
 
 def worst_row(torch, shape, result, expected):
-    """The largest |o - r| / |r| of a row; 1e30 for NaN, and where something is not the 0 it has to be.
+    """Returns the largest |o - r| / |r| of a row; 1e30 for NaN, and if something that must be 0 is not.
     `result` has tokens outside and heads inside."""
     places, r, _ = expected
     o = result.reshape(-1, shape.heads, shape.head_dim_v).to(rows.torch_dtype(torch, shape.wide_dtype))
@@ -368,7 +369,8 @@ def worst_row(torch, shape, result, expected):
 
 
 def worst_logarithm(torch, shape, lse, expected):
-    """The largest error of a logarithm, of 1 + its size; 1e30 for NaN, and where only one is infinite."""
+    """Returns the largest error of a logarithm, relative to 1 + its size; 1e30 for NaN, and if only one is
+    infinite."""
     places, _, r = expected
     unit = math.log(2) if shape.flags["lse"] == "base2" else 1.0
     given = lse.transpose(1, 2).reshape(-1, shape.heads)[places].double() * unit

@@ -6,16 +6,15 @@ three times the L2, on normal data, in turn, in a new random order every round. 
 ways to run a problem, one is selected in rounds that do not count. Ours is called through the C ABI;
 it is tuned first if the cache has no exact record of the problem.
 
-"first_us" is the answer to the first question about a problem, before it is tuned. "error" is that of
-the worst row, |o - r| / |r|, against a reference in fp64 on up to 64 queries of each sequence, or that
-of a logarithm or of a cache's new entry, where it is larger. The status is 1 if ours is above the
-tolerance of its dtype, and the line says WRONG. Flops
-and bytes are of what queries see. A peer that does not run a problem has a row with the reason and
-no time. So has one that crashes: the run goes on without it in a new process. So has a problem that
-kernwright refuses: its peer is "unsupported". What a peer needs
-besides the tensors of the problem, such as a plan or a mask, is made before the clock runs, but
-gathering pages is not: a peer reads them where they lie, or not at all. A peer that takes no fp8
-gets the same numbers in 16 bits, made before the clock runs, and its note says so.
+"first_us" is the answer to the first question about a problem, before it is tuned. "error" is the error
+of the worst row, |o - r| / |r|, against a reference in fp64 on up to 64 queries of each sequence, or
+the error of a logarithm or of a cache's new entry, if it is larger. The status is 1 if ours is above
+the tolerance of its dtype, and the line says WRONG. Flops and bytes count what queries see. A peer that
+does not run a problem has a row with the reason and no time. So has one that crashes: the run goes on
+without it in a new process. So has a problem that kernwright refuses: its peer is "unsupported". Things
+that a peer needs besides the tensors of the problem, such as a plan or a mask, are made before the
+clock runs, but pages are not gathered: a peer reads them in their places, or not at all. A peer that
+takes no fp8 gets the same numbers in 16 bits, made before the clock runs, and its note says so.
 
 A line of stdout ends with the seconds that its problem took. A run continues where the last one
 stopped: problems that have rows of this commit are left out.
@@ -48,12 +47,12 @@ from attention_problems import (SHAPES, Shape, draw, random_shapes, reference, s
 ROUNDS = 15
 EVERYTHING = "everything"  # crashed, and not one way alone
 STARTED = "ATTENTION_VS_PEERS_STARTED"  # when, on the monotonic clock, the first process of a run began
-# Of the worst row. Weights and result are rounded to the dtype, which costs a row about one unit.
+# For the worst row. Weights and result are rounded to the dtype, which costs a row about one unit.
 TOLERANCE = {"bf16": 2e-2, "fp16": 4e-3, "fp8_e4m3": 0.13}
 
 
 def is_wrong(row):
-    """Whether ours is above the tolerance, as it was tuned or as it was first answered."""
+    """Returns whether ours is above the tolerance, as it was tuned or as it was first answered."""
     limit = TOLERANCE[rows.parse_problem(row["problem"])[1]["dtype"]]
     return any(error is not None and not error <= limit for error in (row["error"], row.get("first_error")))
 
@@ -88,7 +87,7 @@ def unsupported_row(problem, name, reason, commit):
 
 
 def table_line(number, new, seconds):
-    """What stdout says of a problem: the best peer that is right, and the others."""
+    """Returns the line of stdout about a problem: the best peer that is right, and the others."""
     first = new[0]
     timed = sorted((row for row in new if row["peer_us"] and not row["note"].startswith("wrong")),
                    key=lambda row: row["peer_us"])
@@ -119,7 +118,7 @@ class Crashed(Exception):
 
 
 def is_lost(torch):
-    """Whether an error on the device has ended all use of it by this process."""
+    """Returns whether an error on the device has ended all use of it by this process."""
     try:
         torch.cuda.synchronize()
     except Exception:
@@ -130,8 +129,8 @@ def is_lost(torch):
 # Ours.
 
 class Baked:
-    """A kernel baked once for each set; the counters that its workspace keeps are then zeroed once,
-    where a launch zeroes them each time."""
+    """A kernel baked once for each set. The counters that its workspace keeps are zeroed once then, while a
+    launch zeroes them each time."""
 
     def __init__(self, torch, kernel):
         self.torch, self.kernel, self.made = torch, kernel, {}
@@ -160,8 +159,8 @@ def rounds_for(contestants, most=ROUNDS, seconds=8):
 
 
 def measure(torch, library, newcomer, problem, seconds, crashed):
-    """What make_rows takes of one problem. `newcomer` is a library whose cache is empty; `crashed` has
-    the ways that are known to crash, with the reason. Raises Crashed for another one."""
+    """Returns the arguments of make_rows for one problem. `newcomer` is a library whose cache is empty;
+    `crashed` has the ways that are known to crash, with the reason. Raises Crashed for another one."""
     started = time.monotonic()
     shape = Shape(problem)
     kernel, first = library.kernel(problem, seconds), newcomer.service.kernel(problem)

@@ -1,6 +1,6 @@
-"""The models of model_decode.py: their sizes, what a step has to read, and PyTorch's ways to run one.
+"""The models of model_decode.py: their sizes, what a step must read, and PyTorch's ways to run one.
 
-Weights are random: rows are scaled by 1 / sqrt(their length) and norms lie in 0.5 to 1.5, so that every
+Weights are random: rows are scaled by 1 / sqrt(their length) and norms are in 0.5 to 1.5, so that every
 tensor matters. Hugging Face's model owns them. q, k and v, and gate and up, are views of one weight
 each, which the other ways read as one product.
 """
@@ -40,8 +40,8 @@ class Sizes:
         return self.layers if kernel in ("qkv", "attention", "o", "gate_up", "down") else 1
 
     def kernel_bytes(self, batch, context):
-        """What each kernel of a step cannot do without, by its name: weights and norms once in 16 bits,
-        of the embedding a row per sequence, K and V of `context` positions of each sequence and of one
+        """Returns the bytes that each kernel of a step must move, by its name: weights and norms once in 16
+        bits, a row of the embedding per sequence, K and V of `context` positions of each sequence and of one
         more, which is written."""
         q = self.heads * self.head_dim
         cache = 2 * batch * (context + 1) * self.kv_heads * self.head_dim
@@ -162,9 +162,8 @@ def set_length(cache, length):
 
 
 def lean_step(torch, sizes, weights, tables, cache, batch):
-    """One token of each sequence in plain PyTorch: `step(token, position)` gives logits and the last
-    hidden state. `position` is an int64 tensor of one, and `cache` pairs of
-    [batch, kv_heads, longest, head_dim]."""
+    """One token of each sequence in plain PyTorch: `step(token, position)` returns logits and the last hidden
+    state. `position` is an int64 tensor of one, and `cache` pairs of [batch, kv_heads, longest, head_dim]."""
     functional, d = torch.nn.functional, sizes.head_dim
     cosine, sine = (torch.cat([t, t], 1) for t in tables)
     places = torch.arange(cache[0][0].shape[2], device=cosine.device)

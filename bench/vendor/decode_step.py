@@ -36,7 +36,7 @@ def weight_shapes(hidden):
 
 
 def buffer_columns(hidden):
-    """What passes between the kernels, as columns per row."""
+    """Returns the data that pass between the kernels, as columns per row."""
     qkv, _, inner = MODELS[hidden]
     return {"qkv": qkv, "between": hidden, "inner": inner, "x": hidden}
 
@@ -45,7 +45,7 @@ def layer_steps(hidden, batch):
     """Problems of one layer in order, each with its arguments: "w:NAME" a weight, any other word a
     buffer, "x" being the layer's input and "y" its output."""
     qkv, o, inner = MODELS[hidden]
-    # Of more than one row the first o columns of qkv are rows with gaps.
+    # With more than one row the first o columns of qkv are rows with gaps.
     gaps = f" lda={qkv}" if batch > 1 else ""
     return [
         (f"matmul m={batch} n={qkv} k={hidden} dtype=bf16 norm=rms", ["x", "w:qkv", "w:norm1", "qkv"]),

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Compares grouped_matmul with its peers: torch._grouped_mm, of fp8 torch._scaled_grouped_mm, a graph
-of one product for each group (cuBLASLt through torch.mm, of 16 bits), and, to see what grouping
-costs, the dense product of the same rows. All
-run in one process by the protocol of rows_vs_pytorch.py: CUDA graph replays over weights and sizes
-of groups that together pass three times the L2, on normal data, in turn, in a new random order every
-round. Ours is called by the Python package; it is tuned first if the cache has no exact record of the
-problem.
+"""Compares grouped_matmul with its peers: torch._grouped_mm, for fp8 torch._scaled_grouped_mm, a graph
+of one product for each group (cuBLASLt through torch.mm, for 16 bits), and, to see what grouping costs,
+the dense product of the same rows. All run in one process by the protocol of rows_vs_pytorch.py: CUDA
+graph replays over weights and sizes of groups that together pass three times the L2, on normal data, in
+turn, in a new random order every round. Ours is called by the Python package; it is tuned first if the
+cache has no exact record of the problem.
 
 "dense" has the weights of one group for all rows, and is no peer: a mixture cannot be computed so.
 "torch_mm" knows the sizes of the groups when its graph is made, which an engine does not. With a
 gate the peers are followed by SiLU and the product with the other half, compiled by torch.compile.
-Ours has scales of blocks where a peer has one a row and a column; all are 1.
+Ours has scales of blocks, and a peer one a row and a column; all are 1.
 
 A run continues where the last one stopped: problems that have rows of this commit are left out.
 
@@ -88,8 +87,8 @@ def random_shapes(count, seed):
 
 
 def group_ends(groups, rows_, kind, chooser):
-    """Where the rows of each group end: even, or as a router shares out whose experts are not equally
-    liked. Fewer rows than groups go to different groups."""
+    """Returns the ends of the rows of each group: even, or as shared out by a router that prefers some experts.
+    Fewer rows than groups go to different groups."""
     if rows_ < groups:
         filled = sorted(chooser.sample(range(groups), rows_))
         return [sum(1 for group in filled if group <= g) for g in range(groups)]
@@ -134,7 +133,7 @@ def summary(found):
 # Measuring.
 
 def make_sets(torch, values, kind, chooser):
-    """Inputs whose weights that are read pass three times the L2. Sets may share weights where their
+    """Returns inputs whose weights that are read pass three times the L2. Sets may share weights if their
     groups differ."""
     groups, count, n, k = (values[name] for name in ("groups", "rows", "n", "k"))
     stack = 2 if values.get("gate") == "stacked" else 1

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""A whole decode step of a real model as a chain of tuned kernels, beside PyTorch, in one process and in
-turn: embedding, all layers with attention over a KV cache, final norm, head and greedy choice.
+"""Measures a whole decode step of a real model as a chain of tuned kernels, beside PyTorch, in one process
+and in turn: embedding, all layers with attention over a KV cache, final norm, head and greedy choice.
 
 Peers are Hugging Face's model with a static cache, and the same step written lean (one product for q, k
 and v, one for gate and up), each compiled with max-autotune and captured in a CUDA graph, and the lean
-one captured as it is. All share their weights, and start from one cache, that of Hugging Face's prefill.
+one captured as it is. All share their weights, and start from one cache, filled by Hugging Face's prefill.
 A peer that does not compile, or takes longer than --peer-seconds, has a row with the reason.
 
 A sample is so many steps behind each other: each reads the token that the one before chose, and counts
 its positions, on the device. Ours and a peer follow in a new random order every round. "floor_us" is the
-bytes of a mean step (every weight once, K and V of the context) over what the memory gives. "parts" has
+bytes of a mean step (every weight once, K and V of the context) over the memory's rate. "parts" has
 each kind of kernel by itself, in a chain of all layers' of that kind, so that weights come from memory.
 
 No figure without its gate: over steps of given tokens, the error of logits, last hidden state and new
-rows of K and V against the same model in fp32 may be at most LIMIT times that of Hugging Face's in bf16,
-for each of them. Where another token is chosen than in fp32, the two have to be closer than the errors.
-With more than one sequence this holds twice: of sequences alike, and of such as differ, the shortest of
-one token. With --faults the gate is shown wrong models (an angle of another base, heads of k and v
-exchanged, a position late), and each has to fail.
+rows of K and V against the same model in fp32 may be at most LIMIT times the error of Hugging Face's in
+bf16, for each of them. If another token is chosen than in fp32, the two must be closer than the errors.
+With more than one sequence this holds twice: for equal sequences, and for sequences of different
+lengths, the shortest of one token. With --faults the gate is shown wrong models (an angle of another
+base, heads of k and v exchanged, a position late), and each must fail.
 
 Rows are written one by one, so that a run that is ended leaves what it has.
 
@@ -50,7 +50,7 @@ FORCED = 8  # of the gate
 ROUNDS = 15
 PART_US = 5000  # a sample of one kind of kernel
 LIMIT = 1.2
-# Sequences that the model in fp32 takes at a time: its cache lies beside 16 and 32 bits of all weights.
+# Sequences that the model in fp32 takes at a time: its cache must fit beside 16 and 32 bits of all weights.
 TOGETHER = 4
 PEERS = ("lean_graph", "lean_compiled", "hugging_face_compiled")
 DEVICE = "cuda"
@@ -130,8 +130,8 @@ def make_row(key, commit, details, ours, peer=None, theirs=None):
 
 
 def tables(found):
-    """Rows as two tables: steps with their peers, and the parts of a step. Of those rows that have no
-    peer are ours alone."""
+    """Returns rows as two tables: steps with their peers, and the parts of a step. Rows without a peer are ours
+    alone."""
     lines = [["model", "batch", "context", "steps", "kernels", "us", "tokens/s", "floor us", "share", *PEERS,
               "worst of gate"]]
     parts = [["model", "batch", "context", "kernel", "times", "us", "floor us", "all us", "is"]]
@@ -162,7 +162,7 @@ class OutOfTime(BaseException):
 
 @contextlib.contextmanager
 def time_limit(seconds):
-    """Ends what takes longer, in the main thread. Where an end is caught, it comes again."""
+    """Ends a block that takes longer, in the main thread. If an end is caught, it comes again."""
     def end(*_):
         raise OutOfTime(f"takes more than {seconds:.0f} s")
 
@@ -240,7 +240,7 @@ class Ours:
         return builder.build()
 
     def keep_chosen(self):
-        """Leaves of each kind the one kernel that the chain has, and gives what it is."""
+        """Keeps for each kind only the kernel that the chain has, and returns the names of these kernels."""
         chosen = {}
         for (name, _), is_now in zip(self.steps, self.chain.chosen):
             chosen[name] = f"{is_now['template']} {is_now['configuration']}"
@@ -259,7 +259,7 @@ class Ours:
         self.chain.rebind(self.lengths)
 
     def hidden(self):
-        """The last hidden state in fp32, which stands between no two kernels."""
+        """Returns the last hidden state in fp32, which is never a tensor between two kernels."""
         x = self.x.float()
         return (x * (x.square().mean(-1, keepdim=True) + self.sizes.epsilon).rsqrt()
                 * self.weights["norm"].float())
@@ -346,7 +346,7 @@ def unexplained(torch, result, noise, expected):
 
 
 class Bench:
-    """Of one model, batch and context."""
+    """The bench of one model, batch and context."""
 
     def __init__(self, torch, transformers, library, sizes, batch, context, steps, seconds):
         self.torch, self.transformers, self.library = torch, transformers, library
@@ -367,7 +367,7 @@ class Bench:
         return models.static_cache(self.torch, self.transformers, self.model, batch, self.longest, dtype, DEVICE)
 
     def filled_cache(self, length, places, dtype):
-        """Of the sequences at these places, with so many tokens each."""
+        """Returns a cache of the sequences at these places, with so many tokens each."""
         cache = self.new_cache(len(places), dtype)
         for layer, (k, v) in zip(cache.layers, self.prefix):
             layer.keys[:, :, :length].copy_(k[places, :, :length])
@@ -394,7 +394,7 @@ class Bench:
                 module.weight = self.torch.nn.Parameter(chosen[f"{name}.weight"], requires_grad=False)
 
     def expect(self):
-        """What fp32 and what bf16 of Hugging Face give, of all lengths of the gate."""
+        """Computes the results of Hugging Face in fp32 and in bf16, for all lengths of the gate."""
         cases = gate_lengths(self.batch, self.context)
         self.noise = {case: self.of_hugging_face(lengths, self.torch.bfloat16) for case, lengths in cases.items()}
         narrow = dict(self.model.state_dict())
@@ -417,7 +417,7 @@ class Bench:
         return found
 
     def contestant(self, ours):
-        """What a sample of ours begins with, and a step."""
+        """Returns the function that begins a sample of ours, and a step."""
         lengths = [self.context] * self.batch
         return lambda: ours.start(self.tokens[0], lengths, self.prefix), lambda: ours.chain.launch(self.stream)
 
@@ -468,7 +468,7 @@ class Bench:
         return begin.elapsed_time(end) * 1e3
 
     def parts(self, ours, bandwidth):
-        """Each kind of kernel by itself, on the path of the whole step where it has that."""
+        """Measures each kind of kernel by itself, on the path of the whole step if it has that."""
         path, chosen, spare = ours.chain.path, ours.keep_chosen(), ours.lengths.clone()
         self.contestant(ours)[0]()
         spare.fill_(self.context + 1)
@@ -503,8 +503,8 @@ class Rows:
 
 
 def run_one(bench, key, peers, peer_seconds, faults, bandwidth, commit, kept):
-    """Gate of the tuned chain, then its time, then each peer. Returns whether all that has to be right
-    was."""
+    """Runs the gate of the tuned chain, then its time, then each peer. Returns whether everything was right
+    that must be."""
     bench.expect()
     ours, right = bench.make_ours(), True
     bench.contestant(ours)[0]()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Hugging Face's models patched by kernwright.torch.patch, beside the same models in PyTorch as users run
-them: eager, eager in a CUDA graph, and torch.compile with reduce-overhead and with max-autotune. All in one
+"""Measures Hugging Face's models patched by kernwright.torch.patch, beside the same models in PyTorch as
+users run them: eager, eager in a CUDA graph, and torch.compile with reduce-overhead and with max-autotune. All in one
 process, in turn, on one set of random weights.
 
 A case is decode-B, a step of B sequences with a static cache of --context tokens, each step reading the
@@ -9,7 +9,7 @@ runs two ways, in a CUDA graph and under torch.compile (reduce-overhead), and th
 as the best of the peers does. Kernels without a record are tuned for --seconds first.
 
 No figure without its gate: the error of logits and hidden states, and of a decode step's new keys and
-values, against the model in fp32 may be at most LIMIT times that of Hugging Face's model in bf16. A way to
+values, against the model in fp32 may be at most LIMIT times the error of Hugging Face's model in bf16. A way to
 run that fails, or takes longer than --peer-seconds to begin with, has a row with the reason. Rows are kept
 one by one, and a run goes on where the last one with this FILE stopped: a way to run that has a row with a
 time is left out, and a case of which nothing is left is not made. After --budget seconds nothing new is
@@ -52,16 +52,16 @@ def parse_case(text):
 
 
 def make_row(key, way, samples=None, ours=None, **details):
-    """A row of one way to run, in us per step; a peer's with those of the best of `ours`, taken in turn with
-    it."""
+    """Returns a row of one way to run, in us per step. A peer's row also has the times of the best of `ours`,
+    taken in turn with it."""
     middle, best = (statistics.median(taken) if taken else None for taken in (samples, ours))
     return {**key, "peer": way, "us": middle, "ours_us": best,
             "ratio": middle / best if middle and best else None, **details}
 
 
 def left_to_run(found, problem, ways):
-    """The ways to run a problem that have no row with a time. What a peer's row compares with was measured
-    beside it, so ours counts for itself alone."""
+    """Returns the ways to run a problem that have no row with a time. A peer's row compares with times that
+    were measured beside it, so ours counts for itself alone."""
     timed = {row["peer"] for row in found if row["problem"] == problem and row["us"] is not None}
     return [way for way in ways if way not in timed]
 
@@ -73,7 +73,7 @@ class Clock:
         self.end = None if budget is None else time.monotonic() + budget
 
     def left(self, most):
-        """Of so many seconds those that are left, at least 1 to be told that they are over."""
+        """Returns the seconds that are left of so many, at least 1 to be told that they are over."""
         return most if self.end is None else max(1, min(most, self.end - time.monotonic()))
 
     def is_over(self):
@@ -81,7 +81,7 @@ class Clock:
 
 
 def verdict(found):
-    """The peer that is nearest to ours, of rows of one problem; None where there is none."""
+    """Returns the peer that is nearest to ours, out of rows of one problem; None if there is none."""
     nearest = min((row for row in found if row["ratio"] is not None), key=lambda row: row["ratio"], default=None)
     if nearest is None:
         return None
@@ -158,7 +158,8 @@ class Case(decode.Bench):
         return found
 
     def contestant(self, way, seconds):
-        """What a sample of a way to run begins with, and a step. Raises what it fails with."""
+        """Returns the function that begins a sample of a way to run, and a step. Raises the errors of that
+        way."""
         model = self.patched if way in OURS else self.plain
         mode = {"reduce_overhead": "reduce-overhead", "max_autotune": "max-autotune",
                 "patched_compiled": "reduce-overhead"}.get(way)
@@ -201,7 +202,7 @@ class Case(decode.Bench):
 
 
 def ready(case, key, way, seconds, kept):
-    """The contestant, or None where it fails, of which a row is kept."""
+    """Returns the contestant, or None if it fails, and keeps a row of the failure."""
     try:
         return case.contestant(way, seconds)
     except (Exception, decode.OutOfTime) as error:
@@ -212,7 +213,7 @@ def ready(case, key, way, seconds, kept):
 
 
 def run_case(case, key, own, left, peer_seconds, clock, kept):
-    """Keeps a row of each way to run that is left, and gives whether the gate is open and ours runs."""
+    """Keeps a row of each way to run that is left, and returns whether the gate is open and ours runs."""
     begun = time.monotonic()
     gate = case.gate_of_patched()
     print(f"{key['problem']}: tuned and gated after {time.monotonic() - begun:.0f} s", flush=True)

@@ -1,5 +1,5 @@
-"""What the guards of a patched model cost at each call, on the host: microseconds for a decode step
-of 36 layers, and for a module alone. Needs PyTorch and transformers, and no GPU.
+"""Measures what the guards of a patched model cost at each call, on the host: microseconds for a decode step of
+36 layers, and for a module alone. Needs PyTorch and transformers, and no GPU.
 
     PYTHONPATH=build/python python3 bench/vendor/patch_guards.py"""
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What a call from Python costs the host: a tuned kernel on three tensors of PyTorch and its current
+"""Measures what a call from Python costs the host: a tuned kernel on three tensors of PyTorch and its current
 stream, beside a bare kw_launch in C, the same by ctypes, and operations of PyTorch.
 
 A batch is so few calls that the stream's queue never fills, and is timed without waiting for the GPU;
 the GPU is waited for between batches. Contestants take turns. "over_launch_us" is the median less
-that of a bare kw_launch.
+the median of a bare kw_launch.
 
-Two things that are no work of the call are in these figures: what the driver does to the caches that the
-call finds, and what the call does to those that kw_launch finds, which the loop in C has for itself. Rows
+Two things that are not work of the call are in these figures: what the driver does to the caches that
+the call finds, and what the call does to the caches that kw_launch finds, which the loop in C has for
+itself. Rows
 "without a launch" have neither. They are of a process of its own, whose kw_launch does nothing.
 
 usage: python_call.py --json FILE [--batches N] [--cache DIR] [--compiled FOLDER]
@@ -52,14 +53,14 @@ CALLS = {
 }
 
 
-# What is timed without a launch too.
+# The contestants that are timed without a launch too.
 BARE = ("kernel(a, b, c)", "kernel(a, b, c, stream=torch's)", "kw.rms_norm(out=)", "kw.linear(out=)", "kw.linear",
         "torch.empty_like")
 WITHOUT = ", without a launch"
 
 
 def compiled(name, folder):
-    """The path of a source of this bench as a library, or None where nothing can compile it."""
+    """Returns the path of a source of this bench as a library, or None if nothing can compile it."""
     if folder:
         return str(pathlib.Path(folder).resolve() / f"{name}.so")
     path = pathlib.Path(tempfile.mkdtemp()) / f"{name}.so"
@@ -72,7 +73,7 @@ def compiled(name, folder):
 
 
 def bare_loop(path):
-    """The function of python_call_loop.c, None where it is not there."""
+    """Returns the function of python_call_loop.c, or None if it is not there."""
     if path is None:
         return None
     loop = ctypes.CDLL(path).launch_often
@@ -82,7 +83,7 @@ def bare_loop(path):
 
 
 def contestants(torch, kw, service, loop):
-    """Name -> a function that makes `BATCH` calls and gives their seconds; and the kernel."""
+    """Returns name -> a function that makes `BATCH` calls and returns their seconds; and the kernel."""
     kernel = service.kernel(f"vector_add n={ELEMENTS} dtype=fp32")
     a, b, c = (torch.rand(ELEMENTS, device="cuda") for _ in range(3))
     number = torch.cuda.current_stream().cuda_stream
@@ -126,7 +127,7 @@ def measure(torch, batches, rounds):
 
 
 def without_a_launch(arguments):
-    """The times of a call whose kw_launch does nothing, as `measure` gives them."""
+    """Returns the times of a call whose kw_launch does nothing, as `measure` returns them."""
     library = compiled("python_call_nothing", arguments.compiled)
     if library is None:
         return {}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares memory-bound kernels with PyTorch: eager, torch.compile, and cuDNN's norms where its Python
+"""Compares memory-bound kernels with PyTorch: eager, torch.compile, and cuDNN's norms if its Python
 frontend is installed. All run in one process by one protocol: CUDA graph replays over rotating
 buffers larger than three times the L2, on random data, in turn, in a new random order every round.
 If a peer has several variants (torch.compile's modes), one is selected in rounds that do not count.
@@ -45,7 +45,7 @@ def parse_problem(text):
 
 
 def wanted(text, operations, shapes):
-    """Whether a problem passes the filters; None lets everything pass."""
+    """Returns whether a problem passes the filters; None lets everything pass."""
     name, values = parse_problem(text)
     shape = f"{values.get('rows')}x{values.get('columns')}"
     return (operations is None or name in operations) and (shapes is None or shape in shapes)
@@ -100,7 +100,7 @@ def make_rows(problem, moved, samples, winner, note, commit):
             for name, (us, mad) in peers.items()]
 
 
-# What PyTorch computes, by operation: a function of the named inputs that gives all results.
+# PyTorch's computation of each operation: a function of the named inputs that returns all results.
 
 def activation(torch, name):
     functional = torch.nn.functional
@@ -123,7 +123,7 @@ def cast(torch, y, values):
 
 
 def torch_function(torch, name, values):
-    """The function of one problem, or None where PyTorch has no such thing here."""
+    """Returns the function of one problem, or None if PyTorch has no such thing here."""
     functional = torch.nn.functional
     columns = values.get("columns")
 
@@ -183,7 +183,7 @@ def torch_function(torch, name, values):
         return (rotate(t["q"]), rotate(t["k"]), *([t["v"].clone()] if "v" in t else []))
 
     if name == "softmax" and values.get("mask") == "causal":
-        return None  # the rows' own lengths are no argument of torch.softmax
+        return None  # the rows' own lengths are not an argument of torch.softmax
     return {"rmsnorm": rmsnorm, "layernorm": layernorm, "softmax": softmax, "reduce": reduce,
             "gated_activation": gated, "bias_activation": biased, "vector_add": add,
             "rope": rope, "elementwise": elementwise}.get(name)
@@ -257,7 +257,7 @@ class Library:
         return self.service.kernels(problem)
 
     def function(self, torch, kernel):
-        """The same kind of function as those of PyTorch: of the named inputs, giving all results."""
+        """Returns the same kind of function as PyTorch's: of the named inputs, returning all results."""
         def call(t):
             held, results = operands(torch, kernel, t)
             kernel(*held)
