@@ -13,8 +13,8 @@
 
 namespace kernwright {
 
-/// Runs `body`, which gives an exit status, in a forked process. What hangs is ended by SIGALRM.
-/// Gives the exit status, or minus the signal that ended it.
+/// Runs `body`, which returns an exit status, in a forked process. SIGALRM ends a process that
+/// hangs. Returns the exit status, or minus the signal that ended it.
 template <typename Body>
 int in_child(const Body& body) {
   constexpr unsigned kSeconds = 120;
@@ -30,7 +30,7 @@ int in_child(const Body& body) {
 }
 
 /// Changes the user of this process to one without other processes, who may have `threads` threads.
-/// False where the process may not change its user, or the limit has no effect here.
+/// Returns false if the process may not change its user, or the limit has no effect here.
 inline bool limit_threads(rlim_t threads) {
   constexpr uid_t kNobodyElse = 54321;
   if (::geteuid() == 0 && (::setgid(kNobodyElse) != 0 || ::setuid(kNobodyElse) != 0)) return false;
@@ -45,8 +45,8 @@ inline bool limit_threads(rlim_t threads) {
   }
 }
 
-/// False where an earlier test of this process started threads of the library, which refuses work
-/// in a forked process then. (ctest runs each test in a process of its own.)
+/// Returns false if an earlier test of this process started threads of the library, which refuses
+/// work in a forked process then. (ctest runs each test in a process of its own.)
 inline bool forks_start_threads() {
   return in_child([] { return check_not_forked() ? 0 : 1; }) == 0;
 }

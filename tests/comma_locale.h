@@ -28,7 +28,7 @@ class CommaLocale {
   CommaLocale(const CommaLocale&) = delete;
   CommaLocale& operator=(const CommaLocale&) = delete;
 
-  /// Why a test has to be skipped; empty where it need not.
+  /// Returns why a test must be skipped; empty if it need not be.
   std::string missing() const {
     return *std::localeconv()->decimal_point == ',' ? "" : "no German locale, and none can be made";
   }

@@ -11,7 +11,7 @@
 namespace kernwright {
 
 /// A fresh directory below the test's temporary folder, removed with all it holds when the scope
-/// ends. Throws where it cannot be made: the test fails.
+/// ends. Throws if it cannot be made: the test fails.
 class ScopedTempDir {
  public:
   ScopedTempDir() {

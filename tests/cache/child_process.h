@@ -14,7 +14,7 @@ pid_t start_child(const Body& body) {
   return child;
 }
 
-/// The exit code of a child, or -1 where it did not end by itself.
+/// Returns the exit code of a child, or -1 if it did not end by itself.
 inline int wait_for(pid_t child) {
   int status = 0;
   if (child < 0 || ::waitpid(child, &status, 0) != child || !WIFEXITED(status)) return -1;

@@ -56,7 +56,7 @@ TEST_F(CheckToolkitTest, AllCompilesEveryValidConfigurationInEveryDtypeForOneSku
       EXPECT_EQ(row["target"], target);
       compiled.emplace(row["problem"], row["configuration"]);
     }
-    // Of 25 configurations 19 have a tile of 256 to 4096.
+    // 19 of 25 configurations have a tile of 256 to 4096.
     EXPECT_EQ(compiled.size(), 2 * 19U);
   }
 }

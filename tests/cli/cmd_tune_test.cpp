@@ -47,7 +47,7 @@ TEST_F(TuneToolkitTest, ForASkuItPredictsAndShowFindsTheRecord) {
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_NE(text.out.find("winner"), std::string::npos) << text.out;
 
-  // Another SKU's record is no answer.
+  // Another SKU's record is not an answer.
   EXPECT_EQ(kernwright(command("show", {"--sku", "a100_80"})).exit_code, 1);
 }
 
@@ -374,7 +374,7 @@ TEST_F(TuneGpuTest, TunesAndAnotherProcessFindsAnExactMatch) {
       write("list.json", R"({"problems": ["vector_add n=100003 dtype=bf16"]})");
   const Ran verified = kernwright({"prewarm", list, "--verify"});
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
-  // Where others were at work on the GPU the record is not settled: that is theirs, not the test's.
+  // If others were at work on the GPU, the record is not settled. That is not a fault of the test.
   const Ran swept = kernwright({"sweep", list});
   EXPECT_NE(flat(swept.out).find(tuned["trust"] == "C" ? "tuned again: the record had trust C"
                                                        : " cache "),

@@ -16,8 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What a terminal obeys: escapes, a bell, a control of C1, CR, a line of its own, the other
-// direction of writing, what is not shown; and text that is to stay as it is.
+// Characters that a terminal obeys: escapes, a bell, a control of C1, CR, a line of its own, the
+// other direction of writing, invisible ones; and text that must stay as it is.
 const std::string kHostile =
     "\x1b]0;title\x07\x1b[31m\u009b2J\rok\nkernwright: all is well\x7f\u202e\u200b\u2028 é日本";
 

@@ -15,7 +15,7 @@ std::span<const EmbeddedFile> embedded_golden();
 
 namespace {
 
-/// What another machine, another minute or another version prints instead.
+/// Replaces text that another machine, another minute or another version prints differently.
 std::string lasting(std::string text, const std::string& folder) {
   for (std::size_t at = 0; (at = text.find(folder, at)) != std::string::npos;) {
     text.replace(at, folder.size(), "FOLDER");

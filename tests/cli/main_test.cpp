@@ -112,7 +112,7 @@ TEST_F(UsageTest, WhatIsCloseIsOffered) {
 }
 
 TEST_F(UsageTest, NamesInUseElsewhereAreUnderstood) {
-  // What is understood gets as far as the lookup, whose error has the canonical text.
+  // Words that are understood get as far as the lookup, whose error has the canonical text.
   const auto show = [&](const std::string& dtype, const std::string& sku) {
     const Ran ran = kernwright({"show", "vector_add", "n=4", "dtype=" + dtype, "--sku", sku});
     EXPECT_EQ(ran.exit_code, 1) << ran.err;

@@ -27,7 +27,7 @@
 
 namespace kernwright {
 
-/// What a program left behind. `exit_code` is -1 where it did not end by itself.
+/// The results of a program. `exit_code` is -1 if it did not end by itself.
 struct Ran {
   int exit_code = -1;
   std::string out;
@@ -48,7 +48,7 @@ inline void expect_width(const std::string& text, std::size_t columns) {
   }
 }
 
-/// What `text` says, however it is laid out: its words with a space between them.
+/// Returns the words of `text` with a space between them, however it is laid out.
 inline std::string flat(const std::string& text) {
   std::istringstream words(text);
   std::string line;
@@ -56,12 +56,12 @@ inline std::string flat(const std::string& text) {
   return line;
 }
 
-/// The folder of this test program, in which the tool and the examples lie as well.
+/// Returns the folder of this test program, in which the tool and the examples are as well.
 inline std::filesystem::path program_folder() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path();
 }
 
-/// Runs programs that lie beside the test, in an environment of their own: a cache and a home that
+/// Runs programs from the test's folder, in an environment of their own: a cache and a home that
 /// are empty when the test starts.
 class ProgramTest : public ::testing::Test {
  protected:
@@ -99,8 +99,8 @@ class ProgramTest : public ::testing::Test {
     return ran;
   }
 
-  /// The same on a terminal of `columns` columns. `seen` gets all that was shown so far whenever
-  /// something is, and what it returns is typed.
+  /// Runs a program on a terminal of `columns` columns. Whenever something is shown, `seen` gets
+  /// all that was shown so far, and what it returns is typed.
   Ran on_terminal(std::vector<std::string> arguments, unsigned short columns,
                   const std::function<std::string(const std::string&)>& seen = nullptr) {
     const std::filesystem::path program = program_folder() / "kernwright";
@@ -120,7 +120,7 @@ class ProgramTest : public ::testing::Test {
     }
     Ran ran;
     std::array<char, 4096> buffer{};
-    // A terminal whose other side is closed gives an error.
+    // A terminal whose other side is closed returns an error.
     for (ssize_t got = 0; (got = ::read(terminal, buffer.data(), buffer.size())) > 0;) {
       ran.out.append(buffer.data(), static_cast<std::size_t>(got));
       const std::string typed = seen ? seen(ran.out) : "";
@@ -163,7 +163,7 @@ class ProgramTest : public ::testing::Test {
   }
 };
 
-/// Skips with the reason where there is no NVRTC.
+/// Skips with the reason if there is no NVRTC.
 class ToolkitProgramTest : public ProgramTest {
  protected:
   void SetUp() override {
@@ -173,7 +173,7 @@ class ToolkitProgramTest : public ProgramTest {
   }
 };
 
-/// Skips with the reason where there is no GPU or no NVRTC.
+/// Skips with the reason if there is no GPU or no NVRTC.
 class GpuProgramTest : public ToolkitProgramTest {
  protected:
   void SetUp() override {

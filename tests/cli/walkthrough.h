@@ -18,7 +18,8 @@ std::span<const EmbeddedFile> embedded_readmes();
 /// The page that walks through a template of one's own, in the same way.
 std::span<const EmbeddedFile> embedded_pages();
 
-/// What a reader of that page copies: files by their path as written, and the lines for a shell.
+/// The parts of that page that a reader copies: files by their path as written, and the lines for a
+/// shell.
 struct Walkthrough {
   std::vector<std::pair<std::string, std::string>> files;
   std::vector<std::string> commands;

@@ -14,7 +14,7 @@ constexpr std::int64_t kCount = 1000003;
 
 class WalkthroughToolkitTest : public WalkthroughFixture<ToolkitProgramTest> {};
 
-/// The same on a GPU: the commands without --sku.
+/// Runs the same on a GPU: the commands without --sku.
 class WalkthroughGpuTest : public WalkthroughFixture<GpuProgramTest> {};
 
 Result<Kernel> fetch(const Service& service) {

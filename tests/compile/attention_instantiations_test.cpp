@@ -1,7 +1,7 @@
-// What the attention templates must compile to: free of warnings, with no local memory but spills,
-// and made of the instructions that they are written for. It is tested for some instantiations of
-// each, on an H200: those of the pairwise problems that have the most pairs of values of
-// parameters, dtypes, flags and sizes that the compiler sees.
+// The attention templates must compile free of warnings, with no local memory but spills, and to
+// the instructions that they are written for. It is tested for some instantiations of each, on an
+// H200: of the pairwise problems, those that have the most pairs of values of parameters, dtypes,
+// flags and sizes that the compiler sees.
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -23,9 +23,9 @@ namespace {
 
 class AttentionInstantiationsToolkitTest : public ToolkitWorld {
  protected:
-  // Of each template; the compiles stay a matter of a minute.
+  // Instantiations of each template; the compiles should take about a minute.
   static constexpr std::size_t kMost = 14;
-  // Of each problem; more add no pairs that the most diverse instantiations would have.
+  // Candidates of each problem; more add no pairs that the most diverse instantiations would have.
   static constexpr std::size_t kCandidatesOfProblem = 6;
 
   struct Compile {
@@ -115,7 +115,7 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
     return candidates;
   }
 
-  /// What of a candidate the compiler sees.
+  /// Returns the values of a candidate that the compiler sees.
   static Row row_of(const Candidate& candidate) {
     const Operation& operation = candidate.problem->operation();
     const auto value = [&](const std::string& name) { return *candidate.scope.find(name); };
@@ -142,9 +142,9 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
   }
 };
 
-/// Whether a softmax lies between the waits for two products that are issued together. Then there
-/// are three instructions of the opcode that waits and fences share from these products to the
-/// next: a wait, behind it most exponentials, another wait, and the fence of the next products.
+/// Returns true if a softmax is between the waits for two products that are issued together. Then
+/// there are three instructions of the opcode that waits and fences share from these products to
+/// the next: a wait, behind it most exponentials, another wait, and the fence of the next products.
 bool softmax_beside_products(const InstructionCounts& count) {
   int waits = 0;
   int exponentials = 0;

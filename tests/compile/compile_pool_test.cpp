@@ -208,7 +208,8 @@ TEST(CompilePoolTest, TheDeadlineIsThatOfTheEnvironment) {
 
 TEST(CompilePoolTest, TheDeadlineCountsFromTheStartOfTheCompile) {
   // The last ends more than a deadline after it was submitted, though each takes a small part of
-  // it. Where the machine is so busy that one takes longer, parts and deadline are.
+  // it. If the machine is so busy that one takes longer, it is tried again with longer parts and a
+  // longer deadline.
   for (const std::chrono::milliseconds part : {50ms, 250ms, 1000ms}) {
     const auto compiler = std::make_shared<FakeCompiler>(
         [part](const CompileRequest& request) -> Result<CompiledKernel> {

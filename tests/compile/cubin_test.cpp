@@ -60,7 +60,7 @@ std::string attribute(std::uint8_t format, std::uint8_t code, std::uint16_t valu
   return bytes;
 }
 
-/// That of a parameter.
+/// Returns the attribute of a parameter.
 std::string parameter(std::uint32_t ordinal, std::uint32_t offset, std::uint32_t bytes) {
   return attribute(4, 0x17, 12, {0, ordinal | (offset << 16), (bytes << 18) | 0x1f000});
 }

@@ -1,6 +1,6 @@
-// What every matmul template must compile to: free of local memory, calls and warnings. It is
-// tested for instantiations that cover all pairs of values of parameters, dtypes, flags and
-// alignments, on an H200.
+// Every matmul template must compile free of local memory, calls and warnings. It is tested for
+// instantiations that cover all pairs of values of parameters, dtypes, flags and alignments, on an
+// H200.
 
 #include <algorithm>
 #include <bit>
@@ -22,7 +22,7 @@ namespace {
 
 using Row = std::vector<std::int64_t>;
 
-/// Of 1, 2, 4, 8 and 16 the largest that divides `size`.
+/// Returns the largest of 1, 2, 4, 8 and 16 that divides `size`.
 std::int64_t alignment(std::int64_t size) { return std::min<std::int64_t>(size & -size, 16); }
 
 /// Problems of all dtypes, flags, alignments and size classes, spread evenly over their product.
@@ -31,7 +31,7 @@ class ProblemSpace {
   explicit ProblemSpace(const Operation& operation)
       : operation_(operation), space_(parameters(operation)) {}
 
-  /// Those of `looks` points that are problems of the operation.
+  /// Returns those of `looks` points that are problems of the operation.
   std::vector<BoundProblem> spread(int looks) const {
     std::vector<BoundProblem> problems;
     double at = 0;
@@ -108,9 +108,9 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
     InstructionCounts count;  ///< of the kernel that multiplies
   };
 
-  /// Instantiations of a template, compiled: free of local memory, calls and warnings. Of those
-  /// with more of an epilogue than a bias, this share may spill: tuning drops them. They are at
-  /// most `share` of kMost.
+  /// Compiles instantiations of a template: free of local memory, calls and warnings. If their
+  /// epilogue has more than a bias, `spilling_share` of them may spill: tuning drops them. There
+  /// are at most `share` of kMost.
   void compile(std::string_view name, double share, double spilling_share = 0) {
     ASSERT_NO_FATAL_FAILURE(choose(**catalog_->kernel_template(name)));
     EXPECT_LE(static_cast<double>(chosen_.size()), share * static_cast<double>(kMost));
@@ -221,7 +221,8 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
       problems.erase(problems.begin() + kMoreProblems, problems.end());
     }
     chosen.insert(chosen.end(), problems.begin(), problems.end());
-    // Tiles are transposed only where nearly all flags are none, which few of the spread ones have.
+    // Tiles are transposed only if nearly all flags are none, which few of the spread problems
+    // have.
     for (const char* plain :
          {"matmul m=219 n=6144 k=4096 dtype=bf16", "matmul m=300 n=20008 k=264 dtype=fp16",
           "matmul m=395 n=9000 k=1040 dtype=fp8_e4m3 out=bf16 activation=silu"}) {
@@ -235,7 +236,7 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
   /// Leaves in `chosen_` valid candidates in which all pairs occur that occur in any.
   void choose(const KernelTemplate& made) {
     const std::vector<BoundProblem> problems = problems_for(made);
-    // Of candidates that are the same to the compiler, the first.
+    // The first of the candidates that are the same to the compiler.
     std::map<Row, std::pair<const BoundProblem*, std::int64_t>> candidates;
     for (const BoundProblem& problem : problems) {
       const Row of_problem = problem_row(problem);
@@ -286,7 +287,7 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
     }
   }
 
-  /// Whether the problems give every value of the manifest a valid candidate.
+  /// Expects that the problems have a valid candidate for every value of the manifest.
   static void expect_all_values(const KernelTemplate& made, const std::vector<Row>& rows) {
     std::size_t column = 0;
     for (const Parameter& parameter : made.space.parameters()) {

@@ -1,5 +1,5 @@
-// What the matmul templates must be compiled to for products of a batch, for rows that lie apart
-// and for columns that go to q, k and v.
+// Code of the matmul templates for products of a batch, for rows with gaps between them and for
+// columns that go to q, k and v.
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ TEST_F(MatmulStridesToolkitTest, ASampleForEachProblemCompilesCleanly) {
   }
 }
 
-// All that is added is where the results go.
+// Only the places of the results are added.
 TEST_F(MatmulStridesToolkitTest, SplitMatmulsHaveTheBareMainLoop) {
   for (const auto& [name, sizes] :
        {std::pair("persistent_wave", "m=4096 n=6144 k=4096"),
@@ -119,7 +119,7 @@ TEST_F(MatmulStridesToolkitTest, SplitMatmulsHaveTheBareMainLoop) {
   }
 }
 
-// One compile serves all pitches where n and k are arguments, and a batch of one is none.
+// One compile serves all pitches if n and k are arguments, and a batch of one is not a batch.
 TEST_F(MatmulStridesToolkitTest, PitchesAreArgumentsWhereTheSizesAre) {
   for (const char* name : {"matmul/skinny", "matmul/direct"}) {
     const Candidate contiguous = samples(name, "matmul m=8 n=1000 k=1024 dtype=bf16", 1).front();

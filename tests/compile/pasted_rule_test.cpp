@@ -1,4 +1,4 @@
-// A rule of a manifest is enforced by the compiler too, and reported where the manifest has it.
+// A rule of a manifest is enforced by the compiler too, and reported at its place in the manifest.
 
 #include <filesystem>
 #include <fstream>
@@ -53,7 +53,7 @@ class PastedRuleToolkitTest : public ::testing::Test {
     candidate_ = *candidate;
   }
 
-  /// What the compiler says of the candidate; empty where it accepts it.
+  /// Returns the compiler's error for the candidate; empty if it accepts it.
   std::string compile_error() {
     const auto kernel = compiler_->compile(render(candidate_, *catalog_, 90));
     return kernel ? std::string() : kernel.error().message;

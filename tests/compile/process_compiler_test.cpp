@@ -28,7 +28,7 @@ fs::path beside_this(const char* name) {
   return fs::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
-/// The compiler of this process: it says where it was.
+/// The compiler of this process: its results say where it ran.
 class Here final : public Compiler {
  public:
   Result<std::string> identity() override { return std::string("here 1.0"); }

@@ -1,4 +1,4 @@
-// What every built-in template and reference must keep, for every architecture it runs on, dtype
+// The contract of every built-in template and reference, for every architecture it runs on, dtype
 // and flag: its default configuration compiles without spill and without a loss of speed that the
 // compiler knows of.
 
@@ -72,8 +72,9 @@ std::vector<BoundProblem> variations(const Operation& operation) {
   return problems;
 }
 
-/// What is compiled for the architecture of a profile: all variations for the oldest, for Hopper,
-/// which has templates of its own, and for the newest, and one for each of those between.
+/// Returns the problems that are compiled for the architecture of a profile: all variations for the
+/// oldest, for Hopper, which has templates of its own, and for the newest, and one for each
+/// architecture between them.
 std::vector<BoundProblem> variations_on(const DeviceProfile& profile, const Operation& operation) {
   const auto profiles = one_profile_per_arch();
   const auto [oldest, newest] = std::ranges::minmax_element(profiles, {}, &DeviceProfile::sm_arch);
@@ -85,7 +86,7 @@ std::vector<BoundProblem> variations_on(const DeviceProfile& profile, const Oper
   return problems;
 }
 
-/// Those of one kernel of a cubin; none where it is missing.
+/// Returns the counts of one kernel of a cubin; empty if it is missing.
 InstructionCounts of_kernel(const std::vector<InstructionCounts>& counts, std::string_view name) {
   const auto found = std::find_if(counts.begin(), counts.end(),
                                   [&](const InstructionCounts& one) { return one.kernel == name; });
@@ -116,7 +117,7 @@ class TemplateContractToolkitTest : public ToolkitWorld {
   }
 };
 
-// Where a rule forbids the default, the first that is valid. Rules may also leave a problem to
+// If a rule forbids the default, the first valid one is compiled. Rules may also leave a problem to
 // another template of the device.
 TEST_F(TemplateContractToolkitTest, DefaultConfigurationsCompileCleanly) {
   std::vector<Compile> compiles;
@@ -154,9 +155,9 @@ TEST_F(TemplateContractToolkitTest, DefaultConfigurationsCompileCleanly) {
   expect_clean(compiles);
 }
 
-// griddepcontrol.wait is ACQBULK. Where TMA loads the operands, one thread waits for all, and its
-// code comes after that of the others. What depends on the early start comes before it: prefetches
-// (CCTL), and loads of the tensors that are read ahead.
+// griddepcontrol.wait is ACQBULK. If TMA loads the operands, one thread waits for all, and its code
+// comes after the others'. Work that depends on the early start comes before it: prefetches (CCTL),
+// and loads of the tensors that are read ahead.
 TEST_F(TemplateContractToolkitTest, LaunchesThatWaitDoSoBeforeTheyTouchMemory) {
   const DeviceProfile profile = *find_profile("h200");
   int early = 0;
@@ -188,7 +189,8 @@ TEST_F(TemplateContractToolkitTest, LaunchesThatWaitDoSoBeforeTheyTouchMemory) {
           if (by_tma && access != std::string_view("UTMALDG")) continue;
           EXPECT_FALSE(before) << made.name << ' ' << launch.kernel << ' ' << access;
         }
-        // What is read ahead depends on the problem; what is only asked for does not.
+        // Tensors that are read ahead depend on the problem; tensors that are only prefetched do
+        // not.
         if (launch.ahead.empty() &&
             std::ranges::count(launch.arguments, ArgumentKind::early, &ArgumentPlan::kind) > 0) {
           EXPECT_TRUE(any_ahead) << made.name << ' ' << launch.kernel;
@@ -248,7 +250,7 @@ TEST_F(TemplateContractToolkitTest, TheHopperMatmulIsMadeOfWgmmaAndTma) {
   EXPECT_EQ(count.count("LDL") + count.count("STL") + count.count("CALL"), 0);
 }
 
-// Of each template and problem some valid configurations, evenly spread.
+// Compiles some valid configurations of each template and problem, evenly spread.
 TEST_F(TemplateContractToolkitTest, HopperMatmulsOfEveryTypeAndLayoutAreMadeOfWgmma) {
   constexpr std::size_t kSamples = 6;
   struct Expected {
@@ -333,8 +335,8 @@ TEST_F(TemplateContractToolkitTest, HopperMatmulsOfEveryTypeAndLayoutAreMadeOfWg
   }
 }
 
-// The main loop is that of the bare product with as many rows of b; both sums of an element are in
-// one thread, so nothing but the activation is added.
+// The main loop is the bare product's with as many rows of b; both sums of an element are in one
+// thread, so only the activation is added.
 TEST_F(TemplateContractToolkitTest, GatedMatmulsCompileCleanlyWithTheBareMainLoop) {
   const Operation& matmul = **catalog_->operation("matmul");
   const auto submit = [&](std::string_view name, std::string_view problem,
@@ -397,7 +399,7 @@ TEST_F(TemplateContractToolkitTest, MatmulsOfFewRowsKeepTheirLoadsTogether) {
   const auto ring = compile("matmul/skinny");
   const InstructionCounts in_ring = of_kernel(*count_instructions(ring->bits), "matmul_skinny");
   EXPECT_EQ(in_ring.count("HGMMA"), 8);    // of one stage: the loop is rolled
-  EXPECT_EQ(in_ring.count("UTMALDG"), 6);  // those of b with a hint, and without
+  EXPECT_EQ(in_ring.count("UTMALDG"), 6);  // loads of b with a hint, and without
   EXPECT_EQ(in_ring.count("LDL") + in_ring.count("STL") + in_ring.count("CALL"), 0);
   const auto direct = compile("matmul/direct");
   const InstructionCounts in_direct = count_instructions(direct->bits)->front();

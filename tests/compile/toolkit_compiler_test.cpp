@@ -62,7 +62,7 @@ CompileRequest request(std::string source, std::string target = "sm_90a") {
   return request;
 }
 
-/// Skips, with the reason, where no NVRTC can be loaded.
+/// Skips, with the reason, if no NVRTC can be loaded.
 class ToolkitCompilerTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -181,7 +181,7 @@ TEST_F(ToolkitCompilerTest, NoOtherFileIsReadHoweverItIsAskedFor) {
   const ScopedTempDir dir;
   constexpr const char* kSecret = "the_secret_line";
   ASSERT_TRUE(publish_file(dir / "secret.h", kSecret));
-  // Beside the source as it is named, and where the process is.
+  // Beside the source as it is named, and in the working folder of the process.
   ASSERT_TRUE(publish_file(dir / "test/secret.h", kSecret));
   const WorkingDirectory there(dir.path());
   const std::string path = (dir / "secret.h").string();
@@ -218,7 +218,7 @@ TEST_F(ToolkitCompilerTest, NoOtherFileIsReadHoweverItIsAskedFor) {
       continue;
     }
     EXPECT_EQ(kernel.error().code, ErrorCode::compile);
-    // A message may show the line of the source, never that of the file.
+    // A message may show the line of the source, never a line of the file.
     EXPECT_EQ(kernel.error().message.find(kSecret), std::string::npos)
         << source << kernel.error().message;
   }

@@ -10,7 +10,7 @@
 
 namespace kernwright {
 
-/// A toolkit's compiler and the built-in catalog; skips with the reason where there is no toolkit.
+/// A toolkit's compiler and the built-in catalog; skips with the reason if there is no toolkit.
 class ToolkitWorld : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -15,7 +15,7 @@
 
 namespace kernwright {
 
-/// GPU 0, opened, and cubins for it; skips with the reason where there is no GPU or no NVRTC.
+/// GPU 0, opened, and cubins for it; skips with the reason if there is no GPU or no NVRTC.
 class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -49,7 +49,7 @@ class GpuTest : public ::testing::Test {
     EXPECT_TRUE(program) << program.error().message;
     return program ? *program : nullptr;
   }
-  /// Loads and runs; true where both succeeded.
+  /// Loads and runs; returns true if both succeeded.
   bool run(const ExecutionPlan& plan, const LaunchArguments& arguments,
            const char* source = kGpuKernels) {
     const auto program = load(plan, source);

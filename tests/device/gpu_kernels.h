@@ -104,7 +104,7 @@ extern "C" __global__ void spin_us(long long us) {
 extern "C" __global__ void store_at(int* address) { *address = 1; }
 )";
 
-/// Those that need sm_90.
+/// The kernels that need sm_90.
 inline constexpr const char* kHopperKernels = R"(
 struct alignas(64) TensorMap {
   unsigned long long opaque[16];

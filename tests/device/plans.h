@@ -54,7 +54,7 @@ inline ExecutionPlan copy_box_plan() {
   return plan;
 }
 
-/// Bytes of each parameter of a kernel that takes what the plan gives.
+/// Returns the bytes of each parameter of a kernel that takes the plan's arguments.
 inline std::vector<std::size_t> parameter_sizes(const ExecutionPlan& plan,
                                                 const LaunchPlan& launch) {
   std::vector<std::size_t> sizes;

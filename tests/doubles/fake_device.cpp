@@ -151,7 +151,7 @@ class FakeDevice final : public Device {
   }
   Error fail(Outcome outcome, Error error);
   Result<void> usable();
-  /// Whether all of [address, address + bytes) lies in one allocation.
+  /// Checks that all of [address, address + bytes) is in one allocation.
   Result<void> reach(DevicePointer address, std::int64_t bytes);
   Result<void> check(const ExecutionPlan& plan, const LaunchArguments& arguments);
   std::int64_t allocated_bytes() const {

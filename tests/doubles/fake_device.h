@@ -25,7 +25,7 @@ struct FakeBehavior {
   double time_us = 1;
   Outcome outcome =
       Outcome::ok;           ///< what `run` reports; wrong_result runs but writes nothing right
-  bool wrong_ahead = false;  ///< writes nothing right where it may read ahead
+  bool wrong_ahead = false;  ///< writes nothing right if it may read ahead
 };
 
 /// A device that computes nothing. Its memory is host memory. The behaviour and the times of a
@@ -38,13 +38,13 @@ struct FakeDeviceOptions {
   std::function<FakeBehavior(std::string_view cubin, const ExecutionPlan& plan)> landscape;
   /// Computes a correct run's effect on memory. Optional: by default outputs are filled with 1.
   std::function<void(const ExecutionPlan& plan, const LaunchArguments& arguments)> compute;
-  /// Whether a launch of a plan with these arguments reaches an unmapped address.
+  /// Returns true if a launch of a plan with these arguments reaches an unmapped address.
   std::function<bool(const ExecutionPlan& plan, const LaunchArguments& arguments)> faults;
   /// The SM clock of a sample at a given time. Programs take their time at 1980 MHz, and longer
   /// below.
   std::function<double(double seconds)> sm_mhz = [](double) { return 1980; };
   double timer_error = 0;  ///< of the global timer against the events, relative
-  /// What is counted of a launch of a plan. Optional: by default there is no profiler.
+  /// Returns the counters of a launch of a plan. Optional: by default there is no profiler.
   std::function<Result<CounterSet>(const ExecutionPlan& plan)> counters;
   double noise = 0;  ///< relative amplitude of the deterministic jitter of samples
   std::uint64_t seed = 1;

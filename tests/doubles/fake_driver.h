@@ -12,8 +12,8 @@
 
 namespace kernwright {
 
-/// A driver that executes nothing. It records calls, gives out handles, counts living objects, and
-/// fails where a test says so. Its functions are in `api()`, which is valid as long as the object
+/// A driver that executes nothing. It records calls, hands out handles, counts living objects, and
+/// fails when a test says so. Its functions are in `api()`, which is valid as long as the object
 /// lives. There is one at a time.
 class FakeDriver {
  public:
@@ -80,15 +80,15 @@ class FakeDriver {
   /// `stamp_step` each time.
   std::array<std::uint64_t, 2> stamp{1'000, 1'000};
   std::array<std::uint64_t, 2> stamp_step{0, 0};
-  /// How long launches of graphs take the calling thread, by kernel. Null: no time.
+  /// The time that launches of graphs take the calling thread, by kernel. Null: no time.
   std::function<std::chrono::microseconds(const Launch&)> takes;
   bool launches_wait = false;  ///< as under compute-sanitizer: a launch returns when it has run
   CUcontext current = nullptr;
-  CUdevice current_device = 0;                       ///< that of `current`
+  CUdevice current_device = 0;                       ///< the device of `current`
   std::set<CUdeviceptr> unreachable;                 ///< addresses that no GPU can reach
   std::map<CUdeviceptr, std::vector<int>> integers;  ///< what copies to the host find
-  /// The state of every stream. What may not be called in a capture makes it invalid, unless the
-  /// mode is relaxed.
+  /// The state of every stream. A call that is not allowed in a capture makes it invalid, unless
+  /// the mode is relaxed.
   CUstreamCaptureStatus capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  ///< of the calling thread
 
@@ -99,7 +99,7 @@ class FakeDriver {
   std::vector<CUgraphExec> graph_launches;
   std::vector<Fill> fills;
   std::vector<PoolMemory> pool_memory;
-  cuuint64_t pool_keeps = 0;  ///< bytes that pools do not give back to the system
+  cuuint64_t pool_keeps = 0;  ///< bytes that pools do not return to the system
   std::vector<Encoding> encodings;
   std::vector<Mapping> reserved;
   std::vector<Mapping> mapped;

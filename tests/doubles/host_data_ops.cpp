@@ -14,7 +14,7 @@
 namespace kernwright {
 namespace {
 
-/// Whether the draw gives integers for every dtype.
+/// Returns whether the draw yields integers for every dtype.
 bool is_whole(DrawKind kind) { return kind == DrawKind::small_integers || kind == DrawKind::signs; }
 
 /// The place of `i` in a permutation of `count`: a Feistel network of four rounds over the smallest
@@ -34,7 +34,7 @@ std::uint64_t permuted(std::uint64_t seed, std::uint64_t i, std::uint64_t count)
   return i;
 }
 
-/// An element of an integer dtype, or of a draw that gives integers for every dtype.
+/// Returns an element of an integer dtype, or of a draw that yields integers for every dtype.
 double whole(DType dtype, const Draw& draw, std::uint64_t seed, std::int64_t row,
              std::int64_t column, std::int64_t columns) {
   const std::uint64_t bits = hash_at(seed, static_cast<std::uint64_t>(row * columns + column));
@@ -89,14 +89,14 @@ double rounded(DType dtype, double value) {
   return load_element(&storage, dtype, 0);
 }
 
-/// Whether `x`, an element of `dtype`, is the value that stands for NaN.
+/// Returns whether `x`, an element of `dtype`, is the value that represents NaN.
 bool is_nan_in(DType dtype, double x) { return is_integer(dtype) ? x == 0 : std::isnan(x); }
 
 /// Limits a value to the range. NaN stays NaN.
 double limited(double x, double end) { return x > end ? end : x < -end ? -end : x; }
 
-/// Works on memory of this process, with the addresses of a fake device. The formulas are those of
-/// tuner/data/kernels/data_ops.cu.
+/// Works on memory of this process, with the addresses of a fake device. The formulas are the same
+/// as in tuner/data/kernels/data_ops.cu.
 class HostDataOps final : public DataOps {
  public:
   Result<void> draw(DevicePointer to, DType dtype, const Layout& layout, const Draw& draw,

@@ -18,7 +18,7 @@ namespace {
 
 using Tokens = std::span<const std::string_view>;
 
-/// A value with the width that C++ gives it. No value: the evaluation fails.
+/// A value with the width that C++ gives it. Nullopt: the evaluation fails.
 struct Value {
   std::int64_t value = 0;
   bool narrow = true;
@@ -71,8 +71,8 @@ Evaluated fitted(__int128 value, bool narrow) {
 
 Evaluated evaluate(Tokens tokens, const Scope& scope);
 
-/// Whether the type of the tokens' value is int, evaluated or not: that of the branch not taken
-/// counts for `?:`.
+/// Returns whether the type of the tokens' value is int, evaluated or not: for `?:` the type of the
+/// branch not taken counts.
 bool is_narrow(Tokens tokens);
 
 /// The index of the last token outside parentheses that is one of `operators` and has a left
@@ -153,7 +153,7 @@ Evaluated evaluate_binary(std::string_view symbol, Value a, Value b) {
   if (symbol == "+") return fitted(x + y, narrow);
   if (symbol == "-") return fitted(x - y, narrow);
   if (symbol == "*") return fitted(x * y, narrow);
-  // C++ leaves the remainder undefined where the quotient does not fit.
+  // C++ leaves the remainder undefined if the quotient does not fit.
   if (y == 0 || !fitted(x / y, narrow)) return std::nullopt;
   return fitted(symbol == "/" ? x / y : x % y, narrow);
 }

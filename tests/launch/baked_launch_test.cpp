@@ -30,7 +30,7 @@ class BakedLaunchTest : public ::testing::Test {
   }
   Result<BakedLaunch> bake() { return kernel_->handle().bake({kX, kY}); }
 
-  /// What a launch would run now.
+  /// Returns the launch that would run now.
   FakeDriver::Launch launched(BakedLaunch& baked) {
     const Result<void> done = baked.launch(nullptr);
     EXPECT_TRUE(done) << done.error().message;

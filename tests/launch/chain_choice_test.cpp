@@ -9,7 +9,7 @@ namespace kernwright {
 namespace {
 
 /// Steps of four groups, twice over. The times of a kernel of a group, without an early start and
-/// with one. Where a time is infinite the kernel cannot start early.
+/// with one. A kernel whose time is infinite cannot start early.
 struct Times {
   double late;
   double early;
@@ -40,7 +40,7 @@ class ChainChoiceTest : public ::testing::Test {
     return time;
   }
 
-  /// One kernel in each group, with these times where it starts early, in place of 1.
+  /// One kernel in each group, with these times in place of 1 if it starts early.
   void one_kernel_each(const std::array<double, 4>& early) {
     times_.clear();
     for (const double time : early) times_.push_back({{1, time}});

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr std::uint64_t kEarly = 77;
 
-/// A kernel that reads x and writes y, with a workspace; it gets kEarly where it starts early.
+/// Returns a kernel that reads x and writes y, with a workspace; it gets kEarly if it starts early.
 ExecutionPlan plan_of(const std::string& kernel, bool waits) {
   ExecutionPlan plan;
   plan.tensors = {tensor("x", TensorRole::in, DType::fp32, {64}),

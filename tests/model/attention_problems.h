@@ -81,9 +81,9 @@ inline std::vector<std::vector<int>> pairwise_rows(const std::vector<int>& sizes
   return rows;
 }
 
-/// What problems of attention are made of.
+/// The values that problems of attention are made of.
 struct AttentionLists {
-  std::vector<int> head_dims;  ///< of k; those of v lie around them
+  std::vector<int> head_dims;  ///< of k; the head dims of v are around them
   std::vector<int> q_lengths;
   std::vector<int> kv_lengths;
   std::vector<const char*> dtypes;
@@ -91,9 +91,9 @@ struct AttentionLists {
   int vector;  ///< elements of 16 bytes
 };
 
-/// Problems in which any two of these meet: head dims of k, six relations of that of v to it,
-/// lengths, groups, masks with windows around the tiles, pages smaller than tiles, and every value
-/// of every flag and dtype. Where a value has no meaning, such as unequal lengths with
+/// Returns problems in which any two of these meet: head dims of k, six relations of v's head dim
+/// to it, lengths, groups, masks with windows around the tiles, pages smaller than tiles, and every
+/// value of every flag and dtype. If a value has no meaning, such as unequal lengths with
 /// lengths=full, the problem is as if it were not there.
 inline std::vector<std::string> attention_problems_of(const AttentionLists& lists) {
   constexpr std::array<const char*, 8> masks{"none",
@@ -214,7 +214,7 @@ inline std::vector<std::string> attention_problems_of(const AttentionLists& list
   return problems;
 }
 
-/// Those of 16 bits: 25 head dims and lengths around the tiles.
+/// Returns the problems of 16 bits: 25 head dims and lengths around the tiles.
 inline std::vector<std::string> attention_problems() {
   AttentionLists lists{{},
                        {1, 2, 3, 4, 9, 16, 17, 63, 64, 65, 127, 128, 129, 300},
@@ -226,7 +226,8 @@ inline std::vector<std::string> attention_problems() {
   return attention_problems_of(lists);
 }
 
-/// Those of fp8 keys and values: fewer, since what does not depend on the dtype is tested above.
+/// Returns the problems of fp8 keys and values: fewer, since what does not depend on the dtype is
+/// tested above.
 inline std::vector<std::string> attention_fp8_problems() {
   return attention_problems_of(
       {{64, 80, 96, 128, 144, 192, 256},
@@ -237,7 +238,7 @@ inline std::vector<std::string> attention_fp8_problems() {
        16});
 }
 
-/// Those with a new token of each sequence, which only Hopper has a kernel for.
+/// Returns the problems with a new token of each sequence, which only Hopper has a kernel for.
 inline std::vector<std::string> attention_append_problems() {
   constexpr std::array<int, 7> head_dims{16, 64, 80, 96, 128, 192, 256};
   constexpr std::array<int, 6> kv_lengths{1, 17, 129, 544, 1001, 2099};

@@ -77,7 +77,7 @@ inline constexpr std::string_view kScaleManifest = R"json({
   ]
 })json";
 
-/// Its derived value `tiles`, as it stands there and bound at compile time.
+/// Its derived value `tiles`, as it is there and bound at compile time.
 inline constexpr std::string_view kTiles = R"json("tiles": "ceil_div(m, ROWS)")json";
 inline constexpr std::string_view kBoundTiles =
     R"json("tiles": {"value": "ceil_div(m, ROWS)", "bind": "compile"})json";

@@ -16,7 +16,7 @@ inline std::vector<std::string> template_names() {
   return names;
 }
 
-/// The name of a template as that of a test.
+/// Returns the name of a template as the name of a test.
 inline std::string template_test_name(const ::testing::TestParamInfo<std::string>& named) {
   std::string name = named.param;
   std::replace(name.begin(), name.end(), '/', '_');

@@ -53,7 +53,7 @@ struct Arguments {
   unsigned seed = 0;
 };
 
-/// The real compilers and, where `device` is fake, a device that is none.
+/// Returns the real compilers and, if `device` is fake, a device that is not one.
 Surroundings surroundings_of(const std::string& device) {
   if (device != "fake") return {};
   auto& world = *new FakeWorld;  // outlives all threads
@@ -138,7 +138,7 @@ int run(const Arguments& arguments) {
   }
   const bool closes = way == "return" || way == "close" || way == "static" || way == "handler";
   if (closes) {
-    // Lookups hold their threads until they end, as those of any host.
+    // Lookups hold their threads until they end, as in any host.
     leave = true;
     for (std::thread& thread : threads) thread.join();
   } else {

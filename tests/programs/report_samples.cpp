@@ -28,7 +28,7 @@ struct Sample {
   TrialTable trials;
 };
 
-/// What a session of one recorded space finds.
+/// Returns the findings of a session on one recorded space.
 Result<Sample> tuned(RecordedSpace space, std::string_view noise, double seconds,
                      std::uint64_t seed) {
   VirtualSession session(std::move(space), noise, seed);
@@ -96,7 +96,7 @@ Result<void> put(const RecordStore& store, const Catalog& catalog, Sample sample
   return {};
 }
 
-/// Problems like that of a recorded space.
+/// Returns problems like the problem of a recorded space.
 std::vector<std::string> shapes(const std::string& space) {
   std::vector<std::string> all;
   const auto add = [&all](const auto&... parts) { all.push_back(concat(parts...)); };

@@ -18,18 +18,18 @@
 
 namespace kernwright {
 
-/// What the fakes of one test counted and are told to do.
+/// The counts of one test's fakes, and their orders.
 struct FakeWorld {
   std::atomic<int> compiles{0};
   std::atomic<int> identities{0};
   std::atomic<int> loads{0};
   bool toolkit_missing = false;
   bool loading_fails = false;
-  /// How a program ends that runs on the device.
+  /// Returns the outcome of a program that runs on the device.
   std::function<Outcome(const ExecutionPlan&)> outcome = [](const ExecutionPlan&) {
     return Outcome::ok;
   };
-  /// What is counted of a launch; where it is empty there is no profiler.
+  /// Returns the counters of a launch; if it is empty there is no profiler.
   std::function<Result<CounterSet>(const ExecutionPlan&)> counters;
   std::string driver_version = "580.1";
   ManualClock clock;

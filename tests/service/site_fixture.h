@@ -25,7 +25,7 @@ class SiteFixture : public ::testing::Test {
     return std::make_unique<Builder>(*site_.catalog, site_.profile.sm_arch, site_.cache,
                                      std::make_unique<FakeCompiler>(world_), Builder::Options{});
   }
-  /// Whether a line of the log holds the text.
+  /// Returns whether a line of the log holds the text.
   bool said(std::string_view text) const {
     for (const std::string& line : log_) {
       if (line.find(text) != std::string::npos) return true;

@@ -28,7 +28,7 @@ class PredictedOrderTest : public ::testing::Test {
                                 find_profile(sku).value())
         .value();
   }
-  /// Whether the first 16 hold one within `margin` of the best, as it was screened and in the
+  /// Expects that the first 16 hold one within `margin` of the best, as it was screened and in the
   /// finals.
   void expect_good_first(const char* folder, double margin) const {
     const auto spaces = read_recorded_spaces(kResults / folder).value();

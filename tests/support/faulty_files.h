@@ -36,7 +36,7 @@ class FaultyFiles {
   FaultyFiles(const FaultyFiles&) = delete;
   FaultyFiles& operator=(const FaultyFiles&) = delete;
 
-  /// How many calls failed or were slow.
+  /// Returns how many calls failed or were slow.
   static int failed() { return state().failed; }
 
  private:
@@ -52,7 +52,7 @@ class FaultyFiles {
     return only;
   }
 
-  /// Whether the call is to fail; slows it down.
+  /// Returns whether the call must fail; slows it down.
   static bool fails(Call call, const char* path) {
     State& now = state();
     if (now.call != call && now.call != Call::all) return false;

@@ -108,7 +108,7 @@ TEST(FilesTest, LinesOfConcurrentWritersNeverMix) {
   }
 }
 
-/// Things that have a name in `dir` and are no regular file, each with a word for it.
+/// Makes things that have a name in `dir` and are not regular files, each with a word for it.
 std::vector<std::pair<std::string, std::string>> make_oddities(const ScopedTempDir& dir) {
   EXPECT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
   std::filesystem::create_directory(dir / "folder");

@@ -95,7 +95,7 @@ TEST(JsonTest, DuplicateKeyIsRefusedWithBothLines) {
 
 TEST(JsonTest, ManyKeysTakeNoMoreThanTheirNumber) {
   std::string text = "{";
-  // A search among all keys for each would take longer than ctest gives a test.
+  // A search among all keys for each would take longer than ctest allows a test.
   for (int i = 0; i < 500'000; ++i) text += concat(i == 0 ? "" : ",", '"', i, "\":1");
   EXPECT_EQ(error_of(text + "}"), "parsed");
   EXPECT_EQ(error_of(text + ",\"77\":1}"),
@@ -148,7 +148,7 @@ TEST(JsonTest, ValuesOfProgramsHaveTheSameLimits) {
   EXPECT_EQ(beyond, "");
 }
 
-// What else they say are words of nlohmann/json, which differ between its releases.
+// The rest of their text is nlohmann/json's, which differs between its releases.
 TEST(JsonTest, SyntaxErrorsNameTheLine) {
   EXPECT_EQ(error_of("{\n\"a\": 1,\n}").substr(0, 13), "file.json:3: ");
   EXPECT_EQ(error_of("").substr(0, 13), "file.json:1: ");

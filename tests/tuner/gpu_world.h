@@ -17,8 +17,8 @@
 
 namespace kernwright {
 
-/// A GPU with a toolkit, the built-in catalog, and data kernels; skips with the reason where there
-/// is none. The device is opened per test, so that a lost one costs one test.
+/// A GPU with a toolkit, the built-in catalog, and data kernels; skips with the reason if there is
+/// none. The device is opened per test, so that a lost one costs one test.
 class GpuWorld : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -22,7 +22,7 @@ class ScriptedRunner final : public Runner {
   /// Microseconds of a candidate, or a probe kernel, at a time.
   std::function<double(Id id, double seconds)> time_us;
   std::function<double(Id id, double seconds)> sm_mhz = [](Id, double) { return 1980.0; };
-  /// How a candidate ends at its n-th sample.
+  /// Returns how a candidate ends at its n-th sample.
   std::function<Outcome(Id id, int sample)> outcome = [](Id, int) { return Outcome::ok; };
   std::function<Outcome(Id id, CheckDepth depth)> checked = [](Id, CheckDepth) {
     return Outcome::ok;

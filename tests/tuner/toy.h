@@ -124,7 +124,7 @@ class FakeCompiler final : public Compiler {
   }
 };
 
-/// The value that the generated configuration in a fake cubin gives to `name`, or -1.
+/// Returns the value of `name` in the generated configuration of a fake cubin, or -1.
 inline int config_value(std::string_view cubin, std::string_view name) {
   const std::string key = concat("int ", name, " = ");
   const std::size_t at = cubin.find(key);
@@ -132,8 +132,8 @@ inline int config_value(std::string_view cubin, std::string_view name) {
                                       : std::stoi(std::string(cubin.substr(at + key.size(), 9)));
 }
 
-/// A runner over a landscape, a function that gives the behaviour and the time of a candidate. Its
-/// clock moves by the times that are measured, and by `prepare_seconds` for each candidate.
+/// A runner over a landscape, a function that returns the behaviour and the time of a candidate.
+/// Its clock moves by the times that are measured, and by `prepare_seconds` for each candidate.
 class LandscapeRunner final : public Runner {
  public:
   std::function<double(const Candidate&)> time_us = [](const Candidate&) { return 10.0; };

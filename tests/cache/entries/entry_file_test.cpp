@@ -39,7 +39,7 @@ TEST(EntryFileTest, AnEmptyKeyAndPayloadAreAnEntry) {
   EXPECT_EQ(entry.value->kind, "artifact");
 }
 
-// What the README promises byte by byte: files outlive the code that wrote them.
+// Checks the README's promise byte by byte: files outlive the code that wrote them.
 TEST(EntryFileTest, TheLayoutIsTheDocumentedOne) {
   const std::string bytes = sample();
   ASSERT_EQ(bytes.size(), 32U + 7 + 9 + 32);

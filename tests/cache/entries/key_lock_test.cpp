@@ -45,7 +45,7 @@ TEST_F(KeyLockTest, LeavesNoFile) {
   EXPECT_TRUE(std::filesystem::is_empty(dir_ / "v1" / "locks"));
 }
 
-// To wait would take longer than ctest gives a test.
+// Waiting would take longer than ctest allows a test.
 TEST_F(KeyLockTest, WhereNoFileCanBeMadeNobodyWaits) {
   EXPECT_FALSE(KeyLock::acquire("/dev/null/cache", "a", std::chrono::hours(24)).held());
 }

@@ -101,7 +101,7 @@ class BundleTest : public ::testing::Test {
     while (auto entry = tar.next().value()) packed.push_back({entry->name, *tar.read(1 << 24)});
     return packed;
   }
-  /// A bundle with the entries that `change` makes of those of a good one.
+  /// Returns the refusal of a bundle with the entries that `change` makes of a good one's.
   std::string refused_with(const std::function<void(std::vector<Packed>&)>& change) {
     EXPECT_TRUE(pack());
     std::vector<Packed> packed = unpack();
@@ -515,7 +515,7 @@ TEST_F(BundleTest, AnOlderOneDoesNotReplaceANewerByItself) {
   ASSERT_TRUE(install("older", going_back));
   EXPECT_EQ(installed_bundle(dir_ / "fleet").filename(), older);
 
-  // Of a damaged one the serial is not known; the same one mends it.
+  // The serial of a damaged bundle is not known; installing the same one mends it.
   fs::path manifest = installed_bundle(dir_ / "fleet") / kManifestName;
   ASSERT_TRUE(publish_file(manifest, "{}"));
   EXPECT_THAT(install("newer", trusting).error().message,

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What `sample_record` was made with, as the environment of today.
+/// Returns the environment that `sample_record` was made in, as today's.
 TieredCache::Now made_with() { return {"nvrtc 13.0 abcd", "580.65.06", "0.1.0"}; }
 
 std::string same_template(std::string_view) { return "template-1"; }

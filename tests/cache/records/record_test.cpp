@@ -170,7 +170,7 @@ TEST(RecordTest, UnknownFieldsAreIgnored) {
             "no error");
 }
 
-/// What a record of version 0.1 does not have, by the object that has it now.
+/// The fields that a record of version 0.1 does not have, by the object that has them now.
 const std::map<std::string, std::set<std::string>> kNewer = {
     {"",
      {"trust", "audit", "verdict", "rounds", "launch_paths", "best_path", "search", "settle_ms",

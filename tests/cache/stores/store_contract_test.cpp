@@ -1,4 +1,4 @@
-// What every store of the cache keeps to, whatever it holds.
+// The contract of every store of the cache, whatever it holds.
 
 #include <algorithm>
 #include <array>
@@ -40,7 +40,7 @@ class Artifacts {
   bool put(int number) const {
     return store_.put(digest(number), sample_kernel(digest(number))).has_value();
   }
-  /// None where the content was read back, and whole.
+  /// Returns `none` if the whole content was read back.
   MissReason get(int number) const {
     const auto kernel = store_.get(digest(number));
     if (!kernel) return kernel.reason;

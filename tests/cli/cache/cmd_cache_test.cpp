@@ -350,7 +350,7 @@ TEST_F(CacheToolkitTest, OnlyRegularFilesAreReadOrWritten) {
   }
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
   EXPECT_TRUE(std::filesystem::is_fifo(dir_ / "pipe"));
-  // What a user names may be a link.
+  // A user may name a link.
   std::filesystem::create_symlink("list.json", dir_ / "link.json");
   EXPECT_EQ(shell(in + "prewarm --sku h200 link.json").exit_code, 0);
   std::filesystem::resize_file(list, 17 << 20);

@@ -8,7 +8,7 @@
 namespace kernwright {
 namespace {
 
-/// A device that may count; skips with the reason where it may not.
+/// A device that may count; skips with the reason if it may not.
 class CountersGpuTest : public GpuTest {
  protected:
   CounterSet count(const ExecutionPlan& plan, const LaunchArguments& arguments) {
@@ -60,7 +60,7 @@ TEST_F(CountersGpuTest, EveryKernelOfALaunchIsCounted) {
     EXPECT_EQ(counted.kernels[0].grid, (Extent3{1000, 1, 1}));
     EXPECT_EQ(counted.kernels[1].name, "publish");
     for (const CountedKernel& kernel : counted.kernels) {
-      // Of different passes, and on every chip.
+      // These are counted in different passes, and on every chip.
       for (const auto name : {kTimeCounter, kDramReadCounter, kIssueCounter, kL2HitCounter}) {
         EXPECT_TRUE(kernel.value(name)) << kernel.name << ' ' << name;
       }

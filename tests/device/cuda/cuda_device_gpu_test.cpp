@@ -252,7 +252,7 @@ TEST_F(DeviceGpuTest, AKernelOfKnownDurationIsTimedWithinAFewPercent) {
     ASSERT_TRUE(device_->sample(**units));
     const Result<Sample> sample = device_->sample(**units);
     ASSERT_TRUE(sample) << sample.error().message;
-    // The timer ticks in steps of up to 1.024 us, and nodes stand about as far apart.
+    // The timer ticks in steps of up to 1.024 us, and nodes are about as far apart.
     EXPECT_GE(sample->us, us * 0.98 - 1.1);
     EXPECT_LE(sample->us, us * 1.02 + 3);
     RecordProperty(concat("spin_", us, "_us"), concat(sample->us));

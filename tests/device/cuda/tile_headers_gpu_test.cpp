@@ -40,7 +40,7 @@ class TileHeadersGpuTest : public GpuTest {
     EXPECT_TRUE(ran) << ran.error().message;
   }
 
-  /// Of a dense tensor, innermost dimension first.
+  /// Returns the map of a dense tensor, innermost dimension first.
   static TensorMapPlan map_of(std::size_t tensor, DType dtype, std::vector<std::uint64_t> dims,
                               std::vector<std::uint32_t> box, std::int64_t swizzle) {
     TensorMapPlan map;

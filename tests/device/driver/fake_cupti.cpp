@@ -17,7 +17,7 @@ std::vector<std::string>& metrics(void* host) {
 
 }  // namespace
 
-/// The functions, with the sizes that CUPTI 13.0's header gives its structures.
+/// The functions, with the sizes of the structures in CUPTI 13.0's header.
 struct FakeCuptiFunctions {
   static int version(std::uint32_t* version) {
     *version = 130001;

@@ -25,7 +25,7 @@ class FakeCupti {
 
   // Set by the test.
   std::map<std::string, int> failures;   ///< what a function answers, by its name
-  std::map<std::string, double> values;  ///< of a metric in the first kernel; 1 where not named
+  std::map<std::string, double> values;  ///< of a metric in the first kernel; 1 if not named
   std::set<std::string> unknown;         ///< metrics that the chip does not have
   std::size_t availability_bytes = 16;
   /// The passes that metrics take together.

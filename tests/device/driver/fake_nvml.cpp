@@ -10,7 +10,7 @@ namespace {
 
 FakeNvml* fake = nullptr;
 
-/// Writes the value, or fails where there is none.
+/// Writes the value, or fails if there is none.
 template <typename Out, typename T>
 int give(Out* out, const std::optional<T>& value, double factor = 1) {
   if (!value) return fake->failing;

@@ -84,7 +84,7 @@ TEST_F(RangeProfilerTest, TheL2IsPreparedAndTheKernelsRunForEachPass) {
 TEST_F(RangeProfilerTest, TheFirstCountAloneIsDoneTwiceAndTheSecondIsGiven) {
   const auto profiler = open();
   ASSERT_TRUE(profiler) << profiler.error().message;
-  // What CUPTI begins with leaves lines in the L2, which the first kernel writes back.
+  // CUPTI's start leaves lines in the L2, which the first kernel writes back.
   const auto launch = [&]() -> Result<void> {
     cupti_.values[std::string(kDramWriteCounter)] = launched_++ == 0 ? 29e6 : 26e6;
     cupti_.run_kernel();
@@ -202,7 +202,7 @@ TEST_F(RangeProfilerTest, NoCountersAtAllAreAnErrorBeforeTheyCanEndTheProcess) {
   EXPECT_THAT(profiler.error().message, HasSubstr("knows no counters of the chip \"GH100\""));
 }
 
-/// Where CUPTI refuses, and with what.
+/// The call that CUPTI refuses, and its error.
 struct Refusal {
   std::string function;
   int status;

@@ -65,7 +65,7 @@ class LaunchGraphTest : public ::testing::Test {
     return graph.rebind(views);
   }
 
-  /// What the next launch would run: the first argument of each kernel.
+  /// Returns what the next launch would run: the first argument of each kernel.
   std::vector<std::uint64_t> launched(const LaunchGraph& graph) {
     EXPECT_TRUE(graph.launch(nullptr));
     std::vector<std::uint64_t> first_arguments;

@@ -70,7 +70,7 @@ TEST(TensorMapTest, WhatDoesNotExistIsRefusedBeforeTheDriver) {
   EXPECT_TRUE(driver.encodings.empty());
 }
 
-/// What a driver may do with an address.
+/// The behaviours of a driver with an address.
 using Replace = CUresult (*)(CUtensorMap*, void*);
 
 std::optional<std::size_t> address_word(Replace replace) {

@@ -33,7 +33,7 @@ class TimePathsTest : public ::testing::Test {
 
 TEST_F(TimePathsTest, GivesOneSampleOfEachPathPerRound) {
   constexpr int kMost = 3 * (1 + 4 + 2 + 32 + 512);
-  // Where another program takes the processor away during the first launches they seem long, and
+  // If another program takes the processor away during the first launches, they seem long, and
   // fewer follow.
   for (int attempt = 0; attempt < 100 && launches_[0] != kMost; ++attempt) {
     launches_ = {};

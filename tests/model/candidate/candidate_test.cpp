@@ -13,7 +13,8 @@ Configuration configuration(std::int64_t rows, std::int64_t stages, std::int64_t
   return Configuration({{"ROWS", rows}, {"STAGES", stages}, {"GROUP", group}});
 }
 
-/// The candidate of the sample template, possibly changed; the message where it is rejected.
+/// Makes the candidate of the sample template, possibly changed, or returns the message of its
+/// refusal.
 class CandidateTest : public ::testing::Test {
  protected:
   BoundProblem bound(const Problem& problem) const {
@@ -280,7 +281,7 @@ TEST_F(CandidateTest, TensorMapLimitsAreChecked) {
             "tensor map map_a: a stride of 200 bytes is no multiple of 16");
 }
 
-/// The sample with a copy of `a` in a workspace, for problems whose rows are no multiple of 16
+/// The sample with a copy of `a` in a workspace, for problems whose rows are not a multiple of 16
 /// bytes.
 std::string with_copy(std::string_view pitch, std::string_view bytes) {
   std::string manifest = replaced(kScaleManifest, "\"n % 8 == 0\"", "");

@@ -12,7 +12,7 @@
 namespace kernwright {
 namespace {
 
-/// Whether `make` refuses the point by a rule or a derived value.
+/// Returns whether `make` refuses the point by a rule or a derived value.
 bool refused_by_rule(const CandidateMaker& maker, std::int64_t point) {
   const Result<Candidate> made = maker.make(point);
   if (made) return false;

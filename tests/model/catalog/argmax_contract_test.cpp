@@ -1,4 +1,4 @@
-// What the operation argmax promises.
+// The contract of the operation argmax.
 
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST_F(ArgmaxContractTest, EveryRowHasAnInt32) {
       << wide.error().message;
 }
 
-// Of one row the blocks of a device can each have a part, and all of them something to read.
+// Each block of a device can have a part of one row, and all of them something to read.
 TEST_F(ArgmaxContractTest, OneRowMayHaveABlockOnEveryMultiprocessor) {
   std::set<std::uint32_t> grids;
   for (const Candidate& candidate : candidates("argmax rows=1 columns=151936 dtype=bf16")) {
@@ -52,7 +52,7 @@ TEST_F(ArgmaxContractTest, OneRowMayHaveABlockOnEveryMultiprocessor) {
   EXPECT_TRUE(grids.contains(128));
 }
 
-// What a block tells another passes through a workspace that is zero before and after each launch.
+// Blocks pass values to each other through a workspace that is zero before and after each launch.
 TEST_F(ArgmaxContractTest, OnlyWhereBlocksShareARowThereIsAWorkspace) {
   int shared = 0;
   for (const char* text :

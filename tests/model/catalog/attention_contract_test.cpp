@@ -1,4 +1,4 @@
-// What the operation attention promises.
+// The contract of the operation attention.
 
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ class AttentionContractTest : public ::testing::Test {
  protected:
   const Operation& attention_ = *catalog().operation("attention").value();
 
-  /// Of few sizes unless said: two sequences, four heads and two for k and v; of bf16 unless `more`
-  /// has a dtype.
+  /// Returns a problem with few sizes unless said: two sequences, four heads and two for k and v;
+  /// bf16 unless `more` has a dtype.
   Result<BoundProblem> named(std::string_view more,
                              std::string_view sizes = "q_len=3 kv_len=5") const {
     const bool has_dtype = more.find("dtype=") != std::string_view::npos;

@@ -1,5 +1,5 @@
-// What attention promises with invariant=batch: one template takes a problem, with one value of
-// whatever decides bits, however many and however long the other sequences are.
+// The contract of attention with invariant=batch: one template takes a problem, with one value of
+// every parameter that decides bits, however many and however long the other sequences are.
 
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 namespace kernwright {
 namespace {
 
-/// What decides the bits of a row: how keys are cut into tiles and parts and in which order sums of
-/// these are added.
+/// Returns the parameters that decide the bits of a row: how keys are cut into tiles and parts and
+/// in which order sums of these are added.
 std::string deciding(const Candidate& candidate) {
   std::string all = candidate.kernel_template->name;
   const std::vector<std::string_view> names =

@@ -1,5 +1,5 @@
-// What the templates of attention make of sizes at which kernels overflow, and of pages of any
-// size. Only plans are made.
+// Plans of attention's templates for sizes at which kernels overflow, and for pages of any size.
+// Only plans are made.
 
 #include <algorithm>
 #include <cstdint>
@@ -25,7 +25,7 @@ class AttentionLimitsTest : public ::testing::Test {
     return *catalog().bind(Problem::parse(concat("attention ", text, " dtype=bf16")).value());
   }
 
-  /// Calls visit(candidate) for all valid candidates of the templates that apply, and gives how
+  /// Calls visit(candidate) for all valid candidates of the templates that apply, and returns how
   /// many templates do.
   template <typename Visit>
   int each(const BoundProblem& of, const Visit& visit) const {

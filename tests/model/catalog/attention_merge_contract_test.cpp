@@ -1,4 +1,4 @@
-// What the operation attention_merge promises.
+// The contract of the operation attention_merge.
 
 #include <cstdint>
 #include <gtest/gtest.h>

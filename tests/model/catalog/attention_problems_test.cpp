@@ -38,7 +38,7 @@ class AttentionProblemsTest : public ::testing::Test {
   }
 
   /// Expects that the texts are few and different, and that all pairs of values of these names and
-  /// of the flags are there. Of those named it is given how many values they have.
+  /// of the flags are there. For each name the number of its values is passed.
   static void expect_all_pairs(const std::vector<std::string>& texts, std::size_t most,
                                const std::map<std::string, std::size_t>& named) {
     const Operation& attention = *catalog().operation("attention").value();
@@ -60,7 +60,7 @@ class AttentionProblemsTest : public ::testing::Test {
           const Scope& scope = problem.scope();
           met.emplace(*scope.find(a->first), *scope.find(b->first));
         }
-        // A work list is for unequal lengths, and not where bits must not depend on others.
+        // A work list is for unequal lengths, and not for bits that must not depend on others.
         const bool has_schedule = a->first == "schedule" || b->first == "schedule";
         const bool one_excluded =
             has_schedule && (b->first == "lengths" || b->first == "invariant");

@@ -1,4 +1,4 @@
-// What the operation attention_schedule promises.
+// The contract of the operation attention_schedule.
 
 #include <algorithm>
 #include <cstddef>

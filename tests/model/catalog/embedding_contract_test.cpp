@@ -1,4 +1,4 @@
-// What the operation embedding promises.
+// The contract of the operation embedding.
 
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -63,7 +63,8 @@ TEST_F(EmbeddingContractTest, RowsOfAnyWidthAreWholeVectors) {
   }
 }
 
-// Tokens beyond the ends of the table are drawn in the set with NaN alone, where a row may be NaN.
+// Tokens beyond the ends of the table are drawn only in the set with NaN, in which a row may be
+// NaN.
 TEST_F(EmbeddingContractTest, EveryCombinationHasAReferenceAndItsInputs) {
   for (const char* lengths : {"none", "advance"}) {
     const auto problem =

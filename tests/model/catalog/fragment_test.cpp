@@ -10,7 +10,7 @@
 namespace kernwright {
 namespace {
 
-/// What the manifests below extend.
+/// The fragment that the manifests below extend.
 constexpr std::string_view kRows = R"json({
   "description": "rows",
   "source": "kernel.cu",

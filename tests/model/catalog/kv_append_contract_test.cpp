@@ -1,4 +1,4 @@
-// What the operation kv_append promises.
+// The contract of the operation kv_append.
 
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST_F(KvAppendContractTest, WhatIsRotatedMayBeNormalisedFirst) {
             (std::vector<std::string>{"k_scale", "v_scale", "eps"}));
 }
 
-// The threads that have a head lie in one warp, whatever the width of heads, and begin anew with
+// The threads that have a head are in one warp, whatever the width of heads, and begin anew with
 // every token.
 TEST_F(KvAppendContractTest, NormalisedHeadsHaveCandidates) {
   for (const int size : {8, 16, 24, 72, 80, 96, 128, 256, 512}) {

@@ -1,4 +1,4 @@
-// What the operation matmul and its templates promise of each other.
+// The contract between the operation matmul and its templates.
 
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -93,7 +93,7 @@ TEST(MatmulContractTest, AMatmulMayBeSplitIntoQKAndV) {
     const auto problem = matmul.normalize(Problem::parse(concat("matmul m=3 ", text)).value());
     return problem ? problem->text() : problem.error().message;
   };
-  // Left out, n_kv is that of attention whose heads have k and v of their own.
+  // If n_kv is left out, it is the value for attention whose heads have k and v of their own.
   EXPECT_EQ(named("n=12 k=7 n_kv=4 ldd=4 dtype=bf16 split=qkv"),
             "matmul m=3 n=12 k=7 dtype=bf16 split=qkv");
   EXPECT_EQ(named("n=12 k=7 n_kv=12 dtype=bf16"), "matmul m=3 n=12 k=7 dtype=bf16");
@@ -243,7 +243,7 @@ TEST(MatmulContractTest, PartsOfKAreMultipliedAtOnce) {
   EXPECT_EQ(splits("matmul m=4096 n=6144 k=4096 dtype=bf16"), (Splits{1}));
 }
 
-// By TMA only where no box has columns of two tensors.
+// TMA is used only if no box has columns of two tensors.
 TEST(MatmulContractTest, BoxesOfASplitMatmulAreOneTensors) {
   const KernelTemplate& made = *catalog().kernel_template("matmul/persistent_wave").value();
   const auto aligned_widths = [&](std::string_view sizes) {
@@ -281,7 +281,7 @@ TEST(MatmulContractTest, AnUnfusedFormReadsWhatLiesApartAndWritesWhatDoesNot) {
       << apart.error().message;
 }
 
-// What each template takes of it, besides contiguous rows.
+// The matmuls that each template takes, besides contiguous rows.
 TEST(MatmulContractTest, MatmulTemplatesTakeWhatTheyCanAddress) {
   const auto takers = [](std::string_view text) {
     const BoundProblem problem = bound(text);

@@ -18,20 +18,21 @@
 namespace kernwright {
 namespace {
 
-/// Whether the source defines a kernel of that name: a comment or a call that names it does not.
+/// Returns whether the source defines a kernel of that name: a comment or a call that names it does
+/// not.
 bool defines_kernel(const std::string& source, const std::string& name) {
   const std::regex definition(
       "extern \"C\" __global__ void\\s+(__launch_bounds__\\([^)]*\\)\\s+)?" + name + "\\(");
   return std::regex_search(source, definition);
 }
 
-/// What every embedded template promises.
+/// The contract of every embedded template.
 class TemplateContractTest : public ::testing::TestWithParam<std::string> {
  protected:
   const KernelTemplate& made_ = *catalog().kernel_template(GetParam()).value();
   const Operation& operation_ = *catalog().operation(made_.operation).value();
 
-  /// A device that the template runs on: an H200 where it can.
+  /// Returns a device that the template runs on: an H200 if it can.
   DeviceProfile device() const {
     if (made_.runs_on(90)) return h200();
     for (const DeviceProfile& profile : built_in_profiles()) {
@@ -93,8 +94,8 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
     return problems;
   }
 
-  /// The problem with each dtype of one type variable, and with those of another too that would
-  /// follow it.
+  /// Returns the problem with each dtype of one type variable, and with each of another too that
+  /// would follow it.
   std::vector<Problem> in_every_dtype(const Problem& problem) const {
     std::vector<Problem> problems;
     for (const TypeVariable& variable : operation_.type_variables) {
@@ -239,8 +240,8 @@ TEST_P(TemplateContractTest, TheSourceDefinesTheKernelsOfAllLaunches) {
 INSTANTIATE_TEST_SUITE_P(Embedded, TemplateContractTest, ::testing::ValuesIn(template_names()),
                          template_test_name);
 
-/// What every embedded operation promises.
-// CUDA's fmax and fmin give the number where the other operand is NaN: types.cuh has what does not.
+/// The contract of every embedded operation. CUDA's fmax and fmin return the number if the other
+/// operand is NaN: types.cuh has functions that do not.
 TEST(SourceContractTest, NoMaximumOrMinimumDropsANan) {
   const std::regex drops("\\bf(max|min)f?\\s*\\(");
   int sources = 0;

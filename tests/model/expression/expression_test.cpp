@@ -107,7 +107,7 @@ TEST(ExpressionTest, OverflowAndDivisionByZeroNameBothValues) {
   EXPECT_EQ(value_of("a + c"), "unknown name \"c\"");
 }
 
-// What names nothing has type int in C++, where the pasted text would overflow.
+// An expression without names has type int in C++, and there the pasted text would overflow.
 TEST(ExpressionTest, LiteralsAloneOverflowAsInt) {
   EXPECT_EQ(value_of("65536 * 65536"), "overflow in \"65536 * 65536\": 65536 * 65536");
   EXPECT_EQ(value_of("2147483647 + (a > 0)"),

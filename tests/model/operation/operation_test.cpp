@@ -215,7 +215,7 @@ TEST(OperationTest, AScalarMayBeOfSomeProblemsAlone) {
     return make_reference_plan(bound, profile).value().launches[0].arguments.back();
   };
   EXPECT_EQ(last_argument(with).kind, ArgumentKind::scalar);
-  // A kernel gets the default's bits where the problem does not take the scalar.
+  // A kernel gets the default's bits if the problem does not take the scalar.
   EXPECT_EQ(last_argument(without).kind, ArgumentKind::int32);
   EXPECT_EQ(last_argument(without).value, 0x3f000000);
 }
@@ -229,7 +229,7 @@ TEST(OperationTest, NormalizeOrdersAndLeavesDefaultsOut) {
             "scale m=2 n=3 dtype=fp32 weight=none");
 }
 
-/// The scale operation whose rows may lie `pitch` elements apart.
+/// The scale operation whose rows may be `pitch` elements apart.
 Result<Operation> with_pitch(std::string_view usual = "n") {
   std::string text = replaced(kScaleOperation, R"("n": {"bind": "exact"}})",
                               concat(R"("n": {"bind": "exact"}, "pitch": {"bind": "exact", )",

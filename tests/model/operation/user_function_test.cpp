@@ -97,7 +97,7 @@ TEST_F(UserFunctionTest, AProblemsKeyHasTheDigestWhateverTheFunctionIsCalled) {
   EXPECT_EQ(bound(*catalog, "epilogue=none")->text(), "matmul m=8 n=8 k=8 dtype=bf16");
   EXPECT_EQ(bound(*catalog, "epilogue=clip").error().message,
             "matmul: epilogue=clip is no function that was given, those are clamp, other");
-  // What is compiled and in a cache needs no file.
+  // A kernel that is compiled and in a cache needs no file.
   const auto empty = *Catalog::load({});
   EXPECT_EQ(bound(*empty, concat("epilogue=", digest))->text(), named->text());
   EXPECT_FALSE(bound(*empty, "epilogue=clamp"));

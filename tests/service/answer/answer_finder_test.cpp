@@ -180,7 +180,7 @@ TEST_F(CompiledInTest, BitsOfANeighbourServeUnlessItsSizeIsCompiledIn) {
   }
 }
 
-/// A template whose depth counts only where a launch starts early.
+/// A template whose depth counts only if a launch starts early.
 class EarlyTemplateTest : private ScaleTemplates, public AnswerFinderTest {
  protected:
   EarlyTemplateTest() : AnswerFinderTest({early_folder()}) {}

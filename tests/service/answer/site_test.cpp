@@ -10,7 +10,7 @@ namespace {
 
 class SiteTest : public SiteFixture {
  protected:
-  /// Why the values make no candidate of a vector_add; empty where they make one.
+  /// Returns why the values make no candidate of a vector_add; empty if they make one.
   std::string refusal(std::string_view kernel_template, const ParameterValues& values) const {
     const Result<Candidate> made =
         site_.candidate(*site_.bind(vector_add(4096, DType::bf16)), kernel_template, values);

@@ -23,8 +23,8 @@ namespace {
 /// A function and one of its pointers.
 using Pointer = std::pair<std::string, std::string>;
 
-/// Those of kernwright/c.h, in its order: every parameter that is written with a star, or that is
-/// the `stream`.
+/// Returns the pointers of kernwright/c.h, in its order: every parameter that is written with a
+/// star, or that is the `stream`.
 std::vector<Pointer> declared_pointers() {
   std::string text;
   for (const EmbeddedFile& file : embedded_c_header()) text += file.content;
@@ -41,7 +41,7 @@ std::vector<Pointer> declared_pointers() {
   return pointers;
 }
 
-/// What may be null, and what that means.
+/// Returns the pointers that may be null, with what that means.
 const std::set<Pointer>& optional_pointers() {
   static const std::set<Pointer> optional{
       {"kw_open", "options"},               // all defaults
@@ -217,7 +217,7 @@ class CApiNullTest : public CKernelFixture {
   kw_baked* baked_ = nullptr;
   kw_chain_builder* builder_ = nullptr;
   kw_chain* chain_ = nullptr;
-  // What no failing call may write.
+  // The results that no failing call may write.
   kw_kernel* out_kernel_ = nullptr;
   kw_baked* out_baked_ = nullptr;
   kw_chain* out_chain_ = nullptr;

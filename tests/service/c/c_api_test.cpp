@@ -143,7 +143,7 @@ TEST(CApiTest, FieldsBeyondTheCallersStructAreNotRead) {
   options.struct_size = offsetof(kw_options, worker);
   options.cache = root.c_str();
   options.sku = "h200";
-  options.worker = reinterpret_cast<const char*>(16);  // what lies behind an older, smaller struct
+  options.worker = reinterpret_cast<const char*>(16);  // behind the end of an older, smaller struct
   kw_service* service = nullptr;
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
   kw_close(service);

@@ -24,7 +24,7 @@ std::vector<std::string> roles(const TuningRecord& record) {
   return names;
 }
 
-/// How often a text has a part.
+/// Returns how often a text has a part.
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
@@ -73,7 +73,7 @@ TEST(RacePictureTest, CandidatesOfAnotherTemplateAreToldApart) {
     record.runners_up.push_back(record.runners_up[0]);
     record.runners_up.back().choice = {"matmul/stream", std::move(configuration)};
   };
-  // What has most values stands first, and what is the same in all does not stand there.
+  // The parameter with the most values comes first, and one that is the same in all is left out.
   add(Configuration({{"A", 1}, {"B", 64}, {"SAME", 7}, {"Z", 1}}));
   add(Configuration({{"A", 2}, {"B", 64}, {"SAME", 7}, {"Z", 2}}));
   add(Configuration({{"A", 1}, {"B", 64}, {"SAME", 7}, {"Z", 3}}));

@@ -36,7 +36,7 @@ class UnfusedReportTest : public ServiceCoreTest {
         budget_, 1);
   }
 
-  /// The seconds that each problem gets of `budget` where they take `took`.
+  /// Returns the seconds of `budget` that each problem gets if they take `took`.
   std::vector<double> shares(double budget, std::vector<double> took) {
     budget_ = budget;
     took_ = std::move(took);
@@ -70,7 +70,7 @@ TEST_F(UnfusedReportTest, MeasuresBothOnADevice) {
   EXPECT_EQ(compared->unfused.launches, 2);
   EXPECT_EQ(compared->unfused.bytes, (5 * 4096 + 256) * 2);
   EXPECT_EQ(compared->kernels[1].kernel_template, "rmsnorm/row");
-  // The fake's times are exact, and those of a graph of two kernels their sum.
+  // The fake's times are exact, and a graph of two kernels takes their sum.
   EXPECT_DOUBLE_EQ(compared->fused.us, compared->fused_kernel.us);
   EXPECT_DOUBLE_EQ(compared->unfused.us, compared->kernels[0].us + compared->kernels[1].us);
   EXPECT_DOUBLE_EQ(compared->ratio(), compared->unfused.us / compared->fused.us);
@@ -126,7 +126,7 @@ TEST_F(UnfusedReportTest, SaysWhereThereIsNothingToCompare) {
   EXPECT_EQ(asked_, std::vector<std::string>{});
 }
 
-/// What the addition of the unfused form ends in.
+/// Makes the addition of the unfused form end in `outcome`.
 std::function<Outcome(const ExecutionPlan&)> addition_ends_in(Outcome outcome) {
   return [outcome](const ExecutionPlan& plan) {
     return plan.tensors.size() == 3 && plan.tensors[2].name == "r" ? outcome : Outcome::ok;

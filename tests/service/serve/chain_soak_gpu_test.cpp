@@ -1,6 +1,6 @@
-// Chains of real kernels give the same bits again and again, on every path, while other work takes
-// multiprocessors at random, while other chains run, and from many threads. Inputs change from step
-// to step, so that whatever is read too early is the result of another input.
+// Chains of real kernels compute the same bits again and again, on every path, while other work
+// takes multiprocessors at random, while other chains run, and from many threads. Inputs change
+// from step to step, so that a value that is read too early is the result of another input.
 
 #include <algorithm>
 #include <array>
@@ -45,7 +45,7 @@ extern "C" __global__ void occupy(int ns) {
 }
 )";
 
-/// Ends the process where something does not end by itself: a hang of the GPU cannot be waited for.
+/// Ends the process if something does not end by itself: a hang of the GPU cannot be waited for.
 class Watchdog {
  public:
   explicit Watchdog(std::chrono::seconds limit) {
@@ -178,7 +178,7 @@ class ChainSoakGpuTest : public ContextGpuTest {
     return {*std::move(chain), result, wrong};
   }
 
-  /// What the chain gives for each input, kernel by kernel on a stream.
+  /// Returns the chain's results for each input, kernel by kernel on a stream.
   std::vector<DevicePointer> expected(Instance& instance) {
     std::vector<DevicePointer> results;
     std::vector<std::vector<int>> values;

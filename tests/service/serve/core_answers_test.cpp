@@ -1,4 +1,4 @@
-// Which answer is served where there is none that is exact, and what becomes of it.
+// The answers that are served if none is exact, and what becomes of them.
 
 #include <algorithm>
 #include <cerrno>

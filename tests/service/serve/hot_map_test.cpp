@@ -9,7 +9,7 @@
 namespace kernwright {
 namespace {
 
-/// Addresses that stand for kernels: the map never looks at what they point to.
+/// Addresses that represent kernels: the map never looks at what they point to.
 class Kernels {
  public:
   const LoadedKernel* at(std::size_t i) const {

@@ -20,8 +20,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// The samples of a text in Prometheus' format, by name and labels, as they are written. Where the
-/// text breaks a rule of the format or of naming, the test fails and says which.
+/// Returns the samples of a text in Prometheus' format, by name and labels, as they are written. If
+/// the text breaks a rule of the format or of naming, the test fails and says which.
 std::map<std::string, double> parse_exposition(const std::string& text) {
   static const std::regex comment(R"(# (HELP|TYPE) ([a-z][a-z0-9_]*) (.+))");
   static const std::regex sample(

@@ -1,4 +1,4 @@
-// What a sealed service still does, and what it does not.
+// The work that a sealed service still does, and the work that it does not.
 
 #include <gtest/gtest.h>
 #include <memory>

@@ -23,7 +23,7 @@
 namespace kernwright {
 namespace {
 
-/// How many searches a log has.
+/// Returns how many searches a log has.
 std::ptrdiff_t sessions(const std::filesystem::path& log) {
   std::ifstream lines(log);
   return std::count_if(std::istream_iterator<std::string>(lines), {},
@@ -224,7 +224,7 @@ TEST_F(TuningDeskTest, WhatCannotBeStoredIsReturnedAllTheSameAndSaid) {
   EXPECT_TRUE(said("record not stored: "));
 }
 
-// A file stands where the folder of the artifacts would.
+// A file is in the place of the artifacts' folder.
 TEST_F(TuningDeskTest, ARecordWithoutItsBitsDoesNotCountAsStored) {
   ASSERT_TRUE(publish_file(dir_ / "v1/artifacts", ""));
   const Result<TuningResult> predicted = desk()->predict(problem_, {.trials = 1});

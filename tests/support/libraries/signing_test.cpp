@@ -35,7 +35,7 @@ TEST_F(SigningTest, WhatIsNoSignatureIsNone) {
 TEST_F(SigningTest, WhatIsNoKeyIsAnError) {
   EXPECT_FALSE(sign("message", "abc"));
   EXPECT_FALSE(is_signed("message", "", "abc"));
-  // Each may be given where the other belongs: neither may be shown.
+  // Either may be passed in the other's place: neither may be shown.
   const Result<std::string> signed_by_public = sign("message", keys_.public_key);
   const Result<bool> checked_by_secret = is_signed("message", "", keys_.secret_key);
   ASSERT_FALSE(signed_by_public);

@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using Wait = BeforeExit::Wait;
 
-// What stands for a library: its handler was registered before, and frees what the work uses.
+// Represents a library: its handler was registered before, and frees what the work uses.
 std::atomic<bool> in_use = false;
 
 void load_library() {

@@ -19,7 +19,7 @@ GpuProcess process(unsigned int pid, std::optional<int> sm_percent = {},
   return {pid, kind, 500 * kMiB, std::move(name), sm_percent};
 }
 
-/// A machine at rest, where we are process 1.
+/// Returns a machine at rest, on which we are process 1.
 AuditInputs quiet() {
   AuditInputs inputs;
   inputs.environment = {{"PATH", "/bin"}, {"CUDA_VISIBLE_DEVICES", "0"}, {"NV_CUDNN_VERSION", "9"}};

@@ -150,7 +150,7 @@ TEST_F(AuditorGpuTest, LooksTakeLittleTime) {
   EXPECT_LT(steady_clock::now() - begin, std::chrono::milliseconds(1500));
 }
 
-/// What `AForeignKernelIsSeen` runs in another process: kernels until it is killed.
+/// `AForeignKernelIsSeen` runs this in another process: kernels until it is killed.
 TEST_F(AuditorGpuTest, SpinsUntilKilled) {
   const char* ready = std::getenv("KERNWRIGHT_TEST_SPIN");
   if (ready == nullptr) GTEST_SKIP() << "only as a child";
@@ -194,7 +194,7 @@ TEST_F(AuditorGpuTest, CpuHogsAreSeen) {
   EXPECT_EQ(worst(audit, {"host_load"}), Trust::b) << text_of(audit);
 }
 
-/// What `AnInjectedLibraryIsSeen` runs in another process.
+/// `AnInjectedLibraryIsSeen` runs this in another process.
 TEST_F(AuditorGpuTest, IsInjected) {
   if (std::getenv("CUDA_INJECTION64_PATH") == nullptr) GTEST_SKIP() << "only as a child";
   const Audit audit = auditor_->look();

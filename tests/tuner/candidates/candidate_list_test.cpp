@@ -103,7 +103,8 @@ TEST_F(WideSpaceTest, OfThreeMillionConfigurationsAStatedNumberIsKept) {
   std::string values;
   for (int i = 1; i <= 500'000; ++i) values += concat(i == 1 ? "" : ",", i);
   list(concat(R"("C": [1, 2, 3], "B": [)", values, "]"), R"("C": 1, "B": 377777)");
-  // Whatever is looked at obeys; the default is added where it was not looked at.
+  // Every candidate that is looked at obeys the rules; the default is added if it was not looked
+  // at.
   EXPECT_LE(list_.candidates.size(), 20'001U);
   EXPECT_GE(list_.candidates.size(), 20'000U);
   EXPECT_EQ(list_.rejected, 0);

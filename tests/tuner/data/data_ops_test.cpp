@@ -246,7 +246,7 @@ TEST_F(HostDataOpsTest, WideIntegersAreMetToTheLastDigit) {
 }
 
 TEST_F(HostDataOpsTest, ExactMeansTheRoundedReference) {
-  // 257 lies between two bf16 and goes to the even one, 256.
+  // 257 is between two bf16 values and is rounded to the even one, 256.
   const std::vector<float> reference{257, -3, 0};
   std::vector<std::uint16_t> actual(3);
   const auto mismatches = [&](std::initializer_list<double> values) {

@@ -159,7 +159,7 @@ TEST(DecisionTest, NeitherTheOrderOfFinalistsNorThatOfRoundsMatters) {
 }
 
 TEST(DecisionTest, TheIncumbentYieldsOnlyToWhatIsClearlyFaster) {
-  // The interval must lie above 1 % and above its own width.
+  // The interval must be above 1 % and above its own width.
   for (const auto& [us, noise, stays] : {std::tuple{10.08, 0.001, true},
                                          {10.15, 0.001, false},
                                          {10.25, 0.02, true},
@@ -203,7 +203,7 @@ TEST(DecisionTest, OfDefaultAndPredictedChoiceAnOpenOneYieldsToTheFaster) {
   all[1].traits.is_predicted = true;
   all[0].traits.is_predicted = false;
   EXPECT_EQ(winner(all), 1U) << "the default is the prediction";
-  // What is tied stays the default.
+  // A tie stays with the default.
   all = {finalist("predicted", normal(10, 0.0002, 1)),
          finalist("default", normal(10.03, 0.0002, 2), true)};
   all[0].traits.is_predicted = true;

@@ -325,8 +325,8 @@ TEST(RaceTest, WhoBecameMuchFasterIsCheckedAgain) {
   EXPECT_EQ(winner(result.value()), 1U);
 }
 
-/// Candidate 1 is the fastest at a shared clock, which the device lowers where it runs alone for
-/// more than 20 ms.
+/// Candidate 1 is the fastest at a shared clock, which the device lowers if it runs alone for more
+/// than 20 ms.
 void draw_much_power(ScriptedRace& race) {
   race.options.alone = true;
   race.runner.noise = 0.002;
@@ -343,7 +343,7 @@ void draw_much_power(ScriptedRace& race) {
   };
 }
 
-/// Whether nothing that was found is held against the result.
+/// Returns whether nothing that was found lowers the trust in the result.
 bool trusted(const RaceResult& result) { return result.audit.trust() == Trust::a; }
 
 TEST(RaceTest, WithEqualClocksAloneTheRoundsDecide) {

@@ -113,7 +113,7 @@ class DeviceRunnerTest : public ::testing::Test {
     return open_device_runner(*device_, *ops_, toy_.problem(elements_), *toy_, pool_,
                               runner_options);
   }
-  /// What a check says of a candidate that does its mischief after each right run.
+  /// Returns a check's result for a candidate that does its mischief after each right run.
   Runner::Checked check(Runner::CheckDepth depth = Runner::CheckDepth::screening) {
     DeviceRunnerOptions runner_options;
     runner_options.disposable = true;

@@ -1,5 +1,5 @@
-// Launches that start while the previous one still runs and read its result give the same bits as
-// launches that wait for the host. Results hold NaN before, so that reading too early shows.
+// Launches that start while the previous one still runs and read its result compute the same bits
+// as launches that wait for the host. Results hold NaN before, so that reading too early shows.
 
 #include <algorithm>
 #include <cstddef>

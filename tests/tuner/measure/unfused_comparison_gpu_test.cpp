@@ -12,8 +12,8 @@ namespace {
 
 class UnfusedComparisonGpuTest : public GpuWorld {
  protected:
-  /// Of the first template that takes the problem: its default where that is valid, else its first
-  /// candidate.
+  /// Returns a candidate of the first template that takes the problem: its default if that is
+  /// valid, else its first candidate.
   std::optional<ProvenKernel> some_kernel(const BoundProblem& problem) {
     const auto list = enumerate_candidates(*catalog_, problem, device_->profile());
     if (!list || list.value().candidates.empty()) {

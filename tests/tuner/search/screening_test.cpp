@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// One candidate of 10 us, which `prepare` gives the id 0.
+/// One candidate of 10 us, which gets the id 0 from `prepare`.
 struct ScriptedScreening {
   ScriptedRunner runner;
   Candidate candidate;

@@ -9,7 +9,7 @@
 namespace kernwright {
 namespace {
 
-/// The real compiler; skips with the reason where there is no toolkit.
+/// The real compiler; skips with the reason if there is no toolkit.
 class TunerToolkitTest : public ::testing::Test {
  protected:
   void SetUp() override {

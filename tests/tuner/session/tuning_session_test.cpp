@@ -363,7 +363,7 @@ TEST(TuningSessionTest, TheDefaultIsCompiledBeforeTheRunnerIsThere) {
     return compiled.contains(expected);
   };
   ASSERT_TRUE(session.compile_first_choices());
-  while (!is_compiled()) std::this_thread::yield();  // where it never is the test ends late
+  while (!is_compiled()) std::this_thread::yield();  // if it never is, the test ends late
 }
 
 TEST(PredictRecordTest, TakesTheBestPredictedThatCompiles) {

@@ -23,7 +23,8 @@ TEST_F(FirstChoicesTest, GoInTheOrderOfThePredictions) {
 }
 
 TEST_F(FirstChoicesTest, TryAnotherTemplateBeforeMuchOfTheSame) {
-  // The best of template 1 is 10 % slower than those of template 0, which differ by nearly nothing.
+  // The best of template 1 is 10 % slower than the candidates of template 0, which differ by nearly
+  // nothing.
   grid_.space.template_of = {0, 0, 0, 0, 0, 1};
   grid_.space.predicted_us = {100, 100.1, 100.2, 100.3, 100.4, 110};
   const Indices choices = first_choices(grid_.space, 6);

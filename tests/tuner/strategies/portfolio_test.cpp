@@ -44,7 +44,7 @@ TEST_F(PortfolioTest, FindsTheBestPercentInABandOfProposals) {
 }
 
 TEST_F(PortfolioTest, LeavesADeceptiveBasin) {
-  // Everything leads to one corner; the best lies in another that is worse all around.
+  // Everything leads to one corner; the best is in another that is worse all around.
   const Times us = [this](std::size_t i) {
     const auto v = [&](std::size_t p) { return static_cast<double>(grid_.value(i, p)); };
     const double uphill = 100 + 10 * (v(0) + v(1) + v(3));

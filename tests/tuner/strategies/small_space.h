@@ -54,8 +54,8 @@ inline Trial timed_trial(double us) {
 /// Times by candidate; 0 fails.
 using Times = std::function<double(std::size_t)>;
 
-/// Proposals, the default among them, until a time of at most `good_us` was found; `cap` where it
-/// was not.
+/// Returns the proposals, the default among them, until a time of at most `good_us` was found;
+/// `cap` if it was not.
 inline std::size_t proposals_until(std::string_view strategy_name, const SearchSpace& space,
                                    const Times& us, double good_us, std::uint64_t seed,
                                    std::size_t cap) {

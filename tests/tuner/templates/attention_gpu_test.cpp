@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Parts, AttentionPairwiseGpuTest, ::testing::Range(0, 8)
 class AttentionGpuTest : public TemplateChecks {};
 
 // Five, six and seven heads share one of k, which no vector of heads divides; tables, sinks and
-// slopes end where their memory does.
+// slopes end at the end of their memory.
 TEST_F(AttentionGpuTest, FinalistsReadNothingBehindTheirTensors) {
   check_finalists(
       {"attention batch=3 heads=10 kv_heads=2 q_len=1 kv_len=333 head_dim=64 dtype=bf16 sink=head",
@@ -97,7 +97,7 @@ TEST_F(AttentionGpuTest, FinalistsReadNothingBehindTheirTensors) {
        "dtype=fp8_e4m3 out=bf16 lengths=kv cache=paged descale=tensor"});
 }
 
-// The caches end where their memory does, and so do the tables of angles.
+// The caches end at the end of their memory, and so do the tables of angles.
 TEST_F(AttentionGpuTest, FinalistsAppendWithinTheirTensors) {
   if (device_->profile().sm_arch != 90) GTEST_SKIP() << "only Hopper has a kernel that appends";
   check_finalists(
@@ -141,7 +141,7 @@ TEST_F(AttentionGpuTest, WorkListsAreFollowed) {
 }
 
 // More sequences than a grid has in its other dimensions, and so many tiles of queries that their
-// number times that of heads passes 32 bits where either is not limited.
+// number times the number of heads passes 32 bits if neither is limited.
 TEST_F(AttentionGpuTest, LargeCountsAreRight) {
   check_defaults({"attention batch=70000 heads=2 q_len=1 kv_len=17 head_dim=64 dtype=bf16",
                   "attention batch=1 heads=8 kv_heads=1 q_len=270000 kv_len=1 head_dim=64 "

@@ -9,7 +9,7 @@
 namespace kernwright {
 namespace {
 
-/// Where the elements of a head at a token begin, in a contiguous tensor of one of both layouts.
+/// The begins of a head's elements at a token, in a contiguous tensor of one of both layouts.
 struct Order {
   bool heads_outside = false;
 
@@ -48,11 +48,11 @@ std::vector<NewToken> new_tokens(const Arrays& in, const Dims& d) {
   return tokens;
 }
 
-/// A head divided by its root mean square and multiplied by weights, or as it is where there are
-/// none of this name.
+/// Returns a head divided by its root mean square and multiplied by weights, or as it is if there
+/// are none of this name.
 std::vector<double> normalised(const Arrays& in, const char* weights, const double* head,
                                std::size_t size) {
-  constexpr double kEps = 0.5;  // that of checks
+  constexpr double kEps = 0.5;  // as in checks
   std::vector<double> all(head, head + size);
   const auto found = in.find(weights);
   if (found == in.end()) return all;
@@ -89,7 +89,7 @@ double descale(const Arrays& in, const Problem& problem, const std::string& name
 }  // namespace
 
 Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
-  const double scale = static_cast<float>(0.11), cap = 3;  // those of checks
+  const double scale = static_cast<float>(0.11), cap = 3;  // as in checks
   const Order order{flag(problem, "layout") == "bhsd"};
   const std::string mask = flag(problem, "mask"), lse = flag(problem, "lse");
   const bool ragged = in.contains("q_offsets"), paged = in.contains("page_table");
@@ -265,7 +265,7 @@ Outputs kv_append_in_double(const Arrays& in, const Dims& d, const Problem& prob
     for (const char* name : {"k", "v"}) {
       const bool is_key = name == std::string_view("k");
       const std::size_t own = is_key ? size : d.at("head_dim_v");
-      const double scale = !narrow ? 1 : is_key ? 0.5 : 0.25;  // those of checks
+      const double scale = !narrow ? 1 : is_key ? 0.5 : 0.25;  // as in checks
       Expected& cache = out[std::string(name) + "_cache"];
       for (std::size_t head = 0; head < kv_heads; ++head) {
         const double* const from =
@@ -286,8 +286,8 @@ Outputs kv_append_in_double(const Arrays& in, const Dims& d, const Problem& prob
   return out;
 }
 
-// Tile by tile: the queries of a sequence and each 128 of its keys are a unit, and a tile lies in
-// the slot of its unit. Sequences without queries lie beside the piece before them.
+// Tile by tile: the queries of a sequence and each 128 of its keys are a unit, and a tile is in the
+// slot of its unit. Sequences without queries are beside the piece before them.
 Outputs attention_schedule_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
   constexpr std::ptrdiff_t kTile = 128;
   const auto slots = static_cast<std::ptrdiff_t>(d.at("slots"));

@@ -1,5 +1,5 @@
 // Attention with invariant=batch on a device: a sequence has the same bits whatever its neighbours
-// are and whichever candidate computes it. And what its sums are where no score is the largest.
+// are and whichever candidate computes it. Also its sums if no score is the largest.
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +26,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-/// A sequence of a batch. What `id` is decides its queries, keys and values.
+/// A sequence of a batch. `id` decides its queries, keys and values.
 struct Member {
   int id, queries, keys;
 };
@@ -106,7 +106,7 @@ class Batch {
   }
 
  private:
-  /// Tokens [from, end) of a sequence whose token 0 lies at row `first` of a tensor.
+  /// Writes tokens [from, end) of a sequence whose token 0 is at row `first` of a tensor.
   void put(const BoundProblem& problem, const std::string& name, std::int64_t first,
            std::int64_t from, std::int64_t end, int id, const Values& values) {
     for (const TensorShape& shape : problem.shapes()) {

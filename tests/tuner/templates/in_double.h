@@ -27,7 +27,7 @@ struct Expected {
 using Outputs = std::map<std::string, Expected>;
 using Dims = std::map<std::string, std::size_t>;
 
-/// The value of a flag or dtype as the problem has it; empty where it is left out.
+/// Returns the value of a flag or dtype as the problem has it; empty if it is left out.
 std::string flag(const Problem& problem, std::string_view name);
 
 Outputs gated_activation_in_double(const Arrays& in, const Dims& d, const Problem& problem);
@@ -40,7 +40,7 @@ Outputs attention_schedule_in_double(const Arrays& in, const Dims& d, const Prob
 Outputs argmax_in_double(const Arrays& in, const Dims& d, const Problem& problem);
 Outputs embedding_in_double(const Arrays& in, const Dims& d, const Problem& problem);
 
-/// Of the formulas a*x+y, silu(x)*y and max(x,y)/(1+exp(-z)).
+/// Computes the formulas a*x+y, silu(x)*y and max(x,y)/(1+exp(-z)).
 Outputs elementwise_in_double(const Arrays& in, const Dims& d, const Problem& problem);
 
 }  // namespace kernwright

@@ -18,7 +18,7 @@ class MatmulGpuTest : public TemplateChecks {
  protected:
   int arch() const { return device_->profile().sm_arch; }
 
-  /// Of those that are `wanted` one for all values that `parameters` have together: at least
+  /// Checks one of the `wanted` candidates for all values that `parameters` have together: at least
   /// `least` for each problem.
   void check_one_of_each(
       const std::vector<std::string>& problems, std::string_view kernel_template,
@@ -199,7 +199,7 @@ TEST_F(MatmulGpuTest, PersistentWaveIsRightAtEveryWidthAndCluster) {
       "matmul/persistent_wave", {"BN", "CM", "CN"}, 12);
 }
 
-// The last tiles of a cluster may lie beyond the last row, and its producers wait for all stages.
+// The last tiles of a cluster may be beyond the last row, and its producers wait for all stages.
 TEST_F(MatmulGpuTest, SkinnyIsRightWhereAClusterSharesRows) {
   if (arch() != 90) GTEST_SKIP() << "for Hopper alone";
   check_one_of_each(

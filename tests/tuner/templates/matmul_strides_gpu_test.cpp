@@ -1,4 +1,4 @@
-// Matrix products of a batch, and of rows that lie apart within wider matrices.
+// Matrix products of a batch, and of rows with gaps, within wider matrices.
 
 #include <gtest/gtest.h>
 #include <string>
@@ -27,7 +27,7 @@ TEST_F(MatmulStridesGpuTest, DefaultsAreRightWhereRowsLieApart) {
   check_defaults(problems(
       {
           "m=1 n=4096 k=2048 lda=6144",            // the first columns of a wider matrix
-          "m=13 n=1001 k=1000 lda=1008 ldd=1008",  // rows that start where TMA can address them
+          "m=13 n=1001 k=1000 lda=1008 ldd=1008",  // rows that start at addresses that TMA can take
           "m=13 n=1001 k=1000 lda=1003 ldb=1000",  // rows of a that do not
           "m=61 n=264 k=72 lda=80 ldb=75 ldd=265",
           "m=127 n=127 k=7 lda=8 ldb=16 ldd=128",

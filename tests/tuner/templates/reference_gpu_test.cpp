@@ -25,7 +25,7 @@ double activate(std::string_view activation, double x) {
   return x;
 }
 
-/// A sum of products and that of their absolute values.
+/// A sum of products, and the sum of their absolute values.
 struct Sum {
   double value = 0;
   double terms = 0;
@@ -46,7 +46,7 @@ Outputs matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem
   const double root = std::sqrt(static_cast<double>(k));
   const double unit = 8 * root * (tf32 ? 0x1p-24 : 0x1p-22);
   const std::size_t rows_b = gated ? 2 * n : n;
-  // Of product i / m of a batch.
+  // Returns the sum for product i / m of a batch.
   const auto sum_of = [&](std::size_t i, std::size_t j) {
     const double* const own_b = b.data() + i / m * k * rows_b;
     Sum sum;

@@ -43,7 +43,7 @@ class RowsGpuTest : public GpuWorld {
     std::string kernel_template = {};  ///< whose candidates alone are listed; empty: all
   };
 
-  /// Those that `given` chooses from.
+  /// Returns the candidates that `given` chooses from.
   static std::vector<const Candidate*> chosen_from(const CandidateList& list,
                                                    std::string_view kernel_template) {
     std::vector<const Candidate*> chosen;
@@ -59,7 +59,7 @@ class RowsGpuTest : public GpuWorld {
     return !chosen_from(enumerate(bound(text)), kernel_template).empty();
   }
 
-  /// What one candidate computes, by output. Outputs hold NaN before.
+  /// Returns what one candidate computes, by output. Outputs hold NaN before.
   Tensors compute(std::string_view text, const Given& given) {
     Tensors outputs;
     const BoundProblem problem = bound(text);
@@ -465,7 +465,7 @@ TEST_F(RowsGpuTest, AProductsFactorOfZeroTakesItsTensorsOut) {
   std::set<std::string> tried;
   for (const auto& [m, n, k] : {std::array<std::size_t, 3>{5, 72, 200},
                                 {100, 144, 136},
-                                {100, 144, 133},  // copied first, where TMA loads
+                                {100, 144, 133},  // copied first, if TMA loads
                                 {300, 272, 520}}) {
     const auto filled = [](std::size_t count, double value) { return Values(count, value); };
     const double nan = std::nan("");

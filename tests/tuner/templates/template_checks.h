@@ -71,8 +71,8 @@ class TemplateChecks : public GpuWorld {
     }
   }
 
-  /// Of every template that has candidates: its default configuration where that is valid, else its
-  /// first candidate.
+  /// Returns for every template that has candidates its default configuration if that is valid,
+  /// else its first candidate.
   static std::vector<std::size_t> defaults(const CandidateList& list) {
     std::map<std::string, std::size_t> of;
     for (std::size_t i = 0; i < list.candidates.size(); ++i) {
@@ -119,7 +119,8 @@ class TemplateChecks : public GpuWorld {
     }
   }
 
-  /// Of one template a candidate, chosen by a hash, for all values that `parameters` have together.
+  /// Returns for one template a candidate, chosen by a hash, for all values that `parameters` have
+  /// together.
   static std::vector<std::size_t> one_of_each(const CandidateList& list,
                                               std::string_view kernel_template,
                                               const std::vector<std::string>& parameters) {

@@ -16,7 +16,8 @@
 namespace kernwright {
 namespace {
 
-// Of value, row and column; with a division, whose slow path is a call that costs no speed.
+// A function of value, row and column; with a division, whose slow path is a call that costs no
+// speed.
 constexpr const char* kFunction = R"(
 __device__ float kernwright_epilogue(float value, int row, int column) {
   return fminf(value, 40.0f) * (1.0f + row % 7 * 0.125f) + column % 5 / (1.5f + fabsf(value));
@@ -102,7 +103,7 @@ class UserEpilogueToolkitTest : public ToolkitWorld {
     return pool_->submit(render_reference(problem, *catalog_, 90)).get();
   }
 
-  /// What becomes of the default Hopper product with the function; nothing where it may run.
+  /// Returns what becomes of the default Hopper product with the function; empty if it may run.
   std::string verdict(const char* kernel_template = "matmul/persistent_wave") {
     const Candidate made = candidate(kernel_template, "m=4096 n=6144 k=4096 dtype=bf16 epilogue=f");
     const Runner::Step verdict = check_compiled(made, compile(made), h200_);
@@ -293,7 +294,7 @@ class UserEpilogueGpuTest : public GpuWorld {
     return render(candidate, *catalog_, device_->profile().sm_arch);
   }
 
-  /// How the checks of a finalist end for what was compiled from `request`.
+  /// Returns how the checks of a finalist end for the code that was compiled from `request`.
   std::string checked(const Candidate& candidate, const CompileRequest& request) {
     const CompileResult kernel = pool_->submit(request).get();
     if (!kernel) return kernel.error().message;

@@ -7,8 +7,8 @@
 
 namespace kernwright {
 
-/// What a candidate of `vector_add/faulty` does, by its parameter FAULT. Those with another VARIANT
-/// are other candidates that do the same.
+/// The behaviour of a candidate of `vector_add/faulty`, by its parameter FAULT. Candidates with
+/// another VARIANT are others that do the same.
 enum class Fault {
   none,
   illegal_address,

@@ -18,7 +18,7 @@ namespace {
 
 using namespace detail;
 
-/// Takes every candidate, and throws where one is checked.
+/// Takes every candidate, and throws when one is checked.
 class ThrowingRunner final : public Runner {
  public:
   Result<Prepared> prepare(const Candidate&, const CompiledKernel&) override {

@@ -63,7 +63,7 @@ TEST(FaultyTemplateToolkitTest, EveryFaultCompiles) {
   }
 }
 
-/// Real kernels in the real worker, which lies beside this program.
+/// Real kernels in the real worker, which is in this program's folder.
 class WorkerGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -116,8 +116,8 @@ class WorkerGpuTest : public ::testing::Test {
     EXPECT_LT((*sampled)[0].sample.us, 1000);
   }
 
-  /// The candidate ends as `outcome`, and the next one is measured within 3 s of its failure.
-  /// `waited_seconds` had to pass before it counted as failed.
+  /// Expects that the candidate ends as `outcome`, and that the next one is measured within 3 s of
+  /// its failure. `waited_seconds` must pass before it counts as failed.
   void expect_fault(Fault fault, std::string_view outcome, double waited_seconds = 0) {
     const auto start = std::chrono::steady_clock::now();
     const Runner::Prepared bad = prepare(fault, 0);

@@ -180,7 +180,7 @@ TEST_F(WorkerRunnerTest, ADeviceThatWaitsForUsIsKeptAtWork) {
   EXPECT_NEAR(use.idle_seconds(), 0.01, 1e-9) << "before the sample, by its own clock";
 }
 
-/// Where a candidate misbehaves, and what is to be said of it.
+/// The place at which a candidate misbehaves, and its expected result.
 struct Fault {
   std::string behaviour;
   Outcome outcome = Outcome::ok;
