@@ -156,7 +156,8 @@ class ReferenceTest(unittest.TestCase):
         return t
 
     def written_out(self, shape, q, k, v, score):
-        """o and lse of tensors with tokens outside; `score` changes that of (sequence, head, i, j)."""
+        """Returns o and lse for tensors with tokens outside; `score` changes the score of (sequence, head, i,
+        j)."""
         o = self.torch.zeros(shape.batch, shape.q_len, shape.heads, shape.head_dim_v, dtype=self.torch.double)
         lse = self.torch.zeros(shape.batch, shape.q_len, shape.heads, dtype=self.torch.double)
         for b, i, h in itertools.product(range(shape.batch), range(shape.q_len), range(shape.heads)):

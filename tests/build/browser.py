@@ -34,7 +34,7 @@ class Browser:
 
     @staticmethod
     def missing():
-        """What is missing here, or None."""
+        """Returns what is missing here, or None."""
         if not any(map(shutil.which, NAMES)):
             return "no Chromium"
         found = all(importlib.util.find_spec(name) for name in ("playwright", "PIL"))

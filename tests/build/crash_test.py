@@ -24,7 +24,7 @@ SKU = ["--sku", "h200"]
 
 
 class Crash(Exception):
-    """What a kill must not cost."""
+    """Damage that a kill must not cause."""
 
 
 class World:
@@ -45,7 +45,7 @@ class World:
         return subprocess.run([self.tool, *map(str, words)], capture_output=True, text=True, check=False)
 
     def commands(self, rng):
-        """What may be killed, by name."""
+        """Returns the commands that may be killed, by name."""
         columns = rng.randrange(64, 4096, 64)
         problem = f"rmsnorm rows=16 columns={columns} dtype=bf16".split()
         self.worklist.write_text(json.dumps({"problems": [

@@ -61,7 +61,7 @@ NAMES = {
     "variant": "holds_alternative variant visit",
     "vector": "vector",
 }
-# Of these interfaces are made.
+# Interfaces are made from these.
 OF_INTERFACES = {"cstdint", "filesystem", "memory", "optional", "span", "string", "string_view", "utility",
                  "vector"}
 HEADER = {name: header for header, names in NAMES.items() for name in names.split()}

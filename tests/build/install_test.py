@@ -14,7 +14,7 @@ import tempfile
 
 build, source = (pathlib.Path(path) for path in sys.argv[1:])
 
-# What a first program writes, in either standard: no warning may come of the headers.
+# A first program, in either standard: the headers must not cause a warning.
 CPP = r"""
 #include <kernwright/kernwright.h>
 #if KERNWRIGHT_VERSION < 100
@@ -91,7 +91,7 @@ def run(*command, **options):
 
 
 def pkg_config(prefix):
-    """The words that pkg-config gives, here or by the file's own plain rules where it is missing."""
+    """Returns the words of pkg-config, here or by the file's own plain rules if it is missing."""
     folder = prefix / "lib" / "pkgconfig"
     if shutil.which("pkg-config"):
         printed = subprocess.run(
@@ -139,7 +139,7 @@ def headings(text):
 
 
 def check_links(share):
-    """What a document links to is installed with it, and has the heading that the link names."""
+    """A file that a document links to is installed with it, and has the heading that the link names."""
     links = 0
     for document in share.rglob("*.md"):
         text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)

@@ -122,7 +122,7 @@ def violation(layer, mark, header):
 
 
 def room_of(path):
-    """The room that a file lies in, given its path within its layer."""
+    """Returns the room of a file, given its path within its layer."""
     return path.rpartition("/")[0]
 
 
@@ -166,7 +166,7 @@ def check(root):
             room = room_of(path.relative_to(root / folder).as_posix())
             return violation(layer, mark, header) or room_violation(layer, room, header)
         read(folder, judge)
-    # A public header obeys the rule of public headers and that of the layer it belongs to.
+    # A public header obeys the rule of public headers and the rule of the layer it belongs to.
     read("src/kernwright", lambda path, mark, header: public_violation(mark, header)
          or violation(PUBLIC.get(path.name, "service"), mark, header))
     # The Python extension sees the C ABI, as any other language would.

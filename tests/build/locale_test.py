@@ -21,7 +21,7 @@ INSTEAD = {
     r"\"[^\"]*%[-+#0\d]*'": "concat",
     r"\b[iow]?stringstream\b|\bstd::(?:cin|cout|cerr|format)\b|<iostream>|<iomanip>": "concat",
 }
-# Where the one thing that is to be used instead is made.
+# The one thing to use instead is made here.
 MADE = {("src/support/text.h", "concat")}
 COMMENT = re.compile(r"//.*")
 

@@ -11,7 +11,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ["src", "cache", "tuner"]
 
-# What is looked for, what to use instead, and the files that may use it.
+# The patterns to look for, what to use instead, and the files that may use them.
 RULES = [
     (r"\b(?:v?f?printf|v?dprintf|f?put[cs]|putchar|putw|fwrite|perror|psignal|v?(?:warn|err)x?)"
      r"\s*\("

@@ -34,7 +34,7 @@ BEGIN, END = '<script type="application/json" id="data">', "</script>"
 
 
 def difference(one, other):
-    """The share of the pixels that differ; 1 where the sizes do."""
+    """Returns the share of the pixels that differ; 1 if the sizes do."""
     from PIL import Image, ImageChops
     one, other = (Image.open(io.BytesIO(png)).convert("RGB") for png in (one, other))
     if one.size != other.size:

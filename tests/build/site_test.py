@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What makes the site of the documents: links, references, and the look at what was built."""
+"""The makers of the site of the documents: links, references, and the look at what was built."""
 
 import json
 import pathlib

@@ -15,7 +15,7 @@ BUILD = sys.argv.pop(1)
 
 class SnippetsTest(unittest.TestCase):
     def read(self, document, *options):
-        """Whether all of a document is right, and what is said about it."""
+        """Returns whether all of a document is right, and what is said about it."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "document.md"
             path.write_text(document)

@@ -12,13 +12,13 @@ from wheel_systems import systems  # noqa: E402
 
 
 def commands(target):
-    """What a target of CMake runs, from an empty folder on."""
+    """Returns the commands of a CMake target, from an empty folder on."""
     return subprocess.run(["cmake", "--build", BUILD, "--target", target, "--", "-t", "commands", target],
                           text=True, check=True, stdout=subprocess.PIPE).stdout
 
 
 def recipe(*words):
-    """What make would run."""
+    """Returns the commands that make would run."""
     return subprocess.run(["make", "-n", "-C", ROOT, *words], text=True, check=True,
                           stdout=subprocess.PIPE).stdout
 

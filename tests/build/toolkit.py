@@ -1,5 +1,5 @@
-"""Whether the tool finds a compiler and a GPU here. Tests that need one are skipped without it; asking first
-keeps every other failure of theirs a failure."""
+"""Finds out whether the tool finds a compiler and a GPU here. Tests that need one are skipped without it;
+asking first keeps every other failure of theirs a failure."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ def has_gpu(tool):
 
 
 def skip_without_compiler(tool):
-    """Ends the process as skipped, with the tool's reason, where it finds no compiler."""
+    """Ends the process as skipped, with the tool's reason, if it finds no compiler."""
     report = doctor(tool)
     if report["compiler"] is None:
         print(f"cannot run here: {report['no_compiler']}")

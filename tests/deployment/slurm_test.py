@@ -150,7 +150,7 @@ for program in ("munged", "slurmctld", "slurmd"):
 if os.geteuid() != 0:
     skip("slurmd needs root")
 
-# What the scripts call: the tool, predicting, and content with predictions.
+# The program that the scripts call: the tool, predicting, and content with predictions.
 (folder / "bin").mkdir()
 wrapper = folder / "bin/kernwright"
 wrapper.write_text(f"""#!/bin/bash

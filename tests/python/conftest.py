@@ -23,7 +23,7 @@ def service():
 
 @pytest.fixture(scope="session")
 def compiler(service):
-    """The same service, where there is a compiler."""
+    """The same service, if there is a compiler."""
     try:
         service.kernel("vector_add n=1024 dtype=fp32")
     except kw.Error as error:
@@ -35,8 +35,7 @@ def compiler(service):
 
 @pytest.fixture
 def planned(compiler):
-    """Calls an operation, which does everything but the launch, and gives the problem of its
-    kernel."""
+    """Calls an operation, which does everything but the launch, and returns the problem of its kernel."""
     def call(operation, *arguments, **named):
         with compiler, pytest.raises(kw.Error) as caught:
             operation(*arguments, **named)
@@ -47,7 +46,7 @@ def planned(compiler):
 
 @pytest.fixture
 def refused(service):
-    """Calls an operation that has to be refused, and gives the reason."""
+    """Calls an operation that must be refused, and returns the reason."""
     def call(operation, *arguments, **named):
         with service, pytest.raises(kw.Error) as caught:
             operation(*arguments, **named)

@@ -1,5 +1,5 @@
-"""Arrays that say of themselves that they lie on a GPU. Each offers one of the ways in which the
-package reads arrays. Their addresses are made up: nothing may follow them."""
+"""Arrays that claim to be on a GPU. Each offers one of the ways in which the package reads arrays. Their
+addresses are made up: nothing may follow them."""
 
 import ctypes
 import itertools
@@ -15,7 +15,7 @@ DTYPES = {
     "bool": (6, 8, "|b1", "bool"),
 }
 CPU, CUDA = 1, 2
-# What a launch says that has passed every check, where the service is for a SKU alone.
+# The error of a launch that has passed every check, if the service is for a SKU alone.
 NO_GPU = "the service has no GPU"
 
 
@@ -28,7 +28,7 @@ def contiguous(shape):
 
 
 class Array:
-    """What all fakes know of themselves. Strides count elements."""
+    """The facts that all fakes have. Strides count elements."""
 
     def __init__(self, *shape, dtype="bf16", strides=None, device=0, address=None):
         self.layout = (tuple(shape), contiguous(shape) if strides is None else tuple(strides))
@@ -57,7 +57,7 @@ class _Named:
 
 
 class TorchTensor(Array):
-    """A tensor of a torch without the exchange API. It lies on the host where `device` is None."""
+    """A tensor of a torch without the exchange API. It is on the host if `device` is None."""
 
     def data_ptr(self):
         return self.address
@@ -112,7 +112,7 @@ _new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
 def tensor_of(array, keep):
-    """DLPack's description of the array. What it points to lives as long as `keep`."""
+    """DLPack's description of the array. The memory that it points to lives as long as `keep`."""
     code, bits, _, _ = DTYPES[array.kind]
     shape, strides = array.layout
     sizes = (ctypes.c_int64 * max(len(shape), 1))(*shape)

@@ -46,7 +46,7 @@ class Shrinking(TorchTensor):
 
 
 class Capsule(DlpackArray):
-    """Exports what is no tensor."""
+    """Exports an object that is not a tensor."""
 
     def __dlpack__(self, stream=None):
         return random.choice([None, 3, _new_capsule(8, _NAME, None), self])

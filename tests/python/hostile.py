@@ -1,5 +1,5 @@
-"""Objects that are odd or hostile, for the package to read: hostile.py CASE... runs each case in
-this process, which has to end well. A case passes where every call gives a result or raises."""
+"""Objects that are odd or hostile, for the package to read: hostile.py CASE... runs each case in this process,
+which must end well. A case passes if every call returns a result or raises."""
 
 import contextlib
 import ctypes
@@ -33,7 +33,7 @@ def plain(kind=fakes.TorchTensor):
 
 
 def attempt(function, *arguments, **named):
-    """What it raised, or None. An internal error of Python is a defect of the extension."""
+    """Returns what it raised, or None. An internal error of Python is a defect of the extension."""
     try:
         function(*arguments, **named)
     except SystemError:

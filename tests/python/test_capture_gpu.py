@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is asked for inside torch.cuda.graph: shapes that are in memory and shapes that are not."""
+"""Requests inside torch.cuda.graph: shapes that are in memory and shapes that are not."""
 
 import unittest
 

@@ -159,7 +159,7 @@ class ChainGpuTest(unittest.TestCase):
                 chain(stream=stream)
             self.assertFalse(side.query())
             torch.cuda.current_stream().synchronize()
-            self.assertFalse(self.out.any())  # it waits behind what the stream has to do
+            self.assertFalse(self.out.any())  # it waits behind the work of the stream
             side.synchronize()
             self.assertTrue(torch.equal(self.out, expected))
 

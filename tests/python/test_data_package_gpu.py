@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What an installed data package is for: products and models that it was swept for need neither a compiler
-nor tuning, and are right. Skips where there is no package for the GPU."""
+"""The purpose of an installed data package: products and models that it was swept for need neither a compiler
+nor tuning, and are right. Skips if there is no package for the GPU."""
 
 import json
 import os

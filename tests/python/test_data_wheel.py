@@ -81,7 +81,7 @@ class DataWheelTest(unittest.TestCase):
         self.assertIn("1 problem (1 of vector_add), ",
                       importlib.metadata.metadata("kernwright-h100").get_payload())
 
-        # What others may write is passed over.
+        # A folder that others may write to is passed over.
         os.chmod(folders[0], 0o777)
         with self.assertLogs("kernwright", "WARNING") as logged:
             kw.Service(self.folder / "empty", sku="h100_sxm", on_miss="fail")

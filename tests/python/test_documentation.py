@@ -1,4 +1,4 @@
-"""Whether help() has an answer for all that is public."""
+"""help() has an answer for everything that is public."""
 
 import inspect
 
@@ -15,7 +15,7 @@ def public_things():
             continue
         for member in dir(thing):
             value = getattr(thing, member)
-            # What NamedTuple and RuntimeError bring is not ours.
+            # Members of NamedTuple and RuntimeError are not ours.
             ours = not member.startswith("_") and not hasattr(tuple, member) and not hasattr(RuntimeError, member)
             if ours and (callable(value) or isinstance(value, property)
                          or inspect.isgetsetdescriptor(value)):

@@ -10,7 +10,7 @@ import pytest
 
 HOSTILE = pathlib.Path(__file__).with_name("hostile.py")
 NAMES = re.findall(r"^@case\ndef (\w+)", HOSTILE.read_text(), re.MULTILINE)
-# What ends the process, or changes it for good.
+# Cases that end the process, or change it for good.
 ALONE = [name for name in NAMES if name.startswith("exit_") or name in (
     "recursion", "garbage_while_reading", "handlers_that_raise")]
 

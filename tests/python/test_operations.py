@@ -241,7 +241,7 @@ def test_results_need_a_framework_that_makes_them(compiler):
 
 
 def test_arrays_on_the_host_are_refused():
-    """Also by the services that are opened for the GPUs that arrays lie on."""
+    """Also by the services that are opened for the GPUs of the arrays."""
     x, weight = tensor(16, 128, device=None), tensor(64, 128, device=None)
     with pytest.raises(kw.Error, match="x lies on the CPU, and a GPU"):
         kw.linear(x, weight, out=tensor(16, 64, device=None))

@@ -1,4 +1,4 @@
-"""What a caller of tune() is told meanwhile; test_interrupt_gpu.py shows it on a GPU."""
+"""The reports that a caller of tune() gets meanwhile; test_interrupt_gpu.py shows them on a GPU."""
 
 import io
 import sys

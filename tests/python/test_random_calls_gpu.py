@@ -168,7 +168,7 @@ class Case:
                 scale, FP8_SLACK)
 
     def ends_of(self, groups, rows):
-        """Where each group ends: uneven groups, many of them empty, and often rows behind the last."""
+        """Returns the end of each group: uneven groups, many of them empty, and often rows behind the last."""
         cuts = [self.chooser.randint(0, rows) for _ in range(self.chooser.randint(0, groups))] + [rows]
         return sorted(self.chooser.choice(cuts) for _ in range(groups))
 
@@ -441,7 +441,7 @@ class RandomCallsGpuTest(unittest.TestCase):
             c.zero_()
             torch.cuda.current_stream().synchronize()
             kernel(a, b, c, stream=stream)
-            self.assertFalse(side.query())  # it waits behind what the stream has to do
+            self.assertFalse(side.query())  # it waits behind the work of the stream
             side.synchronize()
             self.assertTrue(torch.equal(c, a + b))
 

@@ -1,5 +1,4 @@
-"""Records, as a program and a notebook see them. Those of tests/data/cache were tuned in a
-simulation."""
+"""Records, as a program and a notebook see them. The records of tests/data/cache were tuned in a simulation."""
 
 import html.parser
 import math

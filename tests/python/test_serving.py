@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a serving program needs, without a GPU: prewarming, shapes on record, autotuning, the seal,
-metrics, and packages of data."""
+"""The needs of a serving program, without a GPU: prewarming, shapes on record, autotuning, the seal, metrics,
+and packages of data."""
 
 import importlib.metadata
 import json

@@ -18,7 +18,7 @@ def test_doctor_tells_what_there_is():
 
 
 def tool():
-    """The console script, where the package is installed."""
+    """Returns the console script, if the package is installed."""
     path = pathlib.Path(sys.executable).with_name("kernwright")
     if not path.exists():
         pytest.skip("the package is not installed")

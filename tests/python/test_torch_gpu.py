@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What PyTorch is told of calls, what it is asked, and what is left to it, on a GPU."""
+"""The facts that PyTorch is told of calls, what it is asked, and what is left to it, on a GPU."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""What the wheel holds, where the package is installed from one."""
+"""The contents of the wheel, if the package is installed from one."""
 
 import importlib.metadata
 import pathlib
@@ -52,7 +52,7 @@ def test_the_library_shows_the_public_interfaces_and_how_the_tool_begins(files):
 
 def test_it_serves_every_python_and_many_systems(files):
     wheel = importlib.metadata.distribution("kernwright").read_text("WHEEL")
-    # How old they may be depends on the system that it was built on: Debian 12 gives 2.34.
+    # How old they may be depends on the system that it was built on: on Debian 12, 2.34.
     assert re.search(r"^Tag: cp310-abi3-manylinux_2_\d+_x86_64$", wheel, re.MULTILINE), wheel
 
 

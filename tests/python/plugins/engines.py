@@ -1,5 +1,5 @@
-"""vLLM and SGLang for tests of the plug-ins: the engines themselves where they are installed, and stubs of
-what the plug-ins touch of them. Both have the same names, so that one test takes either."""
+"""vLLM and SGLang for tests of the plug-ins: the engines themselves if they are installed, and stubs of the
+parts that the plug-ins touch. Both have the same names, so that one test takes either."""
 
 import contextlib
 import importlib
@@ -23,7 +23,7 @@ def forms(engine):
 
 
 def seam(module):
-    """A module of an engine that has to be importable without a GPU."""
+    """Imports a module of an engine that must be importable without a GPU."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -31,7 +31,7 @@ def seam(module):
 
 
 def put_modules(monkeypatch, modules):
-    """Puts modules of a stub, by their names, in the place of those of the engine, if there are any."""
+    """Puts modules of a stub, by their names, in the place of the engine's, if there are any."""
     for name, members in modules.items():
         made = types.ModuleType(name)
         vars(made).update(members)

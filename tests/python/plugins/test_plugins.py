@@ -1,5 +1,5 @@
-"""The plug-ins in vLLM and SGLang themselves, where these are installed, and in stubs of what the plug-ins
-touch of them. Each test's name says in which."""
+"""The plug-ins in vLLM and SGLang themselves, if these are installed, and in stubs of the parts that the
+plug-ins touch. Each test's name says in which."""
 
 import inspect
 import logging
@@ -22,7 +22,7 @@ LINEAR = {"ReplicatedLinear", "ColumnParallelLinear", "MergedColumnParallelLinea
 
 @pytest.fixture(scope="session", autouse=True)
 def on_cpu():
-    """Operators run their implementation on the CPU, where kernwright refuses and PyTorch computes."""
+    """Operators run their implementation on the CPU, on which kernwright refuses and PyTorch computes."""
     library = torch.library.Library("kernwright_engine", "IMPL")
     for name in ("rms_norm", "add_rms_norm", "silu_and_mul", "linear"):
         library.impl(name, getattr(_operators, f"_{name}"), "CPU")
