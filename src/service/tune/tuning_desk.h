@@ -61,7 +61,7 @@ class TuningDesk {
   Result<UnfusedComparison> compare_unfused(const UnfusedMatch& match, std::uint64_t seed);
 
  private:
-  /// Errors: `invalid_argument` if the policy cannot be measured; that there is no toolkit.
+  /// Errors: `invalid_argument` if the policy cannot be measured; `unavailable` without a toolkit.
   Result<TuningInput> input(const BoundProblem& problem) const;
   Result<Measuring*> measuring();
   /// Has the pool compile what a runner of the problem asks for when it opens.
