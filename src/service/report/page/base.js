@@ -70,7 +70,7 @@ function problemText(text) {
 // Numbers within texts are compared as numbers, so that k=2048 comes before k=14336.
 const naturally = new Intl.Collator("en", {numeric: true}).compare;
 
-/// What a record's decision is called.
+/// Returns the words for a record's decision.
 const verdictOf = (problem) => (problem.grade === "predicted" ? "predicted" : problem.verdict);
 const supportWords = {supported: "supported", measured: "measured", caveated: "caveated",
                       default_kept: "default kept"};

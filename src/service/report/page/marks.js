@@ -51,7 +51,7 @@ const line = (x1, y1, x2, y2, kind) => svg("line", {x1, y1, x2, y2, class: kind}
 const label = (x, y, text, kind = "", anchor = "start") =>
   svg("text", {x, y, class: kind, "text-anchor": anchor}, text);
 
-/// Finds places for texts in a picture, so that none lies on another one, on a line or on a point.
+/// Finds places for texts in a picture, so that none covers another one, a line or a point.
 class Places {
   constructor(frame) {
     this.frame = frame;
@@ -81,7 +81,7 @@ class Places {
     const share = length === 0 ? 0 : Math.max(0, Math.min(1, ((x - x1) * (x2 - x1) + (y - y1) * (y2 - y1)) / length));
     return Math.hypot(x - x1 - share * (x2 - x1), y - y1 - share * (y2 - y1));
   }
-  /// Draws the text at the first of the places where it is free. Where none is, it stands where only
+  /// Draws the text at the first of the places where it is free. If none is, it goes where only
   /// lines and points are below it, or, unless it `must` be there, nowhere.
   put(text, kind, places, must) {
     const of = places.map((place) => ({place, along: Places.along(text, place)})).filter(({along}) =>
@@ -98,7 +98,7 @@ class Places {
   }
 }
 
-/// The frame of a plot: where its inside lies, and axes.
+/// The frame of a plot: the place of its inside, and axes.
 class Frame {
   constructor(width, height, margin) {
     this.width = width;
@@ -138,7 +138,7 @@ class Frame {
 }
 
 /// A figure: a picture that is drawn for its width, what it is called, and its table.
-/// `draw(width)` gives an svg; `after(figure)` follows every drawing.
+/// `draw(width)` returns an svg; `after(figure)` follows every drawing.
 function figure({name, caption, draw, table, controls, after}) {
   const place = html("div", {class: "picture", role: "img", "aria-label": `${name}. ${caption || ""} A table follows.`});
   let drawn = 0;

@@ -78,7 +78,7 @@ function head(filters) {
 
 const tally = (value, words) => html("div", {class: "tally"}, html("b", {}, value), " ", words);
 
-/// What became faster and slower.
+/// Lists what became faster and slower.
 function comparison(filters) {
   if (!data.compare) return null;
   const nameOf = (row) => problems[row.index].problem;
@@ -160,7 +160,7 @@ function measuredBytes(problem) {
 
 const fewPoints = 24;  // so many may each have a name
 
-/// The problems that the matrix shows, between what they have to move and to compute.
+/// The problems that the matrix shows, between what they must move and compute.
 function roofline(matrix) {
   const drawable = (device) => (problem) => problem.sku === device.sku && problem.work && problem.us > 0;
   const devices = data.devices.filter((device) => problems.some(drawable(device)));
@@ -172,7 +172,7 @@ function roofline(matrix) {
     const all = asked.filter(drawable(shown));
     const drawn = all.filter((problem) => problem.work.flops > 0 && problem.work.bytes > 0);
     const colour = colours(drawn.map((problem) => [problem.operation, problem.us]));
-    // Where each operation has about one problem, colours tell nothing: names do.
+    // If each operation has about one problem, colours tell nothing: names do.
     const named = drawn.length <= fewPoints && colour.size > palette - 1;
     const predicted = drawn.some((problem) => problem.grade === "predicted") && drawn.some((problem) => problem.grade !== "predicted");
     const points = drawn.map((problem) => ({
@@ -198,7 +198,7 @@ function roofline(matrix) {
       frame.xAxis(x, tickText, "flop per byte of memory").yAxis(y, tickText, "TFLOP/s");
       const places = new Places(frame);
       const texts = [];  // drawn when all lines and points are known
-      // A slope, from where it enters the plot to the highest roof, with its name along it.
+      // A slope, from its entry into the plot to the highest roof, with its name along it.
       const roof = (gbps, kind, name) => {
         const start = Math.max(x.invert(frame.left), low * 1e3 / gbps);
         const [x1, y1] = [x(start), y(start * gbps / 1e3)];

@@ -1,6 +1,6 @@
-// What one problem's record says: the race, the clocks, the launches and the rest of the evidence.
+// The panels of one problem's record: the race, the clocks, the launches and the rest of the evidence.
 
-/// A text in lines of so many letters at most, broken between words where it can be.
+/// Returns a text in lines of so many letters at most, broken between words if possible.
 function linesOf(text, most) {
   const lines = [];
   while (text.length > most) {
@@ -43,7 +43,7 @@ function race(problem) {
   const lows = all.map((finalist) => percentOf(slowdown(finalist)[1]));
   const domain = [Math.min(-0.3, ...lows), Math.max(3, ...highs) * 1.06];
   const draw = (width) => {
-    // In what a finalist differs stands beside its mark, or above it where there is no room.
+    // The differences of a finalist are beside its mark, or above it if there is no room.
     const wide = width > 640;
     const left = wide ? Math.min(430, width * 0.44) : 8;
     const [letter, high] = [6.8, 14];
@@ -170,7 +170,7 @@ function launches(problem) {
   });
 }
 
-/// Hardware counters, where they were collected.
+/// Hardware counters, if they were collected.
 function counters(problem) {
   const sets = problem.counters || [];
   if (sets.length === 0) return null;
@@ -193,7 +193,7 @@ function counters(problem) {
       names.map((name) => [name, ...columnsOf.map(({kernel}) => value(kernel, name))])));
 }
 
-/// Audit, check and environment, folded where nothing is wrong.
+/// Audit, check and environment, folded if nothing is wrong.
 function evidence(problem) {
   const {check} = problem;
   const proofs = [

@@ -1,4 +1,4 @@
-// What the trials of a search say: the landscape, the history, what explains the spread.
+// The trials of a search: the landscape, the history, what explains the spread.
 
 /// The values of a column that names each once: `places` are digits of base 64, as many for each row as
 /// tell the values apart.
