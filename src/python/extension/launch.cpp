@@ -20,9 +20,9 @@ std::string text_of(const std::int64_t* values, int count) {
   return text + "]";
 }
 
-/// Returns true if the dimensions of `view` are those that `expected` has, if neighbours that can
-/// be merged count as one and dimensions of size 1 as none: a tensor [batch, tokens, k] is the rows
-/// of a product, whatever batch is.
+/// Returns true if `view` has the dimensions of `expected`. Neighbours that can be merged count as
+/// one dimension, and dimensions of size 1 as none: a tensor [batch, tokens, k] is the rows of a
+/// product, whatever batch is.
 bool lies_as(const ArrayView& view, const Expected& expected) {
   int next = view.ndim - 1;
   for (int i = expected.ndim - 1; i >= 0; --i) {

@@ -59,8 +59,8 @@ bool find_footprint(Expected& expected);
 /// Returns true if a call has as many arguments as the kernel takes.
 bool count_fits(const KernelState& kernel, std::size_t count);
 
-/// Returns true if the kernel may read the memory of an array at this place, and write it if it
-/// does.
+/// Returns true if the kernel may read the memory of an array at this place, and write it if it is
+/// an output.
 bool may_use(const KernelState& kernel, const Expected& expected, const ArrayView& view);
 
 /// Returns true if an array fits the kernel's argument at this place.

@@ -3,8 +3,8 @@
 namespace kernwright::python {
 namespace {
 
-/// Returns true if a stream may have this number: it is an address, or one that has a meaning for
-/// the driver, which would follow others blindly.
+/// Returns true if a stream may have this number: it is an address, or a number that has a meaning
+/// for the driver. The driver would follow any other number blindly.
 bool is_stream(const void* stream) {
   const auto number = reinterpret_cast<std::uintptr_t>(stream);
   if (number <= 2 || number >= 4096) return true;
