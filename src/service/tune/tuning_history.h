@@ -23,8 +23,8 @@ class TuningHistory {
         template_digest_(std::move(template_digest)) {}
 
   /// Adds to the options the incumbent, warm starts, and the candidates that must not run. The warm
-  /// starts are the winners of neighbours, and the runners-up of a record that was made in another
-  /// environment, which are measured again this way. `known` is the result of a lookup of the
+  /// starts are the runners-up of a record that was made in another environment, which are measured
+  /// again this way, and the winners of neighbours. `known` is the result of a lookup of the
   /// problem.
   void add_to(TuningOptions& options, const BoundProblem& problem, const Answers& known) const;
 
