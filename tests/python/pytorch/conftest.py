@@ -10,6 +10,8 @@ try:
     import torch
     from kernwright._arrays import make_error
     from kernwright.torch import _modules
+    from kernwright.torch.ops import plain
+    from kernwright.torch.ops.define import _or_plain
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
@@ -19,7 +21,7 @@ CALLS = []  # names of the operators that were computed
 
 
 def counted(name, function, tf32):
-    """Notes the call, and refuses what no kernel takes."""
+    """Notes the call, and leaves to PyTorch what no kernel takes, as the operators do."""
     def call(*arguments, **named):
         CALLS.append(name)
         for tensor in torch.utils._pytree.tree_leaves((arguments, named)):
@@ -30,7 +32,11 @@ def counted(name, function, tf32):
                     raise make_error("tensor cores take fp32 as tf32", name)
         return function(*arguments, **named)
 
-    return call
+    own = (plain.add_norm(plain.rms_norm) if name == "add_rms_norm"
+           else getattr(plain, name.partition(".")[0]))
+    compute = _or_plain(name, call, own, lambda *given, **named: None)
+    # An operator with `out` returns nothing.
+    return lambda *given, **named: (compute(*given, **named), None)["out" in named]
 
 
 @contextlib.contextmanager
@@ -42,8 +48,7 @@ def standing_in(tf32=True):
           mock.patch("torch.cuda.is_current_stream_capturing", lambda: False),
           torch.library._scoped_library("kernwright", "IMPL") as library):
         for name, function in reference.IMPLEMENTATIONS.items():
-            short = name.replace(".members", "")
-            library.impl(name, counted(short, function, tf32), "CPU")
+            library.impl(name, counted(name.replace(".members", ""), function, tf32), "CPU")
         yield CALLS
 
 

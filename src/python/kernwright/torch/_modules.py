@@ -112,11 +112,6 @@ def cache_of(call: Dict[str, Any]) -> Any:
     return next((call[name] for name in CACHES if call.get(name) is not None), None)
 
 
-def is_refusal(error: Error) -> bool:
-    """Returns true if no kernel takes the arrays, rather than that one could not be had."""
-    return not error.problem or "aligned" in error.reason
-
-
 def expect_dtype(x: Tensor, *weights: Tensor) -> None:
     """Refuses weights of other dtypes. The module's own forward then refuses them in its way."""
     for weight in weights:
@@ -160,7 +155,7 @@ class Front(nn.Module):
             try:
                 result = self._kernwright_fused(given, named)
             except Error as error:
-                if not is_refusal(error) or not self._kernwright_may_retry(named):
+                if not error.is_refusal or not self._kernwright_may_retry(named):
                     raise
                 note_refusal(self, error)
                 result = NotImplemented
@@ -375,7 +370,7 @@ class DecoderLayer(Packed):
         try:
             return self._kernwright_rest(x, attended)
         except Error as error:  # the cache is written, so that the layer cannot begin again
-            if not is_refusal(error):
+            if not error.is_refusal:
                 raise
             note_refusal(self, error)
             x = x + attention.o_proj(attended)
@@ -419,7 +414,7 @@ class Model(Front):
             try:
                 result = self._kernwright_own((), call)
             except Error as error:  # the own forward writes the same places of the cache
-                if not is_refusal(error):
+                if not error.is_refusal:
                     raise
                 note_refusal(self, error)
                 return NotImplemented

@@ -138,7 +138,7 @@ def _expect(right: Any, text: Callable[[], str]) -> None:
     try:
         torch._check_with(Error, right, text)
     except Error as error:
-        error.problem, error.reason = "", str(error)
+        error.problem, error.reason, error.is_refusal = "", str(error), True
         raise
 
 
