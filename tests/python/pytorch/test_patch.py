@@ -1,5 +1,6 @@
 """kernwright.torch.patch on small models: what it replaces, what it leaves and why, and that results
-stay what they were."""
+stay what they were. What is done to a model while it is in use is compared by tests/python/patch; the
+core of that is here."""
 
 import copy
 
@@ -219,27 +220,6 @@ def test_ops_and_where(on_cpu):
         kw.unpatch(tiny())
 
 
-def test_training_runs_as_before(on_cpu):
-    model, reference, x = tiny().requires_grad_(True), tiny().requires_grad_(True), rows(3, 16)
-    kw.patch(model)
-    on_cpu.clear()
-    model(x).square().sum().backward()
-    reference(x).square().sum().backward()
-    assert on_cpu == []
-    for mine, right in zip(model.parameters(), reference.parameters()):
-        torch.testing.assert_close(mine.grad, right.grad)
-
-
-def test_what_kernels_do_not_take_runs_as_before(on_cpu):
-    model, x = tiny(), rows(16, 6).t()
-    expected = model(x.contiguous())
-    kw.patch(model)
-    on_cpu.clear()
-    torch.testing.assert_close(model.norm(x), tiny().norm(x))
-    assert on_cpu == []
-    near(model(x), expected)
-
-
 def test_a_report_prints_a_line_for_each_kind_of_module(on_cpu):
     text = str(kw.patch(tiny()))
     assert "TinyMLP" in text and "Linear" in text and "TinyRMSNorm" in text
@@ -332,17 +312,6 @@ def test_a_prefill_without_a_cache(on_cpu, family):
                       "linear"] * 2 + ["rms_norm", "linear"]
 
 
-@torch.no_grad()
-def test_a_prefill_whose_sequences_have_places_of_their_own(on_cpu):
-    model, ids = language_model("Qwen3"), tokens(2, 12)
-    places = torch.stack((torch.arange(12), torch.arange(12) + 40))
-    expected = model(ids, position_ids=places, use_cache=False).logits
-    kw.patch(model)
-    on_cpu.clear()
-    assert relative(model(ids, position_ids=places, use_cache=False).logits, expected) < 0.03
-    assert on_cpu.count("attention") == on_cpu.count("rope") == 2 and "norm_rope" not in on_cpu
-
-
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("batch", [1, 3])
 @torch.no_grad()
@@ -375,18 +344,6 @@ def test_a_compiled_prefill_is_fused(on_cpu):
 
 
 @torch.no_grad()
-def test_a_padded_prefill_is_no_fused_one(on_cpu):
-    model, ids = language_model("Llama"), tokens(2, 9)
-    mask = torch.ones(2, 9, dtype=torch.long)
-    mask[1, :3] = 0
-    expected = model(ids, attention_mask=mask).logits
-    kw.patch(model)
-    on_cpu.clear()
-    assert relative(model(ids, attention_mask=mask).logits[:, -1], expected[:, -1]) < 0.03
-    assert on_cpu.count("attention") == 0
-
-
-@torch.no_grad()
 def test_a_prefill_converts_its_angles_once(on_cpu):
     """What all layers share is one pair of small kernels a prefill, not one a layer."""
     counts = []
@@ -397,19 +354,7 @@ def test_a_prefill_converts_its_angles_once(on_cpu):
             model(tokens(1, 12), position_ids=torch.arange(12)[None], use_cache=False)
         counts.append(sum(event.name == "aten::_to_copy" and event.input_shapes[0][-1:] == [8]
                           for event in profile.events()))
-    assert counts == [2, 2]
-
-
-@torch.no_grad()
-def test_a_prefill_fills_a_growing_cache(on_cpu):
-    model, ids = language_model("Qwen3"), tokens(2, 7)
-    expected = model(ids).logits[:, -1]
-    kw.patch(model)
-    first = model(ids[:, :6])
-    on_cpu.clear()
-    second = model(ids[:, 6:], past_key_values=first.past_key_values)
-    assert relative(second.logits[:, -1], expected) < 0.03
-    assert "append_attention" not in on_cpu and "gated_linear" in on_cpu
+    assert counts[0] == counts[1] > 0  # how many are Hugging Face's own differs by release
 
 
 @torch.no_grad()
@@ -443,10 +388,9 @@ def test_positions_of_ones_own_are_seen(on_cpu):
     assert "append_attention" in on_cpu
 
 
-@pytest.mark.parametrize("family", ["Qwen3", "Llama"])
 @torch.no_grad()
-def test_generate(on_cpu, family):
-    model, ids = language_model(family), tokens(2, 5)
+def test_generate(on_cpu):
+    model, ids = language_model("Qwen3"), tokens(2, 5)
     settings = dict(max_new_tokens=6, do_sample=False, cache_implementation="static",
                     disable_compile=True, pad_token_id=0)
     expected = model.generate(ids, **settings)
@@ -496,19 +440,6 @@ def test_a_mask_that_a_compiler_cannot_look_at(on_cpu):
     result, _ = decode(model, ids, step=compiled, attention_mask=mask)
     assert relative(result, expected) < 0.03
     assert "append_attention" not in on_cpu and "gated_linear" in on_cpu
-
-
-@torch.no_grad()
-def test_outputs_that_a_fused_layer_does_not_have(on_cpu):
-    model, ids = language_model("Llama", attn_implementation="eager"), tokens(1, 6)
-    kw.patch(model)
-    on_cpu.clear()
-    cache = static_cache(model, 1)
-    model(ids[:, :5], past_key_values=cache)
-    result = model(ids[:, 5:], past_key_values=cache, output_attentions=True,
-                   output_hidden_states=True)
-    assert len(result.attentions) == 2 and len(result.hidden_states) == 3
-    assert "append_attention" not in on_cpu
 
 
 @pytest.mark.parametrize("changes, name, reason", [
@@ -563,14 +494,6 @@ def test_products_of_other_classes_are_named(on_cpu):
 
 
 @torch.no_grad()
-def test_a_step_beyond_a_static_cache_is_an_error(on_cpu):
-    model, ids = language_model("Llama"), tokens(1, 26)
-    kw.patch(model)
-    with pytest.raises((IndexError, RuntimeError)):
-        decode(model, ids)
-
-
-@torch.no_grad()
 def test_what_was_left_is_counted(on_cpu, caplog):
     model, ids = language_model("Llama"), tokens(1, 6)
     report = kw.patch(model)
@@ -583,35 +506,32 @@ def test_what_was_left_is_counted(on_cpu, caplog):
     assert 'kernwright_fallbacks_total{cause="module"}' in kernwright._fallbacks.text()
 
 
-def saved_by_safetensors(model, folder):
-    safetensors = pytest.importorskip("safetensors.torch")
-    safetensors.save_model(model, folder / "model.safetensors")
-    return safetensors.load_file(folder / "model.safetensors")
+class Doubled(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.weight, self.bias = inner, inner.weight, inner.bias
+
+    def forward(self, x):
+        return 2 * self.inner(x)
 
 
-def saved_by_accelerate(model, folder):
-    accelerate = pytest.importorskip("accelerate")
-    accelerate.Accelerator(cpu=True).save_model(model, folder)
-    return pytest.importorskip("safetensors.torch").load_file(folder / "model.safetensors")
-
-
-def saved_by_transformers(model, folder):
-    model.save_pretrained(folder)
-    return pytest.importorskip("safetensors.torch").load_file(folder / "model.safetensors")
-
-
-def saved_by_torch(model, folder):
-    torch.save(model.state_dict(), folder / "model.pt")
-    return torch.load(folder / "model.pt")
-
-
-@pytest.mark.parametrize("save", [saved_by_safetensors, saved_by_accelerate, saved_by_transformers,
-                                  saved_by_torch])
-def test_savers_find_every_weight(on_cpu, tmp_path, save):
-    model = language_model("Qwen3")
-    expected = {name: value.clone() for name, value in model.state_dict().items()}
-    report = kw.patch(model)
-    assert "moved into one allocation" in str(report)
-    saved = save(model, tmp_path)
-    assert set(saved) == set(expected)
-    assert all(torch.equal(saved[name], value) for name, value in expected.items())
+@pytest.mark.parametrize("change", [
+    lambda m, layer: setattr(layer.self_attn.k_proj, "weight", nn.Parameter(
+        layer.self_attn.k_proj.weight.flip(0), requires_grad=False)),
+    lambda m, layer: setattr(layer.mlp.up_proj.weight, "data", layer.mlp.up_proj.weight * 2),
+    lambda m, layer: setattr(layer.self_attn, "v_proj", Doubled(layer.self_attn.v_proj)),
+    lambda m, layer: layer.mlp.gate_proj.register_forward_hook(lambda _, given, result: 2 * result),
+    lambda m, layer: setattr(layer.mlp, "forward", lambda x: x),
+    lambda m, layer: setattr(layer.self_attn, "scaling", 1.0),
+    lambda m, layer: setattr(m.config, "is_causal", False),
+    lambda m, layer: m.model.rotary_emb.inv_freq.data.mul_(0.5)])
+@torch.no_grad()
+def test_a_change_is_seen_by_steps_and_prefills(on_cpu, change):
+    (patched, unpatched), ids = (language_model("Qwen3") for _ in range(2)), tokens(2, 7)
+    kw.patch(patched)
+    before, _ = decode(patched, ids)
+    for model in (patched, unpatched):
+        change(model, model.model.layers[1])
+    expected, _ = decode(unpatched, ids)
+    assert relative(decode(patched, ids)[0], expected) < 0.03 < relative(before, expected)
+    assert relative(patched(ids).logits, unpatched(ids).logits) < 0.03
