@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# lint.sh BUILD [FOLDER...]: clang-format 19 over all our sources and clang-tidy 23 over those in the
-# folders, all unless said; fails if either finds anything.
+# lint.sh BUILD [FOLDER...]: clang-format 19 and prose.py over all our sources and clang-tidy 23 over
+# those in the folders, all unless said; fails if one finds anything.
 # lint.sh --fix-format: rewrites the sources in place instead.
 set -euo pipefail
 build=$(realpath -m "$1")
@@ -13,6 +13,7 @@ if [[ $1 == --fix-format ]]; then
   exec clang-format-19 -i "${sources[@]}"
 fi
 clang-format-19 --dry-run -Werror "${sources[@]}"
+python3 -B src/cmake/prose.py
 # Only what the compile database knows, and nothing generated. The database may be GCC's, whose
 # libstdc++ 12 has deprecated parts inside std::stable_sort. __COUNTER__, which every compiler has, is
 # an extension to clang-tidy.
