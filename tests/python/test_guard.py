@@ -78,6 +78,20 @@ def test_lists_types_attributes_and_the_root():
     assert not made.holds(root)
 
 
+def test_another_dict_of_an_object():
+    thing, root = Thing(), {}
+    thing.same = []
+    before = vars(thing)
+    made = guard(root, [(before, {"same"}, set(), True)], types=[(thing, Thing)])
+    assert made.holds(root)
+    thing.__dict__ = dict(before)
+    assert not made.holds(root)
+    thing.__dict__ = before
+    assert made.holds(root)
+    del thing.__dict__
+    assert not made.holds(root)
+
+
 def test_a_guard_keeps_no_root_and_no_cycle_alive():
     thing, other = Thing(), Thing()
     vars(thing)["guard"] = guard(vars(thing), [(vars(thing), set(), set(), False),

@@ -33,8 +33,8 @@ struct GuardedItem {
   PyObject* item;
 };
 
-struct GuardedType {
-  PyObject *owner, *type;
+struct GuardedObject {
+  PyObject *object, *type, *dict;
 };
 
 struct GuardedAttribute {
@@ -46,7 +46,7 @@ struct GuardedAttribute {
 struct GuardState {
   PyObject* root = nullptr;      ///< not owned
   std::vector<PyObject*> owned;  ///< all that the facts name, except the root
-  std::vector<GuardedType> types;
+  std::vector<GuardedObject> objects;
   std::vector<GuardedSize> dict_sizes, list_sizes;
   std::vector<GuardedEntry> values, kinds;
   std::vector<GuardedEnd> ends;
@@ -85,11 +85,16 @@ PyObject* value_now(const GuardedEntry& entry) {
   return same ? value : nullptr;
 }
 
-/// Returns true if everything that is read without calling Python is unchanged.
-bool are_unchanged(const GuardState& state) {
-  for (const GuardedType& type : state.types) {
-    if (type_of(type.owner) != type.type) return false;
-  }
+/// Returns true if the object has the same type and the same dict.
+bool is_unchanged(const GuardedObject& watched) {
+  if (type_of(watched.object) != watched.type) return false;
+  const Ref dict(PyObject_GenericGetDict(watched.object, nullptr));
+  if (!dict) PyErr_Clear();
+  return dict.get() == watched.dict;
+}
+
+/// Returns true if the dicts have what was recorded.
+bool are_dicts_unchanged(const GuardState& state) {
   for (const GuardedSize& watched : state.dict_sizes) {
     if (PyDict_Size(watched.container) != watched.size) return false;
   }
@@ -108,13 +113,21 @@ bool are_unchanged(const GuardState& state) {
       return false;
     }
   }
+  return true;
+}
+
+/// Returns true if everything that is read without calling Python is unchanged.
+bool are_unchanged(const GuardState& state) {
+  for (const GuardedObject& watched : state.objects) {
+    if (!is_unchanged(watched)) return false;
+  }
   for (const GuardedSize& watched : state.list_sizes) {
     if (PyList_Size(watched.container) != watched.size) return false;
   }
   for (const GuardedItem& watched : state.items) {
     if (PyList_GetItem(watched.list, watched.place) != watched.item) return false;
   }
-  return true;
+  return are_dicts_unchanged(state);
 }
 
 /// Returns -1 with a Python error set.
@@ -252,9 +265,11 @@ PyObject* make_guard(PyObject*, PyObject* given) {
   if (!record_dicts(*state, dicts)) return nullptr;
   if (!record_lists(*state, lists)) return nullptr;
   for (Py_ssize_t i = 0; i < PyList_Size(types); ++i) {
-    PyObject *owner = nullptr, *type = nullptr;
-    if (PyArg_ParseTuple(PyList_GetItem(types, i), "OO", &owner, &type) == 0) return nullptr;
-    state->types.push_back({state->own(owner), state->own(type)});
+    PyObject *object = nullptr, *type = nullptr;
+    if (PyArg_ParseTuple(PyList_GetItem(types, i), "OO", &object, &type) == 0) return nullptr;
+    const Ref dict(PyObject_GenericGetDict(object, nullptr));
+    if (!dict) return nullptr;
+    state->objects.push_back({state->own(object), state->own(type), state->own(dict.get())});
   }
   for (Py_ssize_t i = 0; i < PyList_Size(attributes); ++i) {
     PyObject *owner = nullptr, *name = nullptr, *value = nullptr;

@@ -11,7 +11,7 @@ inline constexpr const char* kMakeGuardDoc =
     "dicts: (dict, keys, kinds, whole) each: values of `keys` stay the same objects, values of "
     "`kinds` keep their types; if `whole`, no key comes or goes\n"
     "lists: lists whose items stay the same objects\n"
-    "types: (object, its type) each\n"
+    "types: (object, its type) each: the object keeps its type and its dict\n"
     "attributes: (object, name, value) each: the attribute stays the same object";
 PyObject* make_guard(PyObject* module, PyObject* given);
 

@@ -2,6 +2,7 @@
 stay what they were. What is done to a model while it is in use is compared by tests/python/patch; the
 core of that is here."""
 
+import collections
 import copy
 
 import pytest
@@ -506,6 +507,11 @@ def test_what_was_left_is_counted(on_cpu, caplog):
     assert 'kernwright_fallbacks_total{cause="module"}' in kernwright._fallbacks.text()
 
 
+def replace_dict(module):
+    module.__dict__ = {**vars(module), "_forward_hooks": collections.OrderedDict()}
+    module.register_forward_hook(lambda _, given, result: 2 * result)
+
+
 class Doubled(nn.Module):
     def __init__(self, inner):
         super().__init__()
@@ -521,6 +527,7 @@ class Doubled(nn.Module):
     lambda m, layer: setattr(layer.mlp.up_proj.weight, "data", layer.mlp.up_proj.weight * 2),
     lambda m, layer: setattr(layer.self_attn, "v_proj", Doubled(layer.self_attn.v_proj)),
     lambda m, layer: layer.mlp.gate_proj.register_forward_hook(lambda _, given, result: 2 * result),
+    lambda m, layer: replace_dict(layer.self_attn.v_proj),
     lambda m, layer: setattr(layer.mlp, "forward", lambda x: x),
     lambda m, layer: setattr(layer.self_attn, "scaling", 1.0),
     lambda m, layer: setattr(m.config, "is_causal", False),
