@@ -1,10 +1,60 @@
 #include "python/extension/guard_object.h"
 
+#include <cstdint>
+#include <dlfcn.h>
 #include <memory>
 #include <vector>
 
 namespace kernwright::python {
 namespace {
+
+/// Counts the changes of all dicts that guards rest on, on Python 3.12 and newer. A guard that
+/// found its dicts unchanged need not walk them again while the count stays. Without watchers, or
+/// where others have all of them, a guard walks its dicts at each call.
+///
+/// Python calls a watcher before a dict changes or dies, and runs no other code until it has. A
+/// dict stays watched as long as it lives, since other guards may rest on it. All guards share one
+/// count, since a model that runs seldom changes.
+///
+/// Guarded by the GIL. A Python without a GIL loads no extension of the limited API of 3.10.
+class DictWatcher {
+ public:
+  /// Adds the watcher to the interpreter. Looks for the functions by name, since the limited API
+  /// does not have them.
+  void start() {
+    id_ = -1;
+    auto* add = reinterpret_cast<int (*)(Callback*)>(::dlsym(RTLD_DEFAULT, "PyDict_AddWatcher"));
+    watch_ = reinterpret_cast<int (*)(int, PyObject*)>(::dlsym(RTLD_DEFAULT, "PyDict_Watch"));
+    if (add == nullptr || watch_ == nullptr) return;
+    interpreter_ = PyInterpreterState_Get();
+    id_ = add([](int, PyObject*, PyObject*, PyObject*) {
+      ++counted;
+      return 0;
+    });
+    if (id_ < 0) PyErr_Clear();  // others have all of them
+  }
+
+  /// Returns true if each change of the dict counts from now on.
+  bool watch(PyObject* dict) const {
+    if (id_ < 0 || PyInterpreterState_Get() != interpreter_) return false;
+    if (watch_(id_, dict) == 0) return true;
+    PyErr_Clear();
+    return false;
+  }
+
+  /// Returns at least 1.
+  std::uint64_t changes() const { return counted; }
+
+ private:
+  using Callback = int(int event, PyObject* dict, PyObject* key, PyObject* value);
+
+  static inline std::uint64_t counted = 1;
+  int (*watch_)(int, PyObject*) = nullptr;
+  PyInterpreterState* interpreter_ = nullptr;  // which has the watcher
+  int id_ = -1;
+};
+
+DictWatcher dict_watcher;
 
 struct GuardedSize {
   PyObject* container;
@@ -46,6 +96,8 @@ struct GuardedAttribute {
 struct GuardState {
   PyObject* root = nullptr;      ///< not owned
   std::vector<PyObject*> owned;  ///< all that the facts name, except the root
+  bool is_watched = true;        ///< whether all dicts are, except the root
+  std::uint64_t held_at = 0;     ///< the count of changes at which the dicts were as recorded
   std::vector<GuardedObject> objects;
   std::vector<GuardedSize> dict_sizes, list_sizes;
   std::vector<GuardedEntry> values, kinds;
@@ -85,7 +137,8 @@ PyObject* value_now(const GuardedEntry& entry) {
   return same ? value : nullptr;
 }
 
-/// Returns true if the object has the same type and the same dict.
+/// Returns true if the object has the same type and the same dict. No watcher of a dict sees that
+/// the object is given another one.
 bool is_unchanged(const GuardedObject& watched) {
   if (type_of(watched.object) != watched.type) return false;
   const Ref dict(PyObject_GenericGetDict(watched.object, nullptr));
@@ -117,7 +170,7 @@ bool are_dicts_unchanged(const GuardState& state) {
 }
 
 /// Returns true if everything that is read without calling Python is unchanged.
-bool are_unchanged(const GuardState& state) {
+bool are_unchanged(GuardState& state) {
   for (const GuardedObject& watched : state.objects) {
     if (!is_unchanged(watched)) return false;
   }
@@ -127,11 +180,16 @@ bool are_unchanged(const GuardState& state) {
   for (const GuardedItem& watched : state.items) {
     if (PyList_GetItem(watched.list, watched.place) != watched.item) return false;
   }
-  return are_dicts_unchanged(state);
+  if (state.held_at == dict_watcher.changes()) return true;
+  // The root may have died, and another dict may have its address.
+  const bool is_watched = dict_watcher.watch(state.root) && state.is_watched;
+  if (!are_dicts_unchanged(state)) return false;
+  if (is_watched) state.held_at = dict_watcher.changes();
+  return true;
 }
 
 /// Returns -1 with a Python error set.
-int guard_check(const GuardState& state, PyObject* root) {
+int guard_check(GuardState& state, PyObject* root) {
   if (root != state.root || !are_unchanged(state)) return 0;
   for (const GuardedAttribute& attribute : state.attributes) {
     const Ref now(PyObject_GetAttr(attribute.owner, attribute.name));
@@ -200,6 +258,7 @@ PyTypeObject* guard_type = nullptr;  // guarded by the GIL
 /// other keys than now. Returns false with a Python error set.
 bool record_dict(GuardState& state, PyObject* dict, PyObject* keys, PyObject* kinds, bool whole) {
   state.own(dict);
+  state.is_watched = dict_watcher.watch(dict) && state.is_watched;
   const Py_ssize_t size = PyDict_Size(dict);
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t place = 0, recorded = 0;
@@ -288,6 +347,7 @@ PyObject* make_guard(PyObject*, PyObject* given) {
 bool add_guard_type(PyObject* module) {
   guard_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kGuardSpec));
   if (guard_type == nullptr) return false;
+  dict_watcher.start();
   Py_INCREF(guard_type);
   return PyModule_AddObject(module, "Guard", reinterpret_cast<PyObject*>(guard_type)) == 0;
 }
