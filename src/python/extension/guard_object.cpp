@@ -10,7 +10,7 @@ namespace {
 
 /// Counts the changes of all dicts that guards rest on, on Python 3.12 and newer. A guard that
 /// found its dicts unchanged need not walk them again while the count stays. Without watchers, or
-/// where others have all of them, a guard walks its dicts at each call.
+/// if others have all of them, a guard walks its dicts at each call.
 ///
 /// Python calls a watcher before a dict changes or dies, and runs no other code until it has. A
 /// dict stays watched as long as it lives, since other guards may rest on it. All guards share one

@@ -213,8 +213,8 @@ def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
     extension and under torch.compile by Dynamo's guards: classes and forwards, hooks, members, the
     config, the functions that a forward calls. If one of them has changed, such as for an adapter,
     the module's own forward runs. That is logged once, and counted in the report and in
-    kernwright.metrics(). Dynamo does not see if a module is given another __class__, here as
-    elsewhere. To pickle the model, undo() first.
+    kernwright.metrics(). Dynamo does not see if a module is given another __class__ or __dict__,
+    here as elsewhere. To pickle the model, undo() first.
 
     Returns the Report, whose undo() takes all of it back. Errors: TypeError if the model is not a
     module; ValueError for another op, or for a model that is patched already."""
