@@ -45,7 +45,7 @@ Examination from_json(const Json& json) {
   Examination made;
   made.ran = json.at("ran").get<bool>();
   made.outcome =
-      parse_outcome(json.at("outcome").get<std::string>()).value_or(Outcome::worker_died);
+      parse_as<Outcome>(json.at("outcome").get<std::string>()).value_or(Outcome::worker_died);
   made.found_by = json.at("found_by").get<std::string>();
   made.detail = json.at("detail").get<std::string>();
   made.report.max_error = json.at("max_error").get<double>();

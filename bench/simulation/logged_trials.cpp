@@ -72,7 +72,7 @@ class TrialLogReader {
     RecordedConfiguration one;
     KW_TRY(point(json, one));
     const std::string* named = text_of(json, "outcome");
-    const auto outcome = named != nullptr ? parse_outcome(*named) : std::nullopt;
+    const auto outcome = named != nullptr ? parse_as<Outcome>(*named) : std::nullopt;
     if (!outcome) return defect("the trial has no known \"outcome\"");
     one.outcome = *outcome;
     KW_TRY(samples(json, one));

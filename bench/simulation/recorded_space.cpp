@@ -193,8 +193,9 @@ class LandscapeReader {
     if (ok == json.end() || !ok->is_boolean()) return defect("\"ok\" is true or false");
     const auto named = json.find("outcome");
     if (named != json.end()) {
-      const auto parsed =
-          named->is_string() ? parse_outcome(named->get_ref<const std::string&>()) : std::nullopt;
+      const auto parsed = named->is_string()
+                              ? parse_as<Outcome>(named->get_ref<const std::string&>())
+                              : std::nullopt;
       if (!parsed) return defect("outcome ", named->dump(), " is unknown");
       one.outcome = *parsed;
       if ((one.outcome == Outcome::ok) != ok->get<bool>()) {

@@ -2,19 +2,11 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include <kernwright/match.h>
 
 namespace kernwright {
-
-/// Returns the enumerator spelled `text`.
-std::optional<Match> parse_match(std::string_view text);
-std::optional<MissReason> parse_miss_reason(std::string_view text);
-
-inline constexpr int kMatches = static_cast<int>(Match::none) + 1;
-inline constexpr int kMissReasons = static_cast<int>(MissReason::pinned) + 1;
 
 /// A value, or the reason why there is none. A defect of the cache is a miss, never an error.
 template <typename T>

@@ -55,20 +55,22 @@ void FieldWriter::put(double value) {
 void FieldWriter::put(std::int64_t value) { append(text_, value); }
 void FieldWriter::put(std::uint64_t value) { append(text_, value); }
 
-void FieldWriter::put(const Resources& value) {
+void FieldWriter::put(const Configuration& value) {
   braces([&] {
-    write("registers", value.registers);
-    write("spill_store_bytes", value.spill_store_bytes);
-    write("spill_load_bytes", value.spill_load_bytes);
-    write("stack_bytes", value.stack_bytes);
-    write("static_smem_bytes", value.static_smem_bytes);
-    write("barriers", value.barriers);
+    for (const auto& [name, number] : value.values()) field(name, number);
   });
 }
 
-void FieldWriter::put(const Configuration& value) {
-  braces([&] {
-    for (const auto& [name, number] : value.values()) write(name, number);
+void describe(FieldWriter& json, const CountedKernel& kernel) {
+  json.field("kernel", kernel.name);
+  json.field("grid", std::vector<std::int64_t>(kernel.grid.begin(), kernel.grid.end()));
+  json.object("values", [&] {
+    for (const CounterValue& value : kernel.values) json.field(value.name, value.value);
+  });
+  json.object("reasons", [&] {
+    for (const CounterValue& value : kernel.values) {
+      if (!value.reason.empty()) json.field(value.name, value.reason);
+    }
   });
 }
 

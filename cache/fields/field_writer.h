@@ -3,10 +3,13 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "model/result/counters.h"
 #include "model/result/trial.h"
 
 namespace kernwright {
@@ -17,12 +20,25 @@ namespace kernwright {
 /// UTF-8 become replacement characters.
 class FieldWriter {
  public:
-  /// Writes a field. `value` is a text, a truth value, a number, null, `Resources`, a
-  /// `Configuration`, or a vector of one of these.
+  /// Writes a field. `value` is a text, a truth value, a number, null, a `NamedEnum`, a
+  /// `Configuration`, a `MeasurePolicy`, a value with a `describe`, or an optional or a vector of
+  /// one of these.
   template <typename T>
-  void write(std::string_view name, const T& value) {
+  void field(std::string_view name, const T& value) {
     member(name);
     put(value);
+  }
+
+  /// The same. Only a reader meets objects of older writers.
+  template <typename T>
+  void newer(std::string_view name, const T& value) {
+    field(name, value);
+  }
+
+  /// Writes a field unless it has its usual value.
+  template <typename T>
+  void field_unless(std::string_view name, const T& value, const std::type_identity_t<T>& usual) {
+    if (value != usual) field(name, value);
   }
 
   /// Writes the object `name`, whose fields `write()` writes.
@@ -30,13 +46,6 @@ class FieldWriter {
   void object(std::string_view name, const Write& write) {
     member(name);
     braces(write);
-  }
-
-  /// Writes the array `name` with an object for each item, whose fields `write(item)` writes.
-  template <typename Items, typename Write>
-  void each_object(std::string_view name, const Items& items, const Write& write) {
-    member(name);
-    brackets(items, [&](const auto& item) { braces([&] { write(item); }); });
   }
 
   /// Returns the whole object.
@@ -50,16 +59,6 @@ class FieldWriter {
     text_ += '}';
   }
 
-  template <typename Items, typename Put>
-  void brackets(const Items& items, const Put& put_item) {
-    text_ += '[';
-    for (const auto& item : items) {
-      separate();
-      put_item(item);
-    }
-    text_ += ']';
-  }
-
   void member(std::string_view name);
   void separate();
   void put(std::nullptr_t) { text_ += "null"; }
@@ -69,14 +68,38 @@ class FieldWriter {
   void put(int value) { put(std::int64_t{value}); }
   void put(std::int64_t value);
   void put(std::uint64_t value);
-  void put(const Resources& value);
+  void put(NamedEnum auto value) { put(to_string(value)); }
+  void put(const MeasurePolicy& value) { put(value.text()); }
   void put(const Configuration& value);
   template <typename T>
+  void put(const std::optional<T>& value) {
+    value ? put(*value) : put(nullptr);
+  }
+  template <typename T>
   void put(const std::vector<T>& values) {
-    brackets(values, [this](const T& value) { put(value); });
+    text_ += '[';
+    for (const T& value : values) {
+      separate();
+      put(value);
+    }
+    text_ += ']';
+  }
+  template <DescribedTo<FieldWriter> T>
+  void put(const T& value) {
+    braces([&] { describe(*this, value); });
   }
 
   std::string text_ = "{";
 };
+
+void describe(FieldWriter& json, const CountedKernel& kernel);
+
+/// Returns the JSON object of a described value.
+template <DescribedTo<FieldWriter> T>
+std::string fields_text(const T& value) {
+  FieldWriter json;
+  describe(json, value);
+  return json.text();
+}
 
 }  // namespace kernwright

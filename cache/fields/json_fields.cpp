@@ -1,5 +1,6 @@
 #include "cache/fields/json_fields.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -25,22 +26,22 @@ bool fits_64_bits(const Json& value) {
 
 }  // namespace
 
-void FieldReader::read(std::string_view name, std::string& out) {
+void FieldReader::field(std::string_view name, std::string& out) {
   if (const Json* value = find(name, Json::value_t::string)) out = value->get<std::string>();
 }
 
-void FieldReader::read(std::string_view name, bool& out) {
+void FieldReader::field(std::string_view name, bool& out) {
   if (const Json* value = find(name, Json::value_t::boolean)) out = value->get<bool>();
 }
 
-void FieldReader::read(std::string_view name, double& out) {
+void FieldReader::field(std::string_view name, double& out) {
   const Json* value = find(name);
   if (value == nullptr) return;
   if (!value->is_number()) return fail(name, "a number expected, not " + described(*value));
   out = value->get<double>();
 }
 
-void FieldReader::read(std::string_view name, std::int64_t& out) {
+void FieldReader::field(std::string_view name, std::int64_t& out) {
   const Json* value = find(name);
   if (value == nullptr) return;
   if (!fits_64_bits(*value))
@@ -48,7 +49,7 @@ void FieldReader::read(std::string_view name, std::int64_t& out) {
   out = value->get<std::int64_t>();
 }
 
-void FieldReader::read(std::string_view name, std::uint64_t& out) {
+void FieldReader::field(std::string_view name, std::uint64_t& out) {
   const Json* value = find(name);
   if (value == nullptr) return;
   if (!value->is_number_unsigned()) {
@@ -57,14 +58,14 @@ void FieldReader::read(std::string_view name, std::uint64_t& out) {
   out = value->get<std::uint64_t>();
 }
 
-void FieldReader::read(std::string_view name, int& out) {
+void FieldReader::field(std::string_view name, int& out) {
   std::int64_t wide = out;
-  read(name, wide);
+  field(name, wide);
   if (!std::in_range<int>(wide)) return fail(name, concat(wide, " is no 32-bit integer"));
   out = static_cast<int>(wide);
 }
 
-void FieldReader::read(std::string_view name, std::vector<double>& out) {
+void FieldReader::field(std::string_view name, std::vector<double>& out) {
   const Json* array = find(name, Json::value_t::array);
   for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
     const Json& value = (*array)[i];
@@ -75,7 +76,7 @@ void FieldReader::read(std::string_view name, std::vector<double>& out) {
   }
 }
 
-void FieldReader::read(std::string_view name, std::vector<int>& out) {
+void FieldReader::field(std::string_view name, std::vector<int>& out) {
   const Json* array = find(name, Json::value_t::array);
   for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
     const Json& value = (*array)[i];
@@ -86,7 +87,7 @@ void FieldReader::read(std::string_view name, std::vector<int>& out) {
   }
 }
 
-void FieldReader::read(std::string_view name, std::vector<std::int64_t>& out) {
+void FieldReader::field(std::string_view name, std::vector<std::int64_t>& out) {
   const Json* array = find(name, Json::value_t::array);
   for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
     const Json& value = (*array)[i];
@@ -97,7 +98,7 @@ void FieldReader::read(std::string_view name, std::vector<std::int64_t>& out) {
   }
 }
 
-void FieldReader::read(std::string_view name, std::vector<std::string>& out) {
+void FieldReader::field(std::string_view name, std::vector<std::string>& out) {
   const Json* array = find(name, Json::value_t::array);
   for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
     const std::string path = path_of(concat(name, '[', i, ']'));
@@ -106,24 +107,57 @@ void FieldReader::read(std::string_view name, std::vector<std::string>& out) {
   }
 }
 
-void FieldReader::read(std::string_view name, Resources& out) {
-  object(name, [&](FieldReader& fields) {
-    fields.read("registers", out.registers);
-    fields.read("spill_store_bytes", out.spill_store_bytes);
-    fields.read("spill_load_bytes", out.spill_load_bytes);
-    fields.read("stack_bytes", out.stack_bytes);
-    fields.read("static_smem_bytes", out.static_smem_bytes);
-    fields.read("barriers", out.barriers);
-  });
-}
-
-void FieldReader::read(std::string_view name, Configuration& out) {
+void FieldReader::field(std::string_view name, Configuration& out) {
   object(name, [&](FieldReader& fields) {
     std::vector<std::pair<std::string, std::int64_t>> values;
     for (const auto& item : fields.object_.items()) {
-      fields.read(item.key(), values.emplace_back(item.key(), 0).second);
+      fields.field(item.key(), values.emplace_back(item.key(), 0).second);
     }
     out = Configuration(std::move(values));
+  });
+}
+
+void FieldReader::field(std::string_view name, MeasurePolicy& out) {
+  std::string text;
+  field(name, text);
+  if (const auto policy = parse_policy(text)) {
+    out = *policy;
+  } else {
+    fail(name, concat('"', text, "\" is no measure policy"));
+  }
+}
+
+std::optional<std::size_t> FieldReader::spelled(std::string_view name,
+                                                std::span<const std::string_view> names) {
+  const Json* value = find(name, Json::value_t::string);
+  if (value == nullptr) return std::nullopt;
+  const auto& text = value->get_ref<const std::string&>();
+  const auto found = std::ranges::find(names, text);
+  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  std::string all;
+  for (const std::string_view one : names) all += concat(all.empty() ? "" : ", ", one);
+  fail(name, concat('"', text, "\" is none of ", all));
+  return std::nullopt;
+}
+
+void describe(FieldReader& fields, CountedKernel& kernel) {
+  fields.field("kernel", kernel.name);
+  std::vector<int> grid;
+  fields.field("grid", grid);
+  if (grid.size() == kernel.grid.size() && std::ranges::all_of(grid, [](int n) { return n > 0; })) {
+    std::ranges::copy(grid, kernel.grid.begin());
+  } else {
+    fields.fail("grid", "three numbers above 0 expected");
+  }
+  fields.object("values", [&](FieldReader& values) {
+    for (const Counter& counter : counters()) {
+      if (!values.contains(counter.name)) continue;
+      CounterValue& value = kernel.values.emplace_back(std::string(counter.name), std::nullopt);
+      values.field(counter.name, value.value);
+    }
+  });
+  fields.object("reasons", [&](FieldReader& reasons) {
+    for (CounterValue& value : kernel.values) reasons.newer(value.name, value.reason);
   });
 }
 

@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "model/result/counters.h"
 #include "model/result/trial.h"
 #include "support/try.h"
 #include <kernwright/result.h>
@@ -27,24 +29,47 @@ class FieldReader {
   FieldReader(const FieldReader&) = delete;
   FieldReader& operator=(const FieldReader&) = delete;
 
-  void read(std::string_view name, std::string& out);
-  void read(std::string_view name, bool& out);
-  void read(std::string_view name, double& out);
-  void read(std::string_view name, int& out);
-  void read(std::string_view name, std::int64_t& out);
-  void read(std::string_view name, std::uint64_t& out);
-  void read(std::string_view name, std::vector<double>& out);
-  void read(std::string_view name, std::vector<int>& out);
-  void read(std::string_view name, std::vector<std::int64_t>& out);
-  void read(std::string_view name, std::vector<std::string>& out);
-  void read(std::string_view name, Resources& out);
-  void read(std::string_view name, Configuration& out);
+  void field(std::string_view name, std::string& out);
+  void field(std::string_view name, bool& out);
+  void field(std::string_view name, double& out);
+  void field(std::string_view name, int& out);
+  void field(std::string_view name, std::int64_t& out);
+  void field(std::string_view name, std::uint64_t& out);
+  void field(std::string_view name, std::vector<double>& out);
+  void field(std::string_view name, std::vector<int>& out);
+  void field(std::string_view name, std::vector<std::int64_t>& out);
+  void field(std::string_view name, std::vector<std::string>& out);
+  void field(std::string_view name, Configuration& out);
+  void field(std::string_view name, MeasurePolicy& out);
+  template <NamedEnum Enum>
+  void field(std::string_view name, Enum& out) {
+    if (const auto value = spelled(name, names_of(out))) out = static_cast<Enum>(*value);
+  }
+  template <DescribedTo<FieldReader> T>
+  void field(std::string_view name, T& out) {
+    object(name, [&](FieldReader& nested) { describe(nested, out); });
+  }
+  template <DescribedTo<FieldReader> T>
+  void field(std::string_view name, std::vector<T>& out) {
+    each_object(name, [&](FieldReader& nested) { describe(nested, out.emplace_back()); });
+  }
+  /// Reads a field that may be missing or null. Then `out` keeps its value.
+  template <typename T>
+  void field(std::string_view name, std::optional<T>& out) {
+    if (has(name)) field(name, out.emplace());
+  }
 
   /// Reads a field that older writers did not have: without it `out` keeps its value. A field that
   /// is null counts as present, and has another type.
   template <typename T>
-  void read_newer(std::string_view name, T& out) {
-    if (contains(name)) read(name, out);
+  void newer(std::string_view name, T& out) {
+    if (contains(name)) field(name, out);
+  }
+
+  /// Reads a field that is not written when it has its usual value, which `out` has now.
+  template <typename T>
+  void field_unless(std::string_view name, T& out, const std::type_identity_t<T>& /*usual*/) {
+    newer(name, out);
   }
 
   /// Calls `parse(FieldReader&)` with the nested object `name`.
@@ -88,6 +113,9 @@ class FieldReader {
   const Json* find(std::string_view name);
   const Json* find(std::string_view name, Json::value_t type);
   bool expect(const Json& value, Json::value_t type, const std::string& path);
+  /// Returns the place of a text among `names`. It is a defect if it is none of them.
+  std::optional<std::size_t> spelled(std::string_view name,
+                                     std::span<const std::string_view> names);
   void set_defect(const std::string& path, std::string_view what);
 
   const Json& object_;
@@ -95,6 +123,8 @@ class FieldReader {
   std::optional<std::string> own_defect_;
   std::optional<std::string>& defect_;
 };
+
+void describe(FieldReader& fields, CountedKernel& kernel);
 
 /// Parses a text as a JSON object. Errors: `corrupt`, which names `what`, also if the text exceeds
 /// the limits of `parse_value`. No text of ours does, and to parse it would take far more memory or
@@ -111,6 +141,14 @@ Result<void> parse_fields(std::string_view json, std::string_view what, const Pa
   if (reader.defect())
     return Error{ErrorCode::corrupt, std::string(what) + ": " + *reader.defect()};
   return {};
+}
+
+/// Reads a described value. Errors: those of `parse_fields`.
+template <typename T>
+Result<T> read_fields(std::string_view json, std::string_view what) {
+  T value;
+  KW_TRY(parse_fields(json, what, [&](FieldReader& fields) { describe(fields, value); }));
+  return value;
 }
 
 /// Returns one line of text. Bytes that are not UTF-8 become replacement characters.

@@ -56,18 +56,18 @@ Result<BundleManifest> parse_bundle_manifest(std::string_view json) {
   BundleManifest manifest;
   KW_TRY(parse_fields(json, "manifest", [&](FieldReader& fields) {
     std::string format;
-    fields.read("format", format);
+    fields.field("format", format);
     if (format != kFormat) fields.fail("format", concat('"', format, "\" is not \"", kFormat, '"'));
-    fields.read("kernwright", manifest.kernwright);
-    fields.read_newer("serial", manifest.serial);
-    fields.read("skus", manifest.skus);
-    fields.read("devices", manifest.devices);
+    fields.field("kernwright", manifest.kernwright);
+    fields.newer("serial", manifest.serial);
+    fields.field("skus", manifest.skus);
+    fields.field("devices", manifest.devices);
     std::uint64_t total = 0;
     fields.each_object("files", [&](FieldReader& nested) {
       BundledFile file;
-      nested.read("name", file.name);
-      nested.read("bytes", file.bytes);
-      nested.read("blake3", file.digest);
+      nested.field("name", file.name);
+      nested.field("bytes", file.bytes);
+      nested.field("blake3", file.digest);
       if (entry_kind(file.name).empty()) {
         nested.fail("name", concat('"', file.name, "\" is no place of a cache's file"));
       } else if (!manifest.files.empty() && manifest.files.back().name >= file.name) {

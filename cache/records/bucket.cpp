@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "support/find_named.h"
+#include "support/names.h"
 #include "support/text.h"
 
 namespace kernwright {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -16,8 +17,9 @@ namespace kernwright {
 /// never served, compiled or measured. `lift`: neither holds any more.
 enum class OverrideAction { pin, ban, lift };
 
-std::string_view to_string(OverrideAction action);
-std::optional<OverrideAction> parse_override_action(std::string_view text);
+constexpr auto names_of(OverrideAction) {
+  return std::to_array<std::string_view>({"pin", "ban", "lift"});
+}
 
 struct Override {
   RecordKey key;
@@ -31,6 +33,15 @@ struct Override {
 
   friend bool operator==(const Override&, const Override&) = default;
 };
+
+void describe(auto& visitor, MaybeConst<Override> auto& decided) {
+  describe(visitor, decided.key);
+  visitor.field("action", decided.action);
+  describe(visitor, decided.choice);
+  visitor.field("why", decided.why);
+  visitor.field("number", decided.number);
+  visitor.field("created", decided.created);
+}
 
 /// JSON text on one line; `parse_override(to_json(o))` gives o back.
 std::string to_json(const Override& override);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,6 +31,13 @@ struct RecordKey {
   friend bool operator==(const RecordKey&, const RecordKey&) = default;
 };
 
+void describe(auto& visitor, MaybeConst<RecordKey> auto& key) {
+  visitor.field("problem", key.problem);
+  visitor.field("target", key.target);
+  visitor.field("sku", key.sku);
+  visitor.field("policy", key.policy);
+}
+
 /// The environment that a record was made in. A difference lowers the grade of a match, but does
 /// not hide the record.
 struct RecordEnvironment {
@@ -41,10 +49,19 @@ struct RecordEnvironment {
   friend bool operator==(const RecordEnvironment&, const RecordEnvironment&) = default;
 };
 
+void describe(auto& visitor, MaybeConst<RecordEnvironment> auto& environment) {
+  visitor.field("template_digest", environment.template_digest);
+  visitor.field("compiler", environment.compiler);
+  visitor.field("driver", environment.driver);
+  visitor.field("kernwright", environment.kernwright);
+}
+
 /// Whether a record was measured or predicted.
 enum class RecordGrade { measured, predicted };
 
-std::string_view to_string(RecordGrade grade);
+constexpr auto names_of(RecordGrade) {
+  return std::to_array<std::string_view>({"measured", "predicted"});
+}
 
 /// One choice with its evidence.
 struct RankedConfiguration {
@@ -58,7 +75,29 @@ struct RankedConfiguration {
   bool tied = false;         ///< not distinguishable from the fastest
   /// Whether its last `FinalRounds::block_rounds` samples come from blocks.
   bool in_blocks = false;
+
+  friend bool operator==(const RankedConfiguration&, const RankedConfiguration&) = default;
 };
+
+void describe(auto& visitor, MaybeConst<RankedConfiguration> auto& ranked) {
+  describe(visitor, ranked.choice);
+  visitor.field("artifact", ranked.artifact);
+  visitor.field("samples_us", ranked.measurement.samples_us);
+  visitor.newer("sm_mhz", ranked.measurement.sm_mhz);
+  visitor.field("predicted_us", ranked.predicted_us);
+  visitor.field("resources", ranked.traits.resources);
+  visitor.newer("smem_bytes", ranked.traits.smem_bytes);
+  visitor.newer("workspace_bytes", ranked.traits.workspace_bytes);
+  visitor.newer("launch_gap_us", ranked.launch_gap_us);
+  visitor.newer("slowdown", ranked.slowdown);
+  visitor.newer("is_default", ranked.traits.is_default);
+  visitor.newer("is_predicted", ranked.traits.is_predicted);
+  visitor.newer("is_incumbent", ranked.traits.is_incumbent);
+  visitor.newer("tied", ranked.tied);
+  visitor.newer("deterministic", ranked.traits.deterministic);
+  visitor.newer("warned", ranked.traits.warned);
+  visitor.newer("in_blocks", ranked.in_blocks);
+}
 
 /// The measurements beside the finalists, one entry per round, and the rounds that do not count.
 struct FinalRounds {
@@ -72,6 +111,13 @@ struct FinalRounds {
 
   friend bool operator==(const FinalRounds&, const FinalRounds&) = default;
 };
+
+void describe(auto& visitor, MaybeConst<FinalRounds> auto& rounds) {
+  visitor.field("sm_reference_us", rounds.sm_probe_us);
+  visitor.field("dram_reference_us", rounds.dram_probe_us);
+  visitor.field("dropped", rounds.dropped);
+  visitor.field("block_rounds", rounds.block_rounds);
+}
 
 /// The samples of a finalist, separated by what ran between them.
 struct FinalTimes {
@@ -91,7 +137,21 @@ struct SearchSummary {
   int warm_starts = 0;         ///< taken from other records
   std::string stop_reason;     ///< "budget", "exhausted", "no_improvement", "roofline", "trials"
   double regret_estimate = 0;  ///< how much faster an untried candidate may be; 0.02 is 2 %
+
+  friend bool operator==(const SearchSummary&, const SearchSummary&) = default;
 };
+
+void describe(auto& visitor, MaybeConst<SearchSummary> auto& search) {
+  visitor.field("strategy", search.strategy);
+  visitor.field("seed", search.random_seed);
+  visitor.field("rejected", search.rejected);
+  visitor.field("compiled", search.compiled);
+  visitor.field("failed", search.failed);
+  visitor.field("raced", search.raced);
+  visitor.field("seeds", search.warm_starts);
+  visitor.field("stop_reason", search.stop_reason);
+  visitor.field("regret_estimate", search.regret_estimate);
+}
 
 /// The answer worth keeping: winner, evidence, environment, runners-up.
 struct TuningRecord {
@@ -122,7 +182,37 @@ struct TuningRecord {
   /// What was counted later of the winner, the default and runners-up. Nothing else in the record
   /// depends on it.
   std::vector<CounterSet> counters;
+
+  friend bool operator==(const TuningRecord&, const TuningRecord&) = default;
 };
+
+/// Version 0.1 did not write how the choice was made.
+void describe(auto& visitor, MaybeConst<TuningRecord> auto& record) {
+  visitor.field("key", record.key);
+  visitor.field("environment", record.environment);
+  visitor.field("grade", record.grade);
+  visitor.field("winner", record.winner);
+  visitor.field("runners_up", record.runners_up);
+  visitor.field("baseline", record.baseline);
+  visitor.field("check", record.check);
+  visitor.newer("trust", record.trust);
+  visitor.newer("audit", record.audit.rows);
+  visitor.newer("verdict", record.verdict);
+  visitor.newer("rounds", record.rounds);
+  describe(visitor, record.launch_paths);
+  visitor.newer("search", record.search);
+  visitor.newer("settle_ms", record.settle_ms);
+  visitor.newer("idle_seconds", record.idle_seconds);
+  visitor.newer("longest_idle_ms", record.longest_idle_ms);
+  visitor.field("candidates", record.candidates);
+  visitor.field("measured", record.measured);
+  visitor.field("device_name", record.device_name);
+  visitor.field("device_uuid", record.device_uuid);
+  visitor.field("roofline_us", record.roofline_us);
+  visitor.field("wall_seconds", record.wall_seconds);
+  visitor.field("created", record.created);
+  visitor.field_unless("counters", record.counters, {});
+}
 
 /// JSON text, one object on one line, stable field order. `parse_record(to_json(r))` gives r back,
 /// doubles bit by bit; a number that is not finite does not come back, and `RecordStore::put`

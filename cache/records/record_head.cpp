@@ -133,7 +133,7 @@ Result<RecordHead> decode_head(std::string_view bytes) {
     head.artifacts.emplace_back(reader.text());
   }
   // Heads without a best path end here.
-  if (reader.left() > 0) head.winner.best_path = parse_kernel_path(reader.text());
+  if (reader.left() > 0) head.winner.best_path = parse_as<KernelPath>(reader.text());
   if (!reader.ok()) return Error{ErrorCode::corrupt, "record head: it ends before its fields do"};
   if (!grade || !trust) return Error{ErrorCode::corrupt, "record head: no such grade or trust"};
   if (!l2 || !launch || !power) {

@@ -33,85 +33,92 @@ std::size_t width_of(std::size_t count) {
   return width;
 }
 
-/// A column of a table whose values repeat: each value once, and for each row its place among them.
-template <typename Value>
-struct Column {
-  std::vector<Value> values;
-  std::vector<std::size_t> places;
+using Places = std::vector<std::size_t>;
 
-  std::size_t add(const Value& value) {
-    const auto found = std::find(values.begin(), values.end(), value);
-    const auto place = static_cast<std::size_t>(found - values.begin());
-    if (found == values.end()) values.push_back(value);
-    places.push_back(place);
-    return place;
-  }
-  const Value& at(std::size_t row) const { return values[places[row]]; }
-};
-
-/// The places of a column as text, each of the same width.
-template <typename Value>
-std::string places_text(const Column<Value>& column) {
-  const std::size_t width = width_of(column.values.size());
-  std::string text(column.places.size() * width, kDigits[0]);
-  for (std::size_t i = 0; i < column.places.size(); ++i) {
-    std::size_t place = column.places[i];
+/// Writes places among `count` values as one text, in which each has the same width.
+void describe_places(FieldWriter& json, std::string_view name, const Places& places,
+                     std::size_t count) {
+  const std::size_t width = width_of(count);
+  std::string text(places.size() * width, kDigits[0]);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    std::size_t place = places[i];
     for (std::size_t digit = width; digit-- > 0; place /= kDigits.size()) {
       text[i * width + digit] = kDigits[place % kDigits.size()];
     }
   }
-  return text;
+  json.field(name, text);
 }
 
-template <typename Value>
-void write_column(FieldWriter& json, const Column<Value>& column) {
-  json.write("values", column.values);
-  json.write("places", places_text(column));
-}
-
-/// Reads the places of a column whose values are known.
-template <typename Value>
-void read_places(FieldReader& fields, std::string_view name, Column<Value>& column) {
+void describe_places(FieldReader& fields, std::string_view name, Places& places,
+                     std::size_t count) {
   std::string text;
-  fields.read(name, text);
-  const std::size_t width = width_of(column.values.size());
+  fields.field(name, text);
+  const std::size_t width = width_of(count);
   if (text.size() % width != 0) return fields.fail(name, "it ends within a place");
   for (std::size_t i = 0; i < text.size(); i += width) {
     const std::string digits = text.substr(i, width);
     std::size_t place = 0;
     for (const char c : digits) place = place * kDigits.size() + kDigits.find(c);
-    if (digits.find_first_not_of(kDigits) != std::string::npos || place >= column.values.size()) {
+    if (digits.find_first_not_of(kDigits) != std::string::npos || place >= count) {
       return fields.fail(name, concat("no value at place ", digits));
     }
-    column.places.push_back(place);
+    places.push_back(place);
   }
 }
 
+/// A column of a table whose values repeat: each value once, and for each row its place among them.
 template <typename Value>
-void read_column(FieldReader& fields, Column<Value>& column) {
-  fields.read("values", column.values);
-  read_places(fields, "places", column);
+struct Column {
+  std::vector<Value> values;
+  Places places;
+
+  void add(const Value& value) {
+    const auto found = std::find(values.begin(), values.end(), value);
+    places.push_back(static_cast<std::size_t>(found - values.begin()));
+    if (found == values.end()) values.push_back(value);
+  }
+  const Value& at(std::size_t row) const { return values[places[row]]; }
+};
+
+void describe(auto& visitor, MaybeConst<Column<std::string>, Column<std::int64_t>> auto& column) {
+  visitor.field("values", column.values);
+  describe_places(visitor, "places", column.places, column.values.size());
 }
 
-/// A template with the names of its parameters, and a column for each over its own trials.
+struct NamedColumn {
+  std::string name;
+  Column<std::int64_t> column;
+};
+
+void describe(auto& visitor, MaybeConst<NamedColumn> auto& parameter) {
+  visitor.field("name", parameter.name);
+  describe(visitor, parameter.column);
+}
+
+/// A template with its parameters, each as a column over the template's own trials.
 struct Form {
   std::string kernel_template;
-  std::vector<std::string> names;
-  std::vector<Column<std::int64_t>> parameters;
+  std::vector<NamedColumn> parameters;
 
   bool fits(const Choice& choice) const {
     return kernel_template == choice.kernel_template &&
-           std::equal(
-               names.begin(), names.end(), choice.configuration.values().begin(),
-               choice.configuration.values().end(),
-               [](const std::string& name, const auto& value) { return name == value.first; });
+           std::equal(parameters.begin(), parameters.end(), choice.configuration.values().begin(),
+                      choice.configuration.values().end(),
+                      [](const NamedColumn& parameter, const auto& value) {
+                        return parameter.name == value.first;
+                      });
   }
 };
+
+void describe(auto& visitor, MaybeConst<Form> auto& form) {
+  visitor.field("template", form.kernel_template);
+  visitor.field("parameters", form.parameters);
+}
 
 /// The fields of the rows, one by one.
 struct Columns {
   std::vector<Form> forms;
-  Column<std::size_t> form;  ///< its values are the places in `forms`
+  Places form;  ///< the place of each row's template in `forms`
   Column<std::string> outcome;
   Column<std::string> detail;
   Column<std::int64_t> samples;
@@ -124,23 +131,39 @@ struct Columns {
   Result<std::vector<TrialRow>> rows() const;
 };
 
+void describe(auto& visitor, MaybeConst<Columns> auto& columns) {
+  visitor.field("templates", columns.forms);
+  describe_places(visitor, "template", columns.form, columns.forms.size());
+  visitor.field("outcome", columns.outcome);
+  visitor.field("detail", columns.detail);
+  visitor.field("samples", columns.samples);
+  visitor.field("registers", columns.registers);
+  visitor.field("spill_bytes", columns.spill_bytes);
+  visitor.field("us", columns.us);
+  visitor.field("predicted_us", columns.predicted_us);
+  visitor.field("at_seconds", columns.at_seconds);
+}
+
+void describe_seconds(auto& visitor, MaybeConst<TrialTable> auto& table) {
+  visitor.field("finals_seconds", table.finals_seconds);
+  visitor.field("wall_seconds", table.wall_seconds);
+}
+
 Columns columns_of(const std::vector<TrialRow>& rows) {
   Columns columns;
   for (const TrialRow& row : rows) {
     auto form = std::find_if(columns.forms.begin(), columns.forms.end(),
                              [&](const Form& one) { return one.fits(row.choice); });
     if (form == columns.forms.end()) {
-      columns.form.values.push_back(columns.forms.size());
-      columns.forms.push_back({row.choice.kernel_template, {}, {}});
+      columns.forms.push_back({row.choice.kernel_template, {}});
       form = std::prev(columns.forms.end());
       for (const auto& [name, value] : row.choice.configuration.values()) {
-        form->names.push_back(name);
+        form->parameters.push_back({name, {}});
       }
-      form->parameters.resize(form->names.size());
     }
-    columns.form.places.push_back(static_cast<std::size_t>(form - columns.forms.begin()));
+    columns.form.push_back(static_cast<std::size_t>(form - columns.forms.begin()));
     for (std::size_t i = 0; i < form->parameters.size(); ++i) {
-      form->parameters[i].add(row.choice.configuration.values()[i].second);
+      form->parameters[i].column.add(row.choice.configuration.values()[i].second);
     }
     columns.outcome.add(std::string(to_string(row.outcome)));
     columns.detail.add(row.detail);
@@ -158,7 +181,7 @@ Result<std::vector<TrialRow>> Columns::rows() const {
   const auto fail = [](std::string_view what) {
     return Error{ErrorCode::corrupt, concat("trials: ", what)};
   };
-  const std::size_t count = form.places.size();
+  const std::size_t count = form.size();
   for (const std::size_t size :
        {outcome.places.size(), detail.places.size(), samples.places.size(), registers.places.size(),
         spill_bytes.places.size(), us.size(), predicted_us.size(), at_seconds.size()}) {
@@ -167,16 +190,16 @@ Result<std::vector<TrialRow>> Columns::rows() const {
   std::vector<std::size_t> used(forms.size(), 0);  // rows of each form so far
   std::vector<TrialRow> rows;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::optional<Outcome> ended = parse_outcome(outcome.at(i));
+    const std::optional<Outcome> ended = parse_as<Outcome>(outcome.at(i));
     if (!ended) return fail(concat("unknown outcome \"", outcome.at(i), '"'));
-    const Form& of = forms[form.at(i)];
-    const std::size_t own = used[form.at(i)]++;
+    const Form& of = forms[form[i]];
+    const std::size_t own = used[form[i]]++;
     std::vector<std::pair<std::string, std::int64_t>> configuration;
-    for (std::size_t p = 0; p < of.names.size(); ++p) {
-      if (own >= of.parameters[p].places.size()) {
-        return fail(concat(of.kernel_template, " has too few values of ", of.names[p]));
+    for (const auto& [name, column] : of.parameters) {
+      if (own >= column.places.size()) {
+        return fail(concat(of.kernel_template, " has too few values of ", name));
       }
-      configuration.emplace_back(of.names[p], of.parameters[p].at(own));
+      configuration.emplace_back(name, column.at(own));
     }
     const auto number = [](std::int64_t value) { return static_cast<int>(value); };
     rows.push_back({.choice = {of.kernel_template, Configuration(std::move(configuration))},
@@ -190,14 +213,6 @@ Result<std::vector<TrialRow>> Columns::rows() const {
                     .spill_bytes = number(spill_bytes.at(i))});
   }
   return rows;
-}
-
-void read_form(FieldReader& fields, Form& form) {
-  fields.read("template", form.kernel_template);
-  fields.each_object("parameters", [&](FieldReader& parameter) {
-    parameter.read("name", form.names.emplace_back());
-    read_column(parameter, form.parameters.emplace_back());
-  });
 }
 
 }  // namespace
@@ -222,27 +237,10 @@ TrialTable trial_table(std::span<const Trial> trials, double finals_seconds, dou
 }
 
 std::string to_json(const TrialTable& table) {
-  const Columns columns = columns_of(table.rows);
   FieldWriter json;
-  json.write("finals_seconds", table.finals_seconds);
-  json.write("wall_seconds", table.wall_seconds);
-  json.each_object("templates", columns.forms, [&](const Form& form) {
-    json.write("template", form.kernel_template);
-    std::size_t next = 0;
-    json.each_object("parameters", form.parameters, [&](const Column<std::int64_t>& column) {
-      json.write("name", form.names[next++]);
-      write_column(json, column);
-    });
-  });
-  json.write("template", places_text(columns.form));
-  json.object("outcome", [&] { write_column(json, columns.outcome); });
-  json.object("detail", [&] { write_column(json, columns.detail); });
-  json.object("samples", [&] { write_column(json, columns.samples); });
-  json.object("registers", [&] { write_column(json, columns.registers); });
-  json.object("spill_bytes", [&] { write_column(json, columns.spill_bytes); });
-  json.write("us", columns.us);
-  json.write("predicted_us", columns.predicted_us);
-  json.write("at_seconds", columns.at_seconds);
+  describe_seconds(json, table);
+  const Columns columns = columns_of(table.rows);
+  describe(json, columns);
   return json.text();
 }
 
@@ -250,24 +248,8 @@ Result<TrialTable> parse_trial_table(std::string_view json) {
   TrialTable table;
   Columns columns;
   KW_TRY(parse_fields(json, "trials", [&](FieldReader& fields) {
-    fields.read("finals_seconds", table.finals_seconds);
-    fields.read("wall_seconds", table.wall_seconds);
-    fields.each_object("templates", [&](FieldReader& nested) {
-      columns.form.values.push_back(columns.forms.size());
-      read_form(nested, columns.forms.emplace_back());
-    });
-    read_places(fields, "template", columns.form);
-    const auto read = [&fields](std::string_view name, auto& column) {
-      fields.object(name, [&](FieldReader& nested) { read_column(nested, column); });
-    };
-    read("outcome", columns.outcome);
-    read("detail", columns.detail);
-    read("samples", columns.samples);
-    read("registers", columns.registers);
-    read("spill_bytes", columns.spill_bytes);
-    fields.read("us", columns.us);
-    fields.read("predicted_us", columns.predicted_us);
-    fields.read("at_seconds", columns.at_seconds);
+    describe_seconds(fields, table);
+    describe(fields, columns);
   }));
   KW_ASSIGN(table.rows, columns.rows());
   return table;

@@ -16,23 +16,21 @@ namespace {
 constexpr std::string_view kKind = "artifact";
 constexpr std::string_view kSuffix = ".kwa";
 
-std::string_view to_string(OutputKind kind) {
-  return kind == OutputKind::cubin ? "cubin" : "lto_ir";
+/// Describes the metadata that stands before the bits.
+void describe_metadata(auto& visitor, MaybeConst<CompiledKernel> auto& kernel) {
+  visitor.field("output", kernel.output);
+  visitor.field("target", kernel.target);
+  visitor.field("entries", kernel.entries);
+  visitor.field("warnings", kernel.warnings);
+  visitor.field("log", kernel.log);
+  visitor.field("seconds", kernel.seconds);
 }
 
 }  // namespace
 
 std::string encode_artifact(const CompiledKernel& kernel) {
   FieldWriter metadata;
-  metadata.write("output", to_string(kernel.output));
-  metadata.write("target", kernel.target);
-  metadata.each_object("entries", kernel.entries, [&](const KernelEntry& entry) {
-    metadata.write("name", entry.name);
-    metadata.write("resources", entry.resources);
-  });
-  metadata.write("warnings", kernel.warnings);
-  metadata.write("log", kernel.log);
-  metadata.write("seconds", kernel.seconds);
+  describe_metadata(metadata, kernel);
   return concat(metadata.text(), '\n', kernel.bits);
 }
 
@@ -42,24 +40,8 @@ Result<CompiledKernel> decode_artifact(std::string_view payload) {
     return Error{ErrorCode::corrupt, "artifact: no newline ends the metadata"};
   }
   CompiledKernel kernel;
-  KW_TRY(parse_fields(payload.substr(0, end), "artifact", [&](FieldReader& fields) {
-    std::string output;
-    fields.read("output", output);
-    if (output == to_string(OutputKind::lto_ir)) {
-      kernel.output = OutputKind::lto_ir;
-    } else if (output != to_string(OutputKind::cubin)) {
-      fields.fail("output", concat('"', output, "\" is neither cubin nor lto_ir"));
-    }
-    fields.read("target", kernel.target);
-    fields.each_object("entries", [&](FieldReader& item) {
-      KernelEntry& entry = kernel.entries.emplace_back();
-      item.read("name", entry.name);
-      item.read("resources", entry.resources);
-    });
-    fields.read("warnings", kernel.warnings);
-    fields.read("log", kernel.log);
-    fields.read("seconds", kernel.seconds);
-  }));
+  KW_TRY(parse_fields(payload.substr(0, end), "artifact",
+                      [&](FieldReader& fields) { describe_metadata(fields, kernel); }));
   kernel.bits = payload.substr(end + 1);
   return kernel;
 }

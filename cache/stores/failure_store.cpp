@@ -16,57 +16,18 @@ constexpr FileKind kList{"list of failures", std::uint64_t{16} << 20};
 // Processes that append at the same time may go beyond the limit by a line each.
 constexpr FileKind kListToRead{kList.name, 2 * kList.most_bytes};
 
-std::string to_json(const Failure& failure) {
-  FieldWriter json;
-  json.write("problem", failure.problem);
-  json.write("template", failure.choice.kernel_template);
-  json.write("configuration", failure.choice.configuration);
-  json.object("scope", [&] {
-    json.write("sku", failure.scope.sku);
-    json.write("target", failure.scope.target);
-    json.write("driver", failure.scope.driver);
-    json.write("compiler", failure.scope.compiler);
-    json.write("template_digest", failure.scope.template_digest);
-  });
-  json.write("outcome", to_string(failure.outcome));
-  json.write("severity", to_string(*lasting_severity(failure.outcome)));
-  json.write("detail", failure.detail);
-  json.write("time", failure.time);
-  return json.text();
-}
-
 Result<Failure> parse_failure(std::string_view line) {
   Failure failure;
   KW_TRY(parse_fields(line, "failure", [&](FieldReader& fields) {
-    fields.read("problem", failure.problem);
-    fields.read("template", failure.choice.kernel_template);
-    fields.read("configuration", failure.choice.configuration);
-    fields.object("scope", [&](FieldReader& nested) {
-      nested.read("sku", failure.scope.sku);
-      nested.read("target", failure.scope.target);
-      nested.read("driver", failure.scope.driver);
-      nested.read("compiler", failure.scope.compiler);
-      nested.read("template_digest", failure.scope.template_digest);
-    });
-    std::string outcome;
-    fields.read("outcome", outcome);
-    const std::optional<Outcome> known = parse_outcome(outcome);
-    if (known && lasting_severity(*known)) {
-      failure.outcome = *known;
-    } else {
-      fields.fail("outcome", concat('"', outcome, "\" does not last"));
+    describe(fields, failure);
+    if (!lasting_severity(failure.outcome)) {
+      fields.fail("outcome", concat('"', to_string(failure.outcome), "\" does not last"));
     }
-    fields.read("detail", failure.detail);
-    fields.read("time", failure.time);
   }));
   return failure;
 }
 
 }  // namespace
-
-std::string_view to_string(FailureSeverity severity) {
-  return severity == FailureSeverity::fatal ? "fatal" : "unsafe";
-}
 
 std::optional<FailureSeverity> lasting_severity(Outcome outcome) {
   switch (outcome) {
@@ -96,7 +57,7 @@ Result<void> FailureStore::put(const Failure& failure) const {
     return Error{ErrorCode::invalid_argument,
                  concat("\"", failure.problem, "\" names no operation")};
   }
-  return append_line(path(failure.problem), to_json(failure), kList, root_);
+  return append_line(path(failure.problem), fields_text(failure), kList, root_);
 }
 
 std::vector<Failure> FailureStore::active(

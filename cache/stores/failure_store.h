@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -25,11 +26,21 @@ struct FailureScope {
   friend bool operator==(const FailureScope&, const FailureScope&) = default;
 };
 
+void describe(auto& visitor, MaybeConst<FailureScope> auto& scope) {
+  visitor.field("sku", scope.sku);
+  visitor.field("target", scope.target);
+  visitor.field("driver", scope.driver);
+  visitor.field("compiler", scope.compiler);
+  visitor.field("template_digest", scope.template_digest);
+}
+
 /// `fatal`: it ended the process or hung; `unsafe`: it ran, and wrote a value or a place that it
 /// must not write.
 enum class FailureSeverity { fatal, unsafe };
 
-std::string_view to_string(FailureSeverity severity);
+constexpr auto names_of(FailureSeverity) {
+  return std::to_array<std::string_view>({"fatal", "unsafe"});
+}
 
 /// Returns the severity of an outcome that says something about the candidate itself. Returns
 /// nullopt for success, for failures that a compile shows again at once, and for conditions such as
@@ -47,6 +58,17 @@ struct Failure {
 
   friend bool operator==(const Failure&, const Failure&) = default;
 };
+
+void describe(auto& visitor, MaybeConst<Failure> auto& failure) {
+  visitor.field("problem", failure.problem);
+  describe(visitor, failure.choice);
+  visitor.field("scope", failure.scope);
+  visitor.field("outcome", failure.outcome);
+  std::optional<FailureSeverity> severity = lasting_severity(failure.outcome);
+  visitor.field("severity", severity);  // it follows from the outcome
+  visitor.field("detail", failure.detail);
+  visitor.field("time", failure.time);
+}
 
 /// Keeps the failures that outlast a session. There is one file per operation and one line per
 /// failure, and lines are only appended. Safe against other processes on the same directory. Lines

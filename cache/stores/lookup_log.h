@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cache/records/record.h"
-#include <kernwright/match.h>
+#include "model/result/match_names.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -21,6 +21,14 @@ struct LoggedLookup {
   std::string time;        ///< UTC, ISO 8601
   std::int64_t count = 1;  ///< how often it was asked for
 };
+
+void describe(auto& visitor, MaybeConst<LoggedLookup> auto& lookup) {
+  describe(visitor, lookup.key);
+  visitor.field("match", lookup.match);
+  visitor.field("reason", lookup.reason);
+  visitor.field("time", lookup.time);
+  visitor.field_unless("count", lookup.count, 1);
+}
 
 /// Keeps the lookups of processes. It is a file of lines, which are only appended, so several
 /// threads, processes and hosts may share it. `parse_worklist` reads it too.

@@ -17,7 +17,7 @@
 #include "compile/render.h"
 #include "model/candidate/candidate_maker.h"
 #include "model/catalog/unfused_form.h"
-#include "support/find_named.h"
+#include "support/names.h"
 #include "support/seconds_since.h"
 #include "support/text.h"
 #include "tuner/search/compiled_trial.h"

@@ -220,7 +220,7 @@ class Doctor : public Command {
     }
     for (const Json& row : audit["rows"]) {
       const std::string trust = row["trust"].get<std::string>();
-      if (!page.verbose() && parse_trust(trust).value_or(Trust::c) < worst) continue;
+      if (!page.verbose() && parse_as<Trust>(trust).value_or(Trust::c) < worst) continue;
       page.print("", concat(trust, " for ", row["check"].get<std::string>(), ": ",
                             row["detail"].get<std::string>()));
     }

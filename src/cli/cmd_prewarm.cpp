@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "model/result/match_names.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -31,7 +32,7 @@ class Prewarm : public Command {
     if (!entries) return report(entries.error());
     ServiceOptions options = service_.options();
     if (!min_match_.empty()) {
-      const std::optional<Match> least = parse_match(min_match_.getValue());
+      const std::optional<Match> least = parse_as<Match>(min_match_.getValue());
       if (!least) {
         return report({ErrorCode::invalid_argument,
                        concat("--min-match is \"", min_match_.getValue(), "\", no match")});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -7,12 +8,15 @@
 
 #include "model/result/trial.h"
 #include "support/hash.h"
+#include "support/names.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
 
 /// The result of a compile: a cubin that is ready to load, or LTO-IR for `link`.
 enum class OutputKind { cubin, lto_ir };
+
+constexpr auto names_of(OutputKind) { return std::to_array<std::string_view>({"cubin", "lto_ir"}); }
 
 /// LTO-IR that the compiled code is linked with. `name` is for messages.
 struct LinkedInput {
@@ -43,6 +47,11 @@ struct KernelEntry {
   std::string name;
   Resources resources;
 };
+
+void describe(auto& visitor, MaybeConst<KernelEntry> auto& entry) {
+  visitor.field("name", entry.name);
+  visitor.field("resources", entry.resources);
+}
 
 /// Compiled code with the resources that it needs.
 struct CompiledKernel {

@@ -44,7 +44,8 @@ inline TuningRecord sample_record(int m) {
   record.runners_up.front().slowdown = {0.012, 0.0045, 0.1 + 0.2};
   record.runners_up.front().traits.is_default = true;
   record.baseline = record.runners_up.front();
-  record.check = {0.125, 0, 25165824, "", true, true, true, 50, false, true};
+  record.runners_up.back().traits.is_predicted = true;
+  record.check = {0.125, 2, 25165824, "d[3,17]: 0.5 != 0.25", true, true, true, 50, false, true};
   record.trust = Trust::b;
   record.audit.rows = {{"power_cap", Trust::b, "600 W, 700 W by default"}, {"mig", Trust::a, ""}};
   record.verdict = Verdict::tie;

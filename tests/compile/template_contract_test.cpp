@@ -10,7 +10,7 @@
 
 #include "compile/cubin.h"
 #include "compile/render.h"
-#include "support/find_named.h"
+#include "support/names.h"
 #include "support/text.h"
 #include "tests/compile/toolkit_world.h"
 #include "tests/model/valid_candidates.h"

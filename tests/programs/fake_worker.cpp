@@ -97,7 +97,7 @@ class Behaviour {
     if (behaviour == "out_of_memory") return {Outcome::out_of_memory, "no 1 TB here"};
     if (behaviour == "illegal_address" || behaviour == "launch_failed") {
       lost = true;
-      return {*parse_outcome(behaviour), "sticky"};
+      return {*parse_as<Outcome>(behaviour), "sticky"};
     }
     return {};
   }

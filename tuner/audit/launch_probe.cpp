@@ -156,10 +156,10 @@ std::optional<LaunchCost> LaunchBaseline::load() const {
   if (!text) return std::nullopt;
   LaunchCost cost;
   const Result<void> parsed = parse_fields(*text, "baseline", [&](FieldReader& fields) {
-    fields.read("graph_node_us", cost.graph_node_us);
-    fields.read("stream_launch_us", cost.stream_launch_us);
-    fields.read("event_pair_us", cost.event_pair_us);
-    fields.read("sm_mhz", cost.sm_mhz);
+    fields.field("graph_node_us", cost.graph_node_us);
+    fields.field("stream_launch_us", cost.stream_launch_us);
+    fields.field("event_pair_us", cost.event_pair_us);
+    fields.field("sm_mhz", cost.sm_mhz);
   });
   if (!parsed) return std::nullopt;
   return cost;

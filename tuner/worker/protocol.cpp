@@ -1,21 +1,60 @@
 #include "tuner/worker/protocol.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
-#include "cache/fields/counter_fields.h"
+#include "cache/fields/field_writer.h"
 #include "cache/fields/json_fields.h"
 #include "support/hash.h"
-#include "support/json.h"
 #include "support/text.h"
 #include "support/try.h"
 
+namespace kernwright {
+
+constexpr auto names_of(Runner::CheckDepth) {
+  return std::to_array<std::string_view>({"screening", "finalist"});
+}
+constexpr auto names_of(ErrorCode) {
+  return std::to_array<std::string_view>({"invalid_argument", "not_found", "unavailable", "io",
+                                          "corrupt", "compile", "device", "timed_out", "refused",
+                                          "internal"});
+}
+
+void describe(auto& visitor, MaybeConst<Runner::Step> auto& step) {
+  visitor.field("outcome", step.outcome);
+  visitor.field("detail", step.detail);
+}
+
+void describe(auto& visitor, MaybeConst<DeviceUse> auto& use) {
+  visitor.field("begin_seconds", use.begin_seconds);
+  visitor.field("end_seconds", use.end_seconds);
+  visitor.field("busy_seconds", use.busy_seconds);
+  visitor.field("longest_idle_seconds", use.longest_idle_seconds);
+}
+
+/// Describes a header of a compile.
+void describe(auto& visitor, MaybeConst<std::pair<std::string, std::string>> auto& header) {
+  visitor.field("name", header.first);
+  visitor.field("text", header.second);
+}
+
+void describe(auto& visitor, MaybeConst<LinkedInput> auto& input) {
+  visitor.field("name", input.name);
+  std::vector<int> bytes(input.lto_ir.begin(), input.lto_ir.end());  // they need not be text
+  visitor.field("lto_ir", bytes);
+  if constexpr (!std::is_const_v<std::remove_reference_t<decltype(input)>>) {
+    input.lto_ir.assign(bytes.begin(), bytes.end());
+  }
+}
+
+}  // namespace kernwright
+
 namespace kernwright::detail {
 namespace {
-
-using Json = FieldReader::Json;
 
 // The names of the alternatives, in the order of the variants.
 constexpr std::array<std::string_view, std::variant_size_v<Request>> kRequests = {
@@ -25,325 +64,111 @@ constexpr std::array<std::string_view, std::variant_size_v<AnyReply>> kReplies =
     "hello", "open",  "prepare", "check", "sampled", "gap",
     "paths", "count", "audit",   "done",  "compile", "error"};
 
-template <typename Enum>
-Enum read_enum(FieldReader& fields, std::string_view name, Enum last) {
-  int value = 0;
-  fields.read(name, value);
-  if (value < 0 || value > static_cast<int>(last)) {
-    fields.fail(name, concat(value, " is not in 0..", static_cast<int>(last)));
-    return last;
-  }
-  return static_cast<Enum>(value);
-}
-
-// --- Parts ---------------------------------------------------------------------------------------
-
-Json json_of(const Configuration& configuration) {
-  Json json = Json::object();
-  for (const auto& [name, value] : configuration.values()) json[name] = value;
-  return json;
-}
-
-Json json_of(const Runner::Step& step) {
-  return {{"outcome", to_string(step.outcome)}, {"detail", step.detail}};
-}
-void read_step(FieldReader& fields, Runner::Step& step) {
-  fields.object("step", [&](FieldReader& nested) {
-    std::string outcome;
-    nested.read("outcome", outcome);
-    nested.read("detail", step.detail);
-    if (const auto parsed = parse_outcome(outcome)) {
-      step.outcome = *parsed;
-    } else {
-      nested.fail("outcome", concat('"', outcome, "\" is no outcome"));
-    }
-  });
-}
-
-Json json_of(const CheckReport& report) {
-  return {{"max_error", report.max_error},
-          {"mismatches", report.mismatches},
-          {"elements", report.elements},
-          {"first_mismatch", report.first_mismatch},
-          {"exact", report.exact},
-          {"guarded", report.guarded},
-          {"unmapped", report.unmapped},
-          {"repeats", report.repeats},
-          {"deterministic", report.deterministic},
-          {"after_timing", report.after_timing}};
-}
-void read_report(FieldReader& fields, CheckReport& report) {
-  fields.object("report", [&](FieldReader& nested) {
-    nested.read("max_error", report.max_error);
-    nested.read("mismatches", report.mismatches);
-    nested.read("elements", report.elements);
-    nested.read("first_mismatch", report.first_mismatch);
-    nested.read("exact", report.exact);
-    nested.read("guarded", report.guarded);
-    nested.read("unmapped", report.unmapped);
-    nested.read("repeats", report.repeats);
-    nested.read("deterministic", report.deterministic);
-    nested.read("after_timing", report.after_timing);
-  });
-}
-
-Json json_of(const Audit& audit) {
-  Json rows = Json::array();
-  for (const AuditRow& row : audit.rows) {
-    rows.push_back({{"check", row.check}, {"trust", to_string(row.trust)}, {"detail", row.detail}});
-  }
-  return rows;
-}
-void read_audit(FieldReader& fields, Audit& audit) {
-  fields.each_object("rows", [&](FieldReader& item) {
-    AuditRow& row = audit.rows.emplace_back();
-    std::string trust;
-    item.read("check", row.check);
-    item.read("trust", trust);
-    item.read("detail", row.detail);
-    if (const auto parsed = parse_trust(trust)) {
-      row.trust = *parsed;
-    } else {
-      item.fail("trust", concat('"', trust, "\" is no trust level"));
-    }
-  });
-}
-
-void read_policy(FieldReader& fields, MeasurePolicy& policy) {
-  std::string text;
-  fields.read("policy", text);
-  if (const auto parsed = parse_policy(text)) {
-    policy = *parsed;
-  } else {
-    fields.fail("policy", concat('"', text, "\" is no measure policy"));
-  }
-}
-
-Json json_of(const CompileRequest& request) {
-  Json headers = Json::array();
-  for (const auto& [name, text] : request.headers)
-    headers.push_back({{"name", name}, {"text", text}});
-  Json linked = Json::array();
-  for (const LinkedInput& input : request.linked) {  // bytes need not be text
-    linked.push_back({{"name", input.name},
-                      {"lto_ir", std::vector<int>(input.lto_ir.begin(), input.lto_ir.end())}});
-  }
-  return {{"name", request.name},          {"source", request.source},
-          {"headers", std::move(headers)}, {"options", request.options},
-          {"target", request.target},      {"output", static_cast<int>(request.output)},
-          {"linked", std::move(linked)}};
-}
-void read_compile(FieldReader& fields, CompileRequest& request) {
-  fields.read("name", request.name);
-  fields.read("source", request.source);
-  fields.each_object("headers", [&](FieldReader& item) {
-    auto& [name, text] = request.headers.emplace_back();
-    item.read("name", name);
-    item.read("text", text);
-  });
-  fields.read("options", request.options);
-  fields.read("target", request.target);
-  request.output = read_enum(fields, "output", OutputKind::lto_ir);
-  fields.each_object("linked", [&](FieldReader& item) {
-    LinkedInput& input = request.linked.emplace_back();
-    std::vector<int> bytes;
-    item.read("name", input.name);
-    item.read("lto_ir", bytes);
-    input.lto_ir.assign(bytes.begin(), bytes.end());
-  });
-}
-
-Json json_of(const LaunchTimes& paths) {
-  Json times = Json::array();
-  for (const PathTime& time : paths.times) {
-    times.push_back(
-        {{"path", to_string(time.path)}, {"host_us", time.host_us}, {"period_us", time.period_us}});
-  }
-  return {{"times", std::move(times)}, {"best", paths.best ? to_string(*paths.best) : ""}};
-}
-void read_paths(FieldReader& fields, LaunchTimes& paths) {
-  const auto path = [](FieldReader& from, std::string_view name) {
-    std::string text;
-    from.read(name, text);
-    const auto parsed = parse_kernel_path(text);
-    if (!parsed && !text.empty()) from.fail(name, concat('"', text, "\" is no launch path"));
-    return parsed;
-  };
-  fields.each_object("times", [&](FieldReader& item) {
-    PathTime& time = paths.times.emplace_back();
-    time.path = path(item, "path").value_or(KernelPath::stream);
-    item.read("host_us", time.host_us);
-    item.read("period_us", time.period_us);
-  });
-  paths.best = path(fields, "best");
-}
-
-Json json_of(const DeviceUse& use) {
-  return {{"begin_seconds", use.begin_seconds},
-          {"end_seconds", use.end_seconds},
-          {"busy_seconds", use.busy_seconds},
-          {"longest_idle_seconds", use.longest_idle_seconds}};
-}
-void read_use(FieldReader& fields, DeviceUse& use) {
-  fields.object("use", [&](FieldReader& nested) {
-    nested.read("begin_seconds", use.begin_seconds);
-    nested.read("end_seconds", use.end_seconds);
-    nested.read("busy_seconds", use.busy_seconds);
-    nested.read("longest_idle_seconds", use.longest_idle_seconds);
-  });
-}
-
 // --- Requests ------------------------------------------------------------------------------------
 
-Json fields_of(const HelloRequest& r) {
-  return {{"protocol", r.protocol},
-          {"device", r.device},
-          {"uuid", r.uuid},
-          {"cache_root", r.cache_root},
-          {"own_pids", r.own_pids}};
-}
-Json fields_of(const OpenRequest& r) {
-  return {{"problem", r.problem},      {"template_dirs", r.template_dirs},
-          {"functions", r.functions},  {"catalog", r.catalog_digest},
-          {"policy", r.policy.text()}, {"seed", r.seed},
-          {"sample_ms", r.sample_ms}};
-}
-Json fields_of(const PrepareRequest& r) {
-  return {{"template", r.choice.kernel_template},
-          {"configuration", json_of(r.choice.configuration)}};
-}
-Json fields_of(const CheckRequest& r) {
-  return {{"id", r.id}, {"depth", static_cast<int>(r.depth)}};
-}
-Json fields_of(const CheckAfterTimingRequest& r) { return {{"id", r.id}}; }
-Json fields_of(const SampleRequest& r) { return {{"order", r.order}}; }
-Json fields_of(const LaunchGapRequest& r) { return {{"id", r.id}}; }
-Json fields_of(const LaunchPathsRequest& r) { return {{"id", r.id}}; }
-Json fields_of(const CountRequest& r) { return {{"id", r.id}, {"cache", to_string(r.cache)}}; }
-Json fields_of(const AuditRequest&) { return Json::object(); }
-Json fields_of(const DropRequest& r) { return {{"id", r.id}}; }
-Json fields_of(const CloseRequest&) { return Json::object(); }
-Json fields_of(const CompiledRequest& r) {
-  return {{"code", static_cast<int>(r.code)}, {"error", r.error}};
-}
-
-void read(FieldReader& fields, HelloRequest& r) {
-  fields.read("protocol", r.protocol);
+void describe(auto& visitor, MaybeConst<HelloRequest> auto& hello) {
+  visitor.field("protocol", hello.protocol);
   // Another protocol may have other fields.
-  if (r.protocol != kProtocol) return;
-  fields.read("device", r.device);
-  fields.read("uuid", r.uuid);
-  fields.read("cache_root", r.cache_root);
-  fields.read("own_pids", r.own_pids);
+  if (hello.protocol != kProtocol) return;
+  visitor.field("device", hello.device);
+  visitor.field("uuid", hello.uuid);
+  visitor.field("cache_root", hello.cache_root);
+  visitor.field("own_pids", hello.own_pids);
 }
-void read(FieldReader& fields, OpenRequest& r) {
-  fields.read("problem", r.problem);
-  fields.read("template_dirs", r.template_dirs);
-  fields.read("functions", r.functions);
-  fields.read("catalog", r.catalog_digest);
-  read_policy(fields, r.policy);
-  fields.read("seed", r.seed);
-  fields.read("sample_ms", r.sample_ms);
+void describe(auto& visitor, MaybeConst<OpenRequest> auto& open) {
+  visitor.field("problem", open.problem);
+  visitor.field("template_dirs", open.template_dirs);
+  visitor.field("functions", open.functions);
+  visitor.field("catalog", open.catalog_digest);
+  visitor.field("policy", open.policy);
+  visitor.field("seed", open.seed);
+  visitor.field("sample_ms", open.sample_ms);
 }
-void read(FieldReader& fields, PrepareRequest& r) {
-  fields.read("template", r.choice.kernel_template);
-  fields.read("configuration", r.choice.configuration);
+void describe(auto& visitor, MaybeConst<PrepareRequest> auto& prepare) {
+  describe(visitor, prepare.choice);
 }
-void read(FieldReader& fields, CheckRequest& r) {
-  fields.read("id", r.id);
-  r.depth = read_enum(fields, "depth", Runner::CheckDepth::finalist);
+void describe(auto& visitor, MaybeConst<CheckRequest> auto& check) {
+  visitor.field("id", check.id);
+  visitor.field("depth", check.depth);
 }
-void read(FieldReader& fields, CheckAfterTimingRequest& r) { fields.read("id", r.id); }
-void read(FieldReader& fields, SampleRequest& r) { fields.read("order", r.order); }
-void read(FieldReader& fields, LaunchGapRequest& r) { fields.read("id", r.id); }
-void read(FieldReader& fields, LaunchPathsRequest& r) { fields.read("id", r.id); }
-void read(FieldReader& fields, CountRequest& r) {
-  fields.read("id", r.id);
-  std::string cache;
-  fields.read("cache", cache);
-  if (const auto parsed = parse_l2_state(cache)) {
-    r.cache = *parsed;
-  } else {
-    fields.fail("cache", concat('"', cache, "\" is no state of the L2"));
-  }
+void describe(auto& visitor, MaybeConst<SampleRequest> auto& sample) {
+  visitor.field("order", sample.order);
 }
-void read(FieldReader&, AuditRequest&) {}
-void read(FieldReader& fields, DropRequest& r) { fields.read("id", r.id); }
-void read(FieldReader&, CloseRequest&) {}
-void read(FieldReader& fields, CompiledRequest& r) {
-  r.code = read_enum(fields, "code", ErrorCode::internal);
-  fields.read("error", r.error);
+void describe(auto& visitor, MaybeConst<CountRequest> auto& count) {
+  visitor.field("id", count.id);
+  visitor.field("cache", count.cache);
 }
+void describe(auto& visitor, MaybeConst<CheckAfterTimingRequest, LaunchGapRequest,
+                                        LaunchPathsRequest, DropRequest> auto& request) {
+  visitor.field("id", request.id);
+}
+void describe(auto& visitor, MaybeConst<CompiledRequest> auto& compiled) {
+  visitor.field("code", compiled.code);
+  visitor.field("error", compiled.error);
+}
+void describe(auto& /*visitor*/,
+              MaybeConst<AuditRequest, CloseRequest, DoneReply> auto& /*empty*/) {}
 
 // --- Replies -------------------------------------------------------------------------------------
 
-Json fields_of(const HelloReply& r) { return {{"protocol", r.protocol}, {"seconds", r.seconds}}; }
-Json fields_of(const OpenReply& r) { return {{"seconds", r.seconds}}; }
-Json fields_of(const PrepareReply& r) {
-  return {{"id", r.prepared.id}, {"step", json_of(r.prepared.step)}};
+void describe(auto& visitor, MaybeConst<HelloReply> auto& hello) {
+  visitor.field("protocol", hello.protocol);
+  if (hello.protocol == kProtocol) visitor.field("seconds", hello.seconds);
 }
-Json fields_of(const CheckReply& r) {
-  return {{"step", json_of(r.checked.step)}, {"report", json_of(r.checked.report)}};
+void describe(auto& visitor, MaybeConst<OpenReply> auto& open) {
+  visitor.field("seconds", open.seconds);
 }
-Json fields_of(const SampledReply& r) {
-  return {{"step", json_of(r.sampled.step)},
-          {"us", r.sampled.sample.us},
-          {"sm_mhz", r.sampled.sample.sm_mhz},
-          {"at_seconds", r.sampled.sample.at_seconds}};
+void describe(auto& visitor, MaybeConst<PrepareReply> auto& reply) {
+  visitor.field("id", reply.prepared.id);
+  visitor.field("step", reply.prepared.step);
 }
-Json fields_of(const LaunchGapReply& r) { return {{"us", r.us}}; }
-Json fields_of(const LaunchPathsReply& r) { return json_of(r.paths); }
-Json fields_of(const CountReply& r) {
-  FieldWriter json;
-  write_counters(json, {r.counted});
-  return parse_value(json.text());
+void describe(auto& visitor, MaybeConst<CheckReply> auto& reply) {
+  visitor.field("step", reply.checked.step);
+  visitor.field("report", reply.checked.report);
 }
-Json fields_of(const AuditReply& r) { return {{"rows", json_of(r.audit)}}; }
-Json fields_of(const DoneReply&) { return Json::object(); }
-Json fields_of(const CompileReply& r) { return json_of(r.request); }
-Json fields_of(const ErrorReply& r) {
-  return {{"code", static_cast<int>(r.error.code)}, {"error", r.error.message}};
+void describe(auto& visitor, MaybeConst<SampledReply> auto& reply) {
+  visitor.field("step", reply.sampled.step);
+  describe(visitor, reply.sampled.sample);
+}
+void describe(auto& visitor, MaybeConst<LaunchGapReply> auto& gap) { visitor.field("us", gap.us); }
+void describe(auto& visitor, MaybeConst<LaunchPathsReply> auto& reply) {
+  describe(visitor, reply.paths);
+}
+void describe(auto& visitor, MaybeConst<CountReply> auto& reply) {
+  describe(visitor, reply.counted);
+}
+void describe(auto& visitor, MaybeConst<AuditReply> auto& reply) {
+  visitor.field("rows", reply.audit.rows);
+}
+void describe(auto& visitor, MaybeConst<CompileReply> auto& reply) {
+  auto& request = reply.request;
+  visitor.field("name", request.name);
+  visitor.field("source", request.source);
+  visitor.field("headers", request.headers);
+  visitor.field("options", request.options);
+  visitor.field("target", request.target);
+  visitor.field("output", request.output);
+  visitor.field("linked", request.linked);
+}
+void describe(auto& visitor, MaybeConst<ErrorReply> auto& reply) {
+  visitor.field("code", reply.error.code);
+  visitor.field("error", reply.error.message);
 }
 
-void read(FieldReader& fields, HelloReply& r) {
-  fields.read("protocol", r.protocol);
-  if (r.protocol == kProtocol) fields.read("seconds", r.seconds);
-}
-void read(FieldReader& fields, OpenReply& r) { fields.read("seconds", r.seconds); }
-void read(FieldReader& fields, PrepareReply& r) {
-  fields.read("id", r.prepared.id);
-  read_step(fields, r.prepared.step);
-}
-void read(FieldReader& fields, CheckReply& r) {
-  read_step(fields, r.checked.step);
-  read_report(fields, r.checked.report);
-}
-void read(FieldReader& fields, SampledReply& r) {
-  read_step(fields, r.sampled.step);
-  fields.read("us", r.sampled.sample.us);
-  fields.read("sm_mhz", r.sampled.sample.sm_mhz);
-  fields.read("at_seconds", r.sampled.sample.at_seconds);
-}
-void read(FieldReader& fields, LaunchGapReply& r) { fields.read("us", r.us); }
-void read(FieldReader& fields, LaunchPathsReply& r) { read_paths(fields, r.paths); }
-void read(FieldReader& fields, CountReply& r) {
-  std::vector<CounterSet> sets;
-  read_counters(fields, sets);
-  if (sets.size() == 1) {
-    r.counted = std::move(sets.front());
-  } else {
-    fields.fail("counters", concat(sets.size(), " sets, 1 expected"));
-  }
-}
-void read(FieldReader& fields, AuditReply& r) { read_audit(fields, r.audit); }
-void read(FieldReader&, DoneReply&) {}
-void read(FieldReader& fields, CompileReply& r) { read_compile(fields, r.request); }
-void read(FieldReader& fields, ErrorReply& r) {
-  r.error.code = read_enum(fields, "code", ErrorCode::internal);
-  fields.read("error", r.error.message);
+/// Describes what goes with every reply.
+void describe_state(auto& visitor, MaybeConst<Reply> auto& reply) {
+  visitor.field("lost", reply.lost);
+  visitor.field("use", reply.use);
 }
 
 // --- Variants ------------------------------------------------------------------------------------
+
+template <typename Variant>
+void write_variant(FieldWriter& json, std::string_view kind, const auto& names,
+                   const Variant& message) {
+  json.field(kind, names.at(message.index()));
+  std::visit([&](const auto& content) { describe(json, content); }, message);
+}
 
 /// Sets `message` to the alternative with the name `kind`, and reads its fields.
 template <typename Variant, std::size_t... Indices>
@@ -351,10 +176,10 @@ void read_variant(FieldReader& fields, std::string_view kind,
                   const std::array<std::string_view, sizeof...(Indices)>& names, Variant& message,
                   std::index_sequence<Indices...>) {
   std::string name;
-  fields.read(kind, name);
+  fields.field(kind, name);
   const auto read_as = [&]<std::size_t Index>() {
     if (names[Index] != name) return false;
-    read(fields, message.template emplace<Index>());
+    describe(fields, message.template emplace<Index>());
     return true;
   };
   if (!(read_as.template operator()<Indices>() || ...)) {
@@ -365,17 +190,16 @@ void read_variant(FieldReader& fields, std::string_view kind,
 }  // namespace
 
 std::string encode(const Request& request) {
-  Json json = std::visit([](const auto& r) { return fields_of(r); }, request);
-  json["request"] = kRequests.at(request.index());
-  return dump(json);
+  FieldWriter json;
+  write_variant(json, "request", kRequests, request);
+  return json.text();
 }
 
 std::string encode(const Reply& reply) {
-  Json json = std::visit([](const auto& r) { return fields_of(r); }, reply.content);
-  json["reply"] = kReplies.at(reply.content.index());
-  json["lost"] = reply.lost;
-  json["use"] = json_of(reply.use);
-  return dump(json);
+  FieldWriter json;
+  write_variant(json, "reply", kReplies, reply.content);
+  describe_state(json, reply);
+  return json.text();
 }
 
 Result<Request> parse_request(std::string_view text) {
@@ -392,8 +216,7 @@ Result<Reply> parse_reply(std::string_view text) {
   KW_TRY(parse_fields(text, "reply", [&](FieldReader& fields) {
     read_variant(fields, "reply", kReplies, reply.content,
                  std::make_index_sequence<kReplies.size()>());
-    fields.read("lost", reply.lost);
-    read_use(fields, reply.use);
+    describe_state(fields, reply);
   }));
   return reply;
 }

@@ -17,7 +17,7 @@
 namespace kernwright::detail {
 
 /// Both sides must come from one build; another number means that they do not.
-inline constexpr int kProtocol = 5;
+inline constexpr int kProtocol = 6;
 
 /// The first request, which starts CUDA on the GPU. The other fields are for the audit, see
 /// `AuditorOptions`.

@@ -178,7 +178,7 @@ Status decide(const CacheFlags& flags) {
   if (!service) return report(service.error());
   const Result<BoundProblem> bound = (*service)->bind(*problem);
   if (!bound) return report(bound.error());
-  const OverrideAction action = *parse_override_action(flags.words.front());
+  const OverrideAction action = *parse_as<OverrideAction>(flags.words.front());
   const auto decided = action == OverrideAction::lift ? to_lift(flags, **service, *bound)
                                                       : to_decide(flags, **service, *bound);
   if (!decided) return report(decided.error());

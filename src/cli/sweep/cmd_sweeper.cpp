@@ -36,7 +36,7 @@ class SweeperCommand : public Command {
     options.log = [&send](LogLevel level, std::string_view message) {
       if (level != LogLevel::warning) return;
       FieldWriter warning;
-      warning.write("warning", message);
+      warning.field("warning", message);
       static_cast<void>(send(warning.text()));  // if that fails there is nobody to warn
     };
     const Result<std::shared_ptr<ServiceCore>> service = ServiceCore::open(std::move(options));

@@ -56,7 +56,7 @@ Result<SweepResult> Sweeper::ask(const Problem& problem) {
     KW_ASSIGN(const Message message, channel.receive());
     std::string warning;
     const Result<void> is_warning = parse_fields(
-        message.text, "warning", [&](FieldReader& fields) { fields.read("warning", warning); });
+        message.text, "warning", [&](FieldReader& fields) { fields.field("warning", warning); });
     if (!is_warning) return parse_sweep_result(message.text);
     report_warning(warning);
   }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "model/candidate/parameter_space.h"
+#include "support/names.h"
 
 namespace kernwright {
 
@@ -16,5 +17,10 @@ struct Choice {
   std::string id() const;
   friend bool operator==(const Choice&, const Choice&) = default;
 };
+
+void describe(auto& visitor, MaybeConst<Choice> auto& choice) {
+  visitor.field("template", choice.kernel_template);
+  visitor.field("configuration", choice.configuration);
+}
 
 }  // namespace kernwright

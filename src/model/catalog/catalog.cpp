@@ -6,7 +6,7 @@
 #include "model/catalog/manifest.h"
 #include "model/catalog/operation_reader.h"
 #include "model/operation/problem_length.h"
-#include "support/find_named.h"
+#include "support/names.h"
 #include "support/spelling.h"
 #include "support/text.h"
 #include "support/try.h"

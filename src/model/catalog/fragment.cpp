@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-#include "support/find_named.h"
+#include "support/names.h"
 #include "support/text.h"
 #include "support/try.h"
 

@@ -6,7 +6,7 @@
 #include "model/candidate/device_profile.h"
 #include "model/catalog/launch_reader.h"
 #include "model/expression/json_reader.h"
-#include "support/find_named.h"
+#include "support/names.h"
 #include "support/spelling.h"
 #include "support/try.h"
 

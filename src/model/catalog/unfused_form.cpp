@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "support/find_named.h"
+#include "support/names.h"
 #include "support/text.h"
 #include "support/try.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/operation/operation.h"
-#include "support/find_named.h"
+#include "support/names.h"
 #include "support/text.h"
 
 namespace kernwright::detail {

@@ -97,26 +97,4 @@ std::optional<double> CounterSet::time_us() const {
   return ns ? std::optional(*ns * 1e-3) : std::nullopt;
 }
 
-std::string_view to_string(CounterSource source) {
-  return source == CounterSource::cupti ? "cupti" : "ncu";
-}
-
-std::optional<CounterSource> parse_counter_source(std::string_view text) {
-  for (const CounterSource source : {CounterSource::cupti, CounterSource::ncu}) {
-    if (text == to_string(source)) return source;
-  }
-  return std::nullopt;
-}
-
-std::string_view to_string(CounterMode mode) {
-  return mode == CounterMode::kernel_replay ? "kernel_replay" : "train";
-}
-
-std::optional<CounterMode> parse_counter_mode(std::string_view text) {
-  for (const CounterMode mode : {CounterMode::kernel_replay, CounterMode::train}) {
-    if (text == to_string(mode)) return mode;
-  }
-  return std::nullopt;
-}
-
 }  // namespace kernwright

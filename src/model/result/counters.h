@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "model/candidate/choice.h"
-#include <kernwright/l2_state.h>
+#include "model/result/measurement.h"
+#include "support/names.h"
 
 namespace kernwright {
 
@@ -73,10 +74,10 @@ enum class CounterSource { cupti, ncu };
 /// whose gaps count too.
 enum class CounterMode { kernel_replay, train };
 
-std::string_view to_string(CounterSource source);
-std::optional<CounterSource> parse_counter_source(std::string_view text);
-std::string_view to_string(CounterMode mode);
-std::optional<CounterMode> parse_counter_mode(std::string_view text);
+constexpr auto names_of(CounterSource) { return std::to_array<std::string_view>({"cupti", "ncu"}); }
+constexpr auto names_of(CounterMode) {
+  return std::to_array<std::string_view>({"kernel_replay", "train"});
+}
 
 /// The counters of one launch of a candidate. They are evidence beside its times, and no decision
 /// or level of trust follows from them.
@@ -98,5 +99,17 @@ struct CounterSet {
 
   friend bool operator==(const CounterSet&, const CounterSet&) = default;
 };
+
+void describe(auto& visitor, MaybeConst<CounterSet> auto& set) {
+  describe(visitor, set.choice);
+  visitor.field("source", set.source);
+  visitor.field("version", set.version);
+  visitor.field("mode", set.mode);
+  visitor.field("cache", set.cache);
+  visitor.field("passes", set.passes);
+  std::optional<double> time_us = set.time_us();  // it follows from the kernels
+  visitor.field("time_us", time_us);
+  visitor.field("kernels", set.kernels);
+}
 
 }  // namespace kernwright

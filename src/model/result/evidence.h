@@ -1,12 +1,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <ranges>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "support/names.h"
 #include <kernwright/kernel_path.h>
 
 namespace kernwright {
@@ -17,8 +19,7 @@ namespace kernwright {
 /// "C".
 enum class Trust { a, b, c };
 
-std::string_view to_string(Trust trust);
-std::optional<Trust> parse_trust(std::string_view text);
+constexpr auto names_of(Trust) { return std::to_array<std::string_view>({"A", "B", "C"}); }
 
 /// The result of one check of the audit: the trust that it allows, and what was seen.
 struct AuditRow {
@@ -28,6 +29,12 @@ struct AuditRow {
 
   friend bool operator==(const AuditRow&, const AuditRow&) = default;
 };
+
+void describe(auto& visitor, MaybeConst<AuditRow> auto& row) {
+  visitor.field("check", row.check);
+  visitor.field("trust", row.trust);
+  visitor.field("detail", row.detail);
+}
 
 /// The state of the environment of a measurement.
 struct Audit {
@@ -45,8 +52,9 @@ struct Audit {
 /// chose the winner among equals. `unresolved`: the rounds ended before that was known.
 enum class Verdict { win, tie, unresolved };
 
-std::string_view to_string(Verdict verdict);
-std::optional<Verdict> parse_verdict(std::string_view text);
+constexpr auto names_of(Verdict) {
+  return std::to_array<std::string_view>({"win", "tie", "unresolved"});
+}
 
 /// How much slower one candidate is than another, as ln(ratio). The two were sampled in the same
 /// rounds: the estimate is the median of the paired differences, and `low` and `high` are its
@@ -60,7 +68,15 @@ struct Slowdown {
   friend bool operator==(const Slowdown&, const Slowdown&) = default;
 };
 
-std::optional<KernelPath> parse_kernel_path(std::string_view text);
+void describe(auto& visitor, MaybeConst<Slowdown> auto& slowdown) {
+  visitor.field("estimate", slowdown.estimate);
+  visitor.field("low", slowdown.low);
+  visitor.field("high", slowdown.high);
+}
+
+constexpr auto names_of(KernelPath) {
+  return std::to_array<std::string_view>({"stream", "graph", "rebind"});
+}
 
 /// Times of launch paths that differ by less count as equal. Between processes on one host the
 /// difference of graph and rebind changes by as much.
@@ -74,6 +90,12 @@ struct PathTime {
 
   friend bool operator==(const PathTime&, const PathTime&) = default;
 };
+
+void describe(auto& visitor, MaybeConst<PathTime> auto& time) {
+  visitor.field("path", time.path);
+  visitor.field("host_us", time.host_us);
+  visitor.field("period_us", time.period_us);
+}
 
 /// Returns where the best of the paths stands, each with a `host_us` and a `period_us`, or the end
 /// where there is none: among those whose period is within `kPathTie` of the shortest, the one with
@@ -106,5 +128,10 @@ struct LaunchTimes {
 
   friend bool operator==(const LaunchTimes&, const LaunchTimes&) = default;
 };
+
+void describe(auto& visitor, MaybeConst<LaunchTimes> auto& paths) {
+  visitor.newer("launch_paths", paths.times);
+  visitor.field("best_path", paths.best);
+}
 
 }  // namespace kernwright

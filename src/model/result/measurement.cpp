@@ -2,31 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 
 #include "support/text.h"
 
 namespace kernwright {
 namespace {
-
-constexpr std::string_view kOutcomes[] = {"ok",
-                                          "rejected",
-                                          "compile_failed",
-                                          "link_failed",
-                                          "spilled",
-                                          "launch_failed",
-                                          "out_of_memory",
-                                          "illegal_address",
-                                          "out_of_bounds",
-                                          "wrong_result",
-                                          "nondeterministic",
-                                          "timed_out",
-                                          "worker_died",
-                                          "device_lost"};
-static_assert(std::size(kOutcomes) == static_cast<std::size_t>(Outcome::device_lost) + 1);
-
-constexpr std::string_view kL2States[] = {"cold", "warm", "mixed"};
 
 /// The median; infinite without samples, so that a candidate without samples never wins.
 double median_of(std::vector<double> values) {
@@ -39,21 +20,9 @@ double median_of(std::vector<double> values) {
 
 }  // namespace
 
-std::string_view to_string(Outcome outcome) { return kOutcomes[static_cast<std::size_t>(outcome)]; }
+std::string_view to_string(L2State state) { return to_string<L2State>(state); }
 
-std::optional<Outcome> parse_outcome(std::string_view text) {
-  const auto found = std::find(std::begin(kOutcomes), std::end(kOutcomes), text);
-  if (found == std::end(kOutcomes)) return std::nullopt;
-  return static_cast<Outcome>(found - std::begin(kOutcomes));
-}
-
-std::string_view to_string(L2State state) { return kL2States[static_cast<std::size_t>(state)]; }
-
-std::optional<L2State> parse_l2_state(std::string_view name) {
-  const auto found = std::find(std::begin(kL2States), std::end(kL2States), name);
-  if (found == std::end(kL2States)) return std::nullopt;
-  return static_cast<L2State>(found - std::begin(kL2States));
-}
+std::optional<L2State> parse_l2_state(std::string_view name) { return parse_as<L2State>(name); }
 
 std::string MeasurePolicy::text() const {
   return concat("l2=", to_string(l2), " launch=graph power=sustained");

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "support/names.h"
 #include <kernwright/l2_state.h>
 
 namespace kernwright {
@@ -28,8 +30,16 @@ enum class Outcome {
   device_lost
 };
 
-std::string_view to_string(Outcome outcome);
-std::optional<Outcome> parse_outcome(std::string_view text);
+constexpr auto names_of(Outcome) {
+  return std::to_array<std::string_view>(
+      {"ok", "rejected", "compile_failed", "link_failed", "spilled", "launch_failed",
+       "out_of_memory", "illegal_address", "out_of_bounds", "wrong_result", "nondeterministic",
+       "timed_out", "worker_died", "device_lost"});
+}
+
+constexpr auto names_of(L2State) {
+  return std::to_array<std::string_view>({"cold", "warm", "mixed"});
+}
 
 /// How kernels are timed: launched from a graph, back to back for so long that the power limit
 /// counts, with the L2 in state `l2`. It is part of a record's key.
@@ -53,6 +63,12 @@ struct Sample {
   friend bool operator==(const Sample&, const Sample&) = default;
 };
 
+void describe(auto& visitor, MaybeConst<Sample> auto& sample) {
+  visitor.field("us", sample.us);
+  visitor.field("sm_mhz", sample.sm_mhz);
+  visitor.field("at_seconds", sample.at_seconds);
+}
+
 /// Times of one unit of work in microseconds, in the order in which they were taken. For finalists
 /// entry i was taken in round i.
 struct Measurement {
@@ -63,6 +79,7 @@ struct Measurement {
   /// The median absolute deviation from the median.
   double mad_us() const;
   double min_us() const;
+  friend bool operator==(const Measurement&, const Measurement&) = default;
 };
 
 /// The checks that were made and what they found, as a record keeps it.
@@ -77,6 +94,21 @@ struct CheckReport {
   int repeats = 0;             ///< runs on equal inputs whose results were compared
   bool deterministic = true;   ///< their bits were equal
   bool after_timing = false;   ///< it was right again after it was timed
+
+  friend bool operator==(const CheckReport&, const CheckReport&) = default;
 };
+
+void describe(auto& visitor, MaybeConst<CheckReport> auto& check) {
+  visitor.field("max_error", check.max_error);
+  visitor.field("mismatches", check.mismatches);
+  visitor.field("elements", check.elements);
+  visitor.field("first_mismatch", check.first_mismatch);
+  visitor.newer("exact", check.exact);
+  visitor.newer("guarded", check.guarded);
+  visitor.newer("unmapped", check.unmapped);
+  visitor.newer("repeats", check.repeats);
+  visitor.newer("deterministic", check.deterministic);
+  visitor.newer("after_timing", check.after_timing);
+}
 
 }  // namespace kernwright

@@ -19,6 +19,7 @@ struct Traits {
 
   /// A user may have it already, so that it is replaced only by what is better.
   bool is_known_answer() const { return is_default || is_predicted || is_incumbent; }
+  friend bool operator==(const Traits&, const Traits&) = default;
 };
 
 }  // namespace kernwright

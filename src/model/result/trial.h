@@ -20,6 +20,15 @@ struct Resources {
   friend bool operator==(const Resources&, const Resources&) = default;
 };
 
+void describe(auto& visitor, MaybeConst<Resources> auto& resources) {
+  visitor.field("registers", resources.registers);
+  visitor.field("spill_store_bytes", resources.spill_store_bytes);
+  visitor.field("spill_load_bytes", resources.spill_load_bytes);
+  visitor.field("stack_bytes", resources.stack_bytes);
+  visitor.field("static_smem_bytes", resources.static_smem_bytes);
+  visitor.field("barriers", resources.barriers);
+}
+
 /// A candidate that was tried: its outcome, and the measurement if there is one.
 struct Trial {
   Choice choice;

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/entries/miss.h"
+#include "model/result/match_names.h"
 #include "service/c/c_api_support.h"
 #include "support/text.h"
 #include "support/version.h"
@@ -77,7 +77,7 @@ std::string read_l2(std::string_view name, L2State& state) {
 }
 
 std::string read_min_match(std::string_view name, Match& least) {
-  const std::optional<Match> match = parse_match(name);
+  const std::optional<Match> match = parse_as<Match>(name);
   if (!match) {
     return concat("kw_options.min_match is \"", name,
                   "\"; it must be exact, recheck, seed, bucket, predicted or none");

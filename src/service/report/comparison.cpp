@@ -28,22 +28,6 @@ double us_of(const TuningRecord& record) {
 
 }  // namespace
 
-std::string_view to_string(Change change) {
-  switch (change) {
-    case Change::faster:
-      return "faster";
-    case Change::slower:
-      return "slower";
-    case Change::same:
-      return "same";
-    case Change::equal:
-      return "equal";
-    case Change::unclear:
-      break;
-  }
-  return "unclear";
-}
-
 Comparison compare_winners(const TuningRecord& old_record, const TuningRecord& new_record) {
   Comparison comparison;
   if (!is_measured(old_record) || !is_measured(new_record)) {

@@ -16,7 +16,9 @@ inline constexpr double kSameTime = 0.02;
 /// The result of comparing the winners of two records of the same key.
 enum class Change { faster, slower, same, equal, unclear };
 
-std::string_view to_string(Change change);
+constexpr auto names_of(Change) {
+  return std::to_array<std::string_view>({"faster", "slower", "same", "equal", "unclear"});
+}
 
 struct Comparison {
   Change change = Change::unclear;

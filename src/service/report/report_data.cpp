@@ -11,7 +11,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cache/fields/counter_fields.h"
 #include "cache/fields/field_writer.h"
 #include "model/candidate/device_profile.h"
 #include "service/report/comparison.h"
@@ -124,7 +123,7 @@ Json samples_json(const TuningRecord& record, bool whole) {
 /// Returns the hardware counters of a record, as its own text has them.
 Json counters_json(const TuningRecord& record) {
   FieldWriter json;
-  write_counters(json, record.counters);
+  json.field("counters", record.counters);
   return parse_value(json.text())["counters"];
 }
 

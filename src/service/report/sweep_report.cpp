@@ -123,44 +123,6 @@ NextStep next_step(const TuningRecord& record) {
 
 }  // namespace
 
-std::string_view to_string(Bound bound) {
-  switch (bound) {
-    case Bound::memory:
-      return "memory";
-    case Bound::compute:
-      return "compute";
-    case Bound::launch:
-      return "launch";
-  }
-  return "memory";
-}
-
-std::string_view to_string(Support support) {
-  switch (support) {
-    case Support::supported:
-      return "supported";
-    case Support::measured:
-      return "measured";
-    case Support::caveated:
-      return "caveated";
-    case Support::default_kept:
-      return "default_kept";
-  }
-  return "caveated";
-}
-
-std::string_view to_string(Speedup::Over over) {
-  switch (over) {
-    case Speedup::Over::default_configuration:
-      return "default";
-    case Speedup::Over::first_choice:
-      return "first_choice";
-    case Speedup::Over::previous_winner:
-      return "previous_winner";
-  }
-  return "default";
-}
-
 std::string NextStep::text() const {
   return reason.empty() ? action : concat(action, ": ", reason);
 }

@@ -20,8 +20,12 @@ enum class Bound { memory, compute, launch };
 /// beat the default, which is served; `caveated`: of trust C, or only predicted.
 enum class Support { supported, measured, caveated, default_kept };
 
-std::string_view to_string(Bound bound);
-std::string_view to_string(Support support);
+constexpr auto names_of(Bound) {
+  return std::to_array<std::string_view>({"memory", "compute", "launch"});
+}
+constexpr auto names_of(Support) {
+  return std::to_array<std::string_view>({"supported", "measured", "caveated", "default_kept"});
+}
 
 /// How many times as fast a measured winner is as the answer from before it was measured.
 struct Speedup {
@@ -38,7 +42,9 @@ struct Speedup {
   bool level() const;
 };
 
-std::string_view to_string(Speedup::Over over);
+constexpr auto names_of(Speedup::Over) {
+  return std::to_array<std::string_view>({"default", "first_choice", "previous_winner"});
+}
 
 /// A step that a person can take to know more, or to become faster.
 struct NextStep {

@@ -52,7 +52,7 @@ Result<ProvenKernel> compile_winner(ServiceCore& core, const BoundProblem& probl
   return ProvenKernel{std::move(candidate), std::move(artifact.kernel)};
 }
 
-Result<UnfusedReport::Kernel> describe(const Candidate& candidate, const TuningRecord& record) {
+Result<UnfusedReport::Kernel> kernel_of(const Candidate& candidate, const TuningRecord& record) {
   const BoundProblem& problem = *candidate.problem;
   const Result<std::int64_t> bytes = problem.operation().bytes.evaluate(problem.scope());
   if (!bytes) {
@@ -106,7 +106,7 @@ Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
       record = records.emplace(each.text(), *std::move(got)).first;
     }
     KW_ASSIGN(ProvenKernel winner, compile_winner(core, each, record->second));
-    KW_ASSIGN(UnfusedReport::Kernel kernel, describe(winner.candidate, record->second));
+    KW_ASSIGN(UnfusedReport::Kernel kernel, kernel_of(winner.candidate, record->second));
     report.kernels.push_back(std::move(kernel));
     compiled.push_back(std::move(winner));
   }

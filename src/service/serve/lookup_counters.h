@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cache/entries/miss.h"
+#include "model/result/match_names.h"
 #include <kernwright/service.h>
 
 namespace kernwright {
@@ -33,7 +33,9 @@ class LookupCounters {
   }
 
  private:
-  std::array<std::array<std::atomic<std::uint64_t>, kMissReasons>, kMatches> counts_{};
+  static constexpr std::size_t kMatches = names_of(Match{}).size();
+  static constexpr std::size_t kReasons = names_of(MissReason{}).size();
+  std::array<std::array<std::atomic<std::uint64_t>, kReasons>, kMatches> counts_{};
 };
 
 }  // namespace kernwright

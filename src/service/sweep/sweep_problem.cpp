@@ -67,13 +67,13 @@ void compile_for_next(ServiceCore& service, std::span<const Problem> problems,
 std::string to_json(const SweepResult& result) {
   FieldWriter fields;
   if (result.record) {
-    fields.write("record", to_json(*result.record));
-    fields.write("unstored", result.unstored);
+    fields.field("record", to_json(*result.record));
+    fields.field("unstored", result.unstored);
   } else {
-    fields.write("error", result.error);
+    fields.field("error", result.error);
   }
-  fields.write("found", result.found);
-  fields.write("tuned_again", result.tuned_again);
+  fields.field("found", result.found);
+  fields.field("tuned_again", result.tuned_again);
   return fields.text();
 }
 
@@ -82,13 +82,13 @@ Result<SweepResult> parse_sweep_result(std::string_view json) {
   std::string record;
   const Result<void> parsed = parse_fields(json, "sweep result", [&](FieldReader& fields) {
     if (fields.contains("record")) {
-      fields.read("record", record);
-      fields.read("unstored", result.unstored);
+      fields.field("record", record);
+      fields.field("unstored", result.unstored);
     } else {
-      fields.read("error", result.error);
+      fields.field("error", result.error);
     }
-    fields.read("found", result.found);
-    fields.read("tuned_again", result.tuned_again);
+    fields.field("found", result.found);
+    fields.field("tuned_again", result.tuned_again);
   });
   if (!parsed) return parsed.error();
   if (record.empty()) return result;

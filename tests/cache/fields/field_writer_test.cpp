@@ -4,27 +4,34 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cache/fields/json_fields.h"
+#include "model/result/evidence.h"
 
 namespace kernwright {
 namespace {
 
 TEST(FieldWriterTest, WritesFieldsInOrderOnOneLine) {
   FieldWriter json;
-  json.write("text", "a");
-  json.write("truth", true);
-  json.write("nothing", nullptr);
-  json.write("none", std::vector<int>());
-  json.write("some", std::vector<std::string>{"x", "y"});
-  json.object("inner", [&] { json.write("number", -1); });
+  json.field("text", "a");
+  json.field("truth", true);
+  json.field("nothing", nullptr);
+  json.field("none", std::vector<int>());
+  json.field("some", std::vector<std::string>{"x", "y"});
+  json.object("inner", [&] { json.field("number", -1); });
   json.object("empty", [] {});
-  json.each_object("items", std::vector<int>{1, 2}, [&](int item) { json.write("item", item); });
-  json.write("configuration", Configuration({{"BM", 64}, {"SWIZZLE", -2}}));
+  json.field("items", std::vector<PathTime>{{KernelPath::graph, 1, 2.5}, {}});
+  json.field("nothing of it", std::optional<int>());
+  json.field_unless("usual", 1, 1);
+  json.field_unless("unusual", 2, 1);
+  json.field("configuration", Configuration({{"BM", 64}, {"SWIZZLE", -2}}));
   EXPECT_EQ(json.text(), R"({"text":"a","truth":true,"nothing":null,"none":[],"some":["x","y"],)"
-                         R"("inner":{"number":-1},"empty":{},"items":[{"item":1},{"item":2}],)"
+                         R"("inner":{"number":-1},"empty":{},"items":[{"path":"graph","host_us":1,)"
+                         R"("period_us":2.5},{"path":"stream","host_us":0,"period_us":0}],)"
+                         R"("nothing of it":null,"unusual":2,)"
                          R"("configuration":{"BM":64,"SWIZZLE":-2}})");
 }
 
@@ -41,16 +48,16 @@ TEST(FieldWriterTest, NumbersComeBackBitByBit) {
                                       1.7976931348623157e308,
                                       255.1 + 1 / 7.0};
   FieldWriter json;
-  json.write("values", values);
-  json.write("low", std::numeric_limits<std::int64_t>::min());
-  json.write("high", std::numeric_limits<std::uint64_t>::max());
+  json.field("values", values);
+  json.field("low", std::numeric_limits<std::int64_t>::min());
+  json.field("high", std::numeric_limits<std::uint64_t>::max());
   std::vector<double> back;
   std::int64_t low = 0;
   std::uint64_t high = 0;
   ASSERT_TRUE(parse_fields(json.text(), "test", [&](FieldReader& fields) {
-    fields.read("values", back);
-    fields.read("low", low);
-    fields.read("high", high);
+    fields.field("values", back);
+    fields.field("low", low);
+    fields.field("high", high);
   }));
   ASSERT_EQ(back.size(), values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -63,7 +70,7 @@ TEST(FieldWriterTest, NumbersComeBackBitByBit) {
 
 TEST(FieldWriterTest, WhatIsNotFiniteIsNull) {
   FieldWriter json;
-  json.write("values", std::vector<double>{std::nan(""), std::numeric_limits<double>::infinity()});
+  json.field("values", std::vector<double>{std::nan(""), std::numeric_limits<double>::infinity()});
   EXPECT_EQ(json.text(), R"({"values":[null,null]})");
 }
 
@@ -71,15 +78,15 @@ TEST(FieldWriterTest, TextOfWhateverBytesIsText) {
   for (const char* text :
        {"", "plain", "a \"b\" \\ c", "tab\t and\nline", "\x01\x7f", "\xc3\xa9"}) {
     FieldWriter json;
-    json.write("text", text);
+    json.field("text", text);
     std::string back = "another";
-    ASSERT_TRUE(
-        parse_fields(json.text(), "test", [&](FieldReader& fields) { fields.read("text", back); }));
+    ASSERT_TRUE(parse_fields(json.text(), "test",
+                             [&](FieldReader& fields) { fields.field("text", back); }));
     EXPECT_EQ(back, text);
     EXPECT_EQ(json.text().find('\n'), std::string::npos);
   }
   FieldWriter json;
-  json.write("text", "\xff");
+  json.field("text", "\xff");
   EXPECT_EQ(json.text(), "{\"text\":\"\xef\xbf\xbd\"}");
 }
 

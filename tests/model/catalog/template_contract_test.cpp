@@ -9,7 +9,7 @@
 #include "model/candidate/config_header.h"
 #include "model/catalog/unfused_form.h"
 #include "model/files/embedded_files.h"
-#include "support/find_named.h"
+#include "support/names.h"
 #include "tests/model/built_in_catalog.h"
 #include "tests/model/samples.h"
 #include "tests/model/template_names.h"

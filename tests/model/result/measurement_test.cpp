@@ -27,9 +27,9 @@ TEST(MeasurementTest, NothingMeasuredNeverWins) {
 
 TEST(OutcomeTest, SpellingsComeBack) {
   for (int i = 0; i <= static_cast<int>(Outcome::device_lost); ++i) {
-    EXPECT_EQ(parse_outcome(to_string(static_cast<Outcome>(i))), static_cast<Outcome>(i));
+    EXPECT_EQ(parse_as<Outcome>(to_string(static_cast<Outcome>(i))), static_cast<Outcome>(i));
   }
-  EXPECT_EQ(parse_outcome("fine"), std::nullopt);
+  EXPECT_EQ(parse_as<Outcome>("fine"), std::nullopt);
   EXPECT_EQ(to_string(Outcome::wrong_result), "wrong_result");
 }
 

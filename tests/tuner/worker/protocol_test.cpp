@@ -50,7 +50,8 @@ TEST(ProtocolTest, WhatIsNoMessageIsCorruptAndNamesItsField) {
     EXPECT_NE(reply(text), "read") << text;
   }
   EXPECT_NE(request(R"({"request": "leave"})").find("\"leave\" is unknown"), std::string::npos);
-  EXPECT_NE(request(R"({"request": "check", "id": 1, "depth": 9})").find("9 is not in 0..1"),
+  EXPECT_NE(request(R"({"request": "check", "id": 1, "depth": "deep"})")
+                .find("\"deep\" is none of screening, finalist"),
             std::string::npos);
   OpenRequest open;
   std::string text = encode(Request{open});
@@ -62,10 +63,10 @@ TEST(ProtocolTest, WhatIsNoMessageIsCorruptAndNamesItsField) {
     return reply(encoded);
   };
   EXPECT_NE(changed(AuditReply{Audit{{{"mig", Trust::b, "on"}}}}, "\"B\"", "\"D\"")
-                .find("\"D\" is no trust level"),
+                .find("\"D\" is none of A, B, C"),
             std::string::npos);
   EXPECT_NE(changed(PrepareReply{{3, {Outcome::spilled, "8"}}}, "spilled", "soaked")
-                .find("\"soaked\" is no outcome"),
+                .find("\"soaked\" is none of ok, rejected"),
             std::string::npos);
 }
 

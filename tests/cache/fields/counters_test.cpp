@@ -1,9 +1,12 @@
-#include "cache/fields/counter_fields.h"
+#include "model/result/counters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
+
+#include "cache/fields/field_writer.h"
+#include "cache/fields/json_fields.h"
 
 namespace kernwright {
 namespace {
@@ -30,23 +33,24 @@ std::vector<CounterSet> sample_sets() {
 
 std::string text_of(const std::vector<CounterSet>& sets) {
   FieldWriter json;
-  write_counters(json, sets);
+  json.field("counters", sets);
   return json.text();
 }
 
 Result<std::vector<CounterSet>> read(const std::string& text) {
   std::vector<CounterSet> sets;
-  KW_TRY(parse_fields(text, "record", [&](FieldReader& fields) { read_counters(fields, sets); }));
+  KW_TRY(
+      parse_fields(text, "record", [&](FieldReader& fields) { fields.field("counters", sets); }));
   return sets;
 }
 
-TEST(CounterFieldsTest, WhatWasWrittenIsRead) {
+TEST(CountersTest, WhatWasWrittenIsRead) {
   const Result<std::vector<CounterSet>> back = read(text_of(sample_sets()));
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(*back, sample_sets());
 }
 
-TEST(CounterFieldsTest, AValueThatIsMissingIsNullWithItsReason) {
+TEST(CountersTest, AValueThatIsMissingIsNullWithItsReason) {
   const std::string text = text_of(sample_sets());
   EXPECT_THAT(text, HasSubstr(R"("dram__throughput.avg.pct_of_peak_sustained_elapsed":null)"));
   EXPECT_THAT(text, HasSubstr(R"("lts__t_sector_hit_rate.pct":"beyond 100")"));
@@ -54,7 +58,7 @@ TEST(CounterFieldsTest, AValueThatIsMissingIsNullWithItsReason) {
                               R"("cache":"cold","passes":4,"time_us":5.2168)"));
 }
 
-TEST(CounterFieldsTest, WhatIsNoneOfTheValuesIsNamed) {
+TEST(CountersTest, WhatIsNoneOfTheValuesIsNamed) {
   std::string text = text_of(sample_sets());
   const auto replaced = [&](const std::string& from, const std::string& to) {
     std::string other = text;
@@ -63,7 +67,7 @@ TEST(CounterFieldsTest, WhatIsNoneOfTheValuesIsNamed) {
     return back ? "no error" : back.error().message;
   };
   EXPECT_EQ(replaced(R"("cupti")", R"("perf")"),
-            "record: counters[0].source: \"perf\" is none of its values");
+            "record: counters[0].source: \"perf\" is none of cupti, ncu");
   EXPECT_EQ(replaced("[132,2,1]", "[132,2]"),
             "record: counters[0].kernels[0].grid: three numbers above 0 expected");
   EXPECT_THAT(replaced("5216.5", R"("fast")"), HasSubstr("gpu__time_duration.sum"));
