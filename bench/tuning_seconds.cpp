@@ -21,10 +21,10 @@
 #include "bench/simulation/predicted_order.h"
 #include "bench/simulation/random_stream.h"
 #include "bench/simulation/virtual_session.h"
+#include "cache/records/record_view.h"
 #include "model/catalog/catalog.h"
 #include "support/random.h"
 #include "support/text.h"
-#include "tuner/finals/decision.h"
 
 namespace kernwright {
 namespace {

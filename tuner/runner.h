@@ -11,6 +11,7 @@
 #include "model/result/counters.h"
 #include "model/result/evidence.h"
 #include "model/result/measurement.h"
+#include "model/result/trial.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -28,11 +29,7 @@ class Runner {
   static constexpr Id kSmProbe = -2;
   static constexpr Id kDramProbe = -3;
 
-  /// The result of one step of a candidate.
-  struct Step {
-    Outcome outcome = Outcome::ok;
-    std::string detail;
-  };
+  using Step = TrialStep;
 
   virtual ~Runner() = default;
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "compile/launch_fit.h"
 #include "support/random.h"
 #include "support/text.h"
 #include "support/try.h"
-#include "tuner/search/compiled_trial.h"
 #include "tuner/search/screening.h"
 
 namespace kernwright {

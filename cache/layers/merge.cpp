@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cache/records/record_view.h"
 #include "support/files.h"
 #include "support/text.h"
 #include "support/try.h"

@@ -119,13 +119,6 @@ void describe(auto& visitor, MaybeConst<FinalRounds> auto& rounds) {
   visitor.field("block_rounds", rounds.block_rounds);
 }
 
-/// The samples of a finalist, separated by what ran between them.
-struct FinalTimes {
-  Measurement in_turn;  ///< one per round, with other finalists in between
-  Measurement alone;    ///< those of its blocks, if there were any
-};
-FinalTimes final_times(const RankedConfiguration& ranked, const FinalRounds& rounds);
-
 /// The numbers of a search.
 struct SearchSummary {
   std::string strategy;

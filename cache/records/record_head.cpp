@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "cache/records/record_view.h"
 #include "support/bytes.h"
 #include "support/text.h"
 

@@ -20,7 +20,6 @@
 #include "support/names.h"
 #include "support/seconds_since.h"
 #include "support/text.h"
-#include "tuner/search/compiled_trial.h"
 
 namespace kernwright::cli {
 namespace {
@@ -533,7 +532,7 @@ class TemplateChecker {
     }
     // Tuning drops configurations that spill or need too much, but it needs the default.
     if (pending.profile && pending.defect.empty()) {
-      const Runner::Step step = check_compiled(*pending.candidate, compiled, *pending.profile);
+      const TrialStep step = check_compiled(*pending.candidate, compiled, *pending.profile);
       if (step.outcome != Outcome::ok) {
         pending.defect = concat("the default configuration: ", step.detail);
       }

@@ -12,10 +12,9 @@
 #include "compile/process_compiler.h"
 #include "device/cuda/cuda_device.h"
 #include "device/driver/cupti.h"
+#include "service/tune/measuring.h"
 #include "support/text.h"
 #include "support/version.h"
-#include "tuner/audit/audit.h"
-#include "tuner/audit/auditor.h"
 
 namespace kernwright::cli {
 namespace {
@@ -51,19 +50,6 @@ std::string counters_text(CounterAccess access) {
       return "not known who may read them: /proc/driver/nvidia/params does not say";
   }
   return {};
-}
-
-/// Returns the audit that tuning would make now: of GPU and host, or of the host alone if `info` is
-/// null.
-Audit audit_of(const CudaDeviceInfo* info, const std::filesystem::path& cache_root,
-               CompilePool& pool) {
-  AuditorOptions options;
-  options.cache_root = cache_root;
-  Auditor auditor(info ? info->identity.uuid : "", std::move(options));
-  Result<std::unique_ptr<Device>> device = Error{ErrorCode::unavailable, "no GPU"};
-  if (info) device = open_cuda_device(info->identity.ordinal);
-  if (device) auditor.watch(**device, pool);
-  return auditor.look();
 }
 
 /// Returns the steps that a person can take so that more works here, or is trusted more, the most
@@ -114,7 +100,7 @@ class Doctor : public Command {
       Json device = profile_json(info->profile);
       device["ordinal"] = ordinal;
       device["uuid"] = info->identity.uuid;
-      device["audit"] = audit_json(audit_of(&*info, root, pool));
+      device["audit"] = audit_json(audit_now(&info->identity, root, pool));
       driver = info->identity.driver_version;
       devices.push_back(std::move(device));
     }
@@ -146,7 +132,7 @@ class Doctor : public Command {
                    {"signed_caches", packages},
                    {"counters", counters_text(counter_access())},
                    {"cores", std::thread::hardware_concurrency()},
-                   {"audit", devices.empty() ? audit_json(audit_of(nullptr, root, pool))
+                   {"audit", devices.empty() ? audit_json(audit_now(nullptr, root, pool))
                                              : devices.front()["audit"]}};
     report["next"] = next_steps(report);
     if (json) {

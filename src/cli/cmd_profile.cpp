@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "cache/records/record_view.h"
 #include "cli/command.h"
 #include "cli/counter_text.h"
 #include "cli/output.h"

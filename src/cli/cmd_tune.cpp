@@ -10,7 +10,6 @@
 #include "support/spelling.h"
 #include "support/text.h"
 #include "support/try.h"
-#include "tuner/strategies/search_strategy.h"
 
 namespace kernwright::cli {
 namespace {

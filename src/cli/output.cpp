@@ -12,6 +12,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "cache/records/record_view.h"
 #include "cli/page.h"
 #include "cli/record_text.h"
 #include "service/report/sweep_report.h"
@@ -19,8 +20,6 @@
 #include "support/processes/channel.h"
 #include "support/text.h"
 #include "support/try.h"
-#include "tuner/finals/decision.h"
-#include "tuner/session/predict_record.h"
 #include <kernwright/visible.h>
 
 namespace kernwright::cli {

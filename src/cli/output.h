@@ -8,7 +8,7 @@
 
 #include "cli/command.h"
 #include "service/report/sweep_report.h"
-#include "tuner/search/search.h"
+#include "service/serve/core.h"
 
 namespace kernwright::cli {
 

@@ -10,7 +10,6 @@
 
 #include "service/serve/core.h"
 #include "support/processes/threads.h"
-#include "tuner/search/search.h"
 
 namespace kernwright::cli {
 

@@ -6,14 +6,12 @@
 #include <optional>
 #include <vector>
 
+#include "cache/records/record_view.h"
 #include "cli/counter_text.h"
 #include "cli/output.h"
 #include "service/report/record_words.h"
 #include "support/text.h"
 #include "support/try.h"
-#include "tuner/candidates/candidate_list.h"
-#include "tuner/finals/decision.h"
-#include "tuner/session/predict_record.h"
 
 namespace kernwright::cli {
 namespace {
@@ -135,11 +133,9 @@ std::string verdict_text(const TuningRecord& record) {
       return concat("tie: ", finalists(others, "as fast"), ", a fixed rule chose");
     case Verdict::unresolved:
       if (hardly_looked(record)) {
-        const int tried = record.measured + record.search.failed;
-        return concat("unresolved: the search has hardly looked, ", tried, " of ",
-                      counted(record.candidates, "candidate"), tried == 1 ? " was" : " were",
-                      " tried before its ",
-                      record.search.stop_reason == "trials" ? "trials" : "seconds", " were over");
+        return concat("unresolved: the search has hardly looked, ", tried_words(record),
+                      " before its ", record.search.stop_reason == "trials" ? "trials" : "seconds",
+                      " were over");
       }
       return others == 0 ? "unresolved: the finals were disturbed or too short"
                          : concat("unresolved: ", finalists(others, "not told apart from it"));
@@ -229,11 +225,6 @@ std::string bound_text(const ReportRow& row) {
   if (row.bound == Bound::launch) return "bound by the launch";
   const std::string share = concat(format_share(row.roofline_share), " of the roofline");
   return row.bound ? concat(share, ", which ", to_string(*row.bound), " sets") : share;
-}
-
-std::string certainty(const TuningRecord& record) {
-  if (record.grade == RecordGrade::predicted) return "predicted";
-  return concat(to_string(record.verdict), " ", to_string(record.trust));
 }
 
 void print_record(const Page& page, const TuningRecord& record, const ServiceCore& service) {

@@ -7,7 +7,6 @@
 #include "cli/page.h"
 #include "service/report/sweep_report.h"
 #include "service/serve/core.h"
-#include "tuner/search/search.h"
 
 namespace kernwright::cli {
 
@@ -29,8 +28,5 @@ Result<ReportRow> judge(const TuningRecord& record, const ServiceCore& service);
 
 /// Returns "82 % of the roofline, which memory sets", or that launching costs more than the work.
 std::string bound_text(const ReportRow& row);
-
-/// Returns verdict and trust, "win A"; or "predicted".
-std::string certainty(const TuningRecord& record);
 
 }  // namespace kernwright::cli

@@ -21,7 +21,7 @@ BELOW = {
     "cache": ["compile", "device", "model", "support"],
     "tuner": ["cache", "compile", "device", "model", "support"],
     "service": ["tuner", "cache", "launch", "compile", "device", "model", "support"],
-    "cli": ["service", "tuner", "cache", "launch", "compile", "device", "model", "support"],
+    "cli": ["service", "cache", "launch", "compile", "device", "model", "support"],
 }
 FOLDERS = {layer: f"src/{layer}" for layer in BELOW} | {"cache": "cache", "tuner": "tuner"}
 # Layer -> room -> the rooms of the same layer it may include, besides itself. A room is a folder of

@@ -10,6 +10,7 @@
 #include "bench/simulation/random_stream.h"
 #include "bench/simulation/synthetic_space.h"
 #include "cache/records/record.h"
+#include "cache/records/record_view.h"
 #include "tuner/finals/decision.h"
 
 namespace kernwright {

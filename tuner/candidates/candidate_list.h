@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/records/record_view.h"
 #include "model/candidate/candidate.h"
 #include "model/catalog/catalog.h"
 #include <kernwright/result.h>
@@ -26,9 +27,6 @@ struct CandidateList {
 };
 Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundProblem& problem,
                                            const DeviceProfile& profile);
-
-/// The cost model does not tell apart candidates that are closer than this, as a share.
-inline constexpr double kModelDoubt = 0.03;
 
 /// Returns true if the default, which was chosen by hand, is taken although another is predicted
 /// faster.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache/records/record_view.h"
 #include "support/hash.h"
 #include "support/statistics.h"
 #include "tuner/finals/interval.h"
@@ -253,14 +254,6 @@ Decision decide(const TuningRecord& record) {
   Decision decision = decide(finalists, record.rounds);
   if (hardly_looked(record)) decision.verdict = Verdict::unresolved;
   return decision;
-}
-
-bool hardly_looked(int ended, int candidates) { return ended < std::min(kFewestLooks, candidates); }
-
-bool hardly_looked(const TuningRecord& record) {
-  const std::string& reason = record.search.stop_reason;
-  return record.grade == RecordGrade::measured && (reason == "budget" || reason == "trials") &&
-         hardly_looked(record.measured + record.search.failed, record.candidates);
 }
 
 }  // namespace kernwright

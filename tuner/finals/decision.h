@@ -18,11 +18,6 @@ inline constexpr double kDelta = 0.005;
 inline constexpr double kEquivalence = 0.01;
 /// Fewer rounds than this yield no interval at all.
 inline constexpr int kMinRounds = 10;
-/// A search that was cut off after fewer candidates than this has hardly looked. On 14 of 18 spaces
-/// recorded on an H200 the cost model's first 16 candidates hold one within 1.1 % of the best. Its
-/// first alone is up to 72 % slower than the best there.
-inline constexpr int kFewestLooks = 16;
-
 /// The place of a finalist relative to the fastest one.
 struct Standing {
   enum class Place { leader, tied, open, slower };
@@ -83,12 +78,5 @@ Decision decide(std::span<const RankedConfiguration> finalists, const FinalRound
 /// verdict of a search that has hardly looked is `unresolved`: how its few candidates compare says
 /// nothing about the others.
 Decision decide(const TuningRecord& record);
-
-/// Returns whether `ended` of `candidates` candidates say little about the space: they are fewer
-/// than `kFewestLooks`, and not all.
-bool hardly_looked(int ended, int candidates);
-/// Returns whether the search of a measured record was cut off by its seconds or its trials that
-/// early.
-bool hardly_looked(const TuningRecord& record);
 
 }  // namespace kernwright

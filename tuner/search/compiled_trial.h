@@ -8,15 +8,6 @@
 
 namespace kernwright {
 
-/// Code that spills more is not loaded, whatever its manifest allows.
-inline constexpr std::int64_t kMostSpillBytes = 256;
-
-/// Why a compiled candidate is not worth loading: it did not compile, spills more than its manifest
-/// or `kMostSpillBytes` allows, or does not fit its launches or the device. `ok` otherwise, with
-/// the compiler's warnings as detail.
-Runner::Step check_compiled(const Candidate& candidate, const CompileResult& compiled,
-                            const DeviceProfile& profile);
-
 /// A trial of the candidate, before anything was found out about it.
 Trial make_trial(const Candidate& candidate, double predicted_us);
 

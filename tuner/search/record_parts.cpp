@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "cache/records/record_view.h"
 #include "support/text.h"
 #include "tuner/strategies/regret.h"
 
@@ -114,11 +115,6 @@ TuningRecord search_record(const SearchEvidence& evidence) {
   record.idle_seconds = evidence.device.idle_seconds();
   record.longest_idle_ms = 1000 * evidence.device.longest_idle_seconds;
   return record;
-}
-
-bool gap_dominated(const RankedConfiguration& ranked) {
-  constexpr double kShare = 0.2;
-  return ranked.launch_gap_us > kShare * ranked.measurement.median_us();
 }
 
 Error none_passed(std::string_view problem, std::span<const Trial> trials) {

@@ -36,10 +36,6 @@ struct SearchEvidence {
 /// which the session's caller knows.
 TuningRecord search_record(const SearchEvidence& evidence);
 
-/// Returns whether more than a fifth of its time passes between kernels. The cost of launching then
-/// decides, not the kernel.
-bool gap_dominated(const RankedConfiguration& ranked);
-
 /// The error that no candidate passed. It says how many there were, how they ended, and the detail
 /// of the commonest outcome.
 Error none_passed(std::string_view problem, std::span<const Trial> trials);

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "cache/records/record_view.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/candidates/candidate_list.h"
-#include "tuner/finals/decision.h"
 #include "tuner/search/candidate_visits.h"
 #include "tuner/search/compile_starts.h"
 #include "tuner/search/record_parts.h"

@@ -131,10 +131,4 @@ Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget
   return result;
 }
 
-bool default_kept(const TuningRecord& record) {
-  return record.grade == RecordGrade::predicted && record.winner.traits.is_default &&
-         !record.runners_up.empty() &&
-         record.runners_up.front().predicted_us < record.winner.predicted_us;
-}
-
 }  // namespace kernwright

@@ -23,8 +23,4 @@ namespace kernwright {
 Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget& budget,
                                     const std::map<std::string, Override>& banned = {});
 
-/// Returns whether the winner of a prediction is the default although another candidate is
-/// predicted to be faster, by less than the cost model can tell.
-bool default_kept(const TuningRecord& record);
-
 }  // namespace kernwright

@@ -24,11 +24,6 @@ constexpr auto names_of(ErrorCode) {
                                           "internal"});
 }
 
-void describe(auto& visitor, MaybeConst<Runner::Step> auto& step) {
-  visitor.field("outcome", step.outcome);
-  visitor.field("detail", step.detail);
-}
-
 void describe(auto& visitor, MaybeConst<DeviceUse> auto& use) {
   visitor.field("begin_seconds", use.begin_seconds);
   visitor.field("end_seconds", use.end_seconds);

@@ -1,7 +1,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
+#include "service/tune/measuring.h"
 #include "support/processes/subprocess.h"
-#include "tuner/worker/serve.h"
 
 namespace kernwright::cli {
 namespace {
@@ -15,10 +15,7 @@ class MeasuringWorker : public Command {
   Status run() override {
     Result<Channel> channel = inherited_channel();
     if (!channel) return report(channel.error());
-    const std::unique_ptr<RunnerFactory> factory = make_device_runner_factory();
-    if (auto served = serve_runner(*std::move(channel), *factory); !served) {
-      return report(served.error());
-    }
+    if (auto served = serve_as_worker(*std::move(channel)); !served) return report(served.error());
     return Status::ok;
   }
 };

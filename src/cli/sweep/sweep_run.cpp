@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "cache/records/record_view.h"
 #include "cli/output.h"
 #include "cli/record_text.h"
 #include "service/report/sweep_report.h"

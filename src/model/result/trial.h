@@ -29,6 +29,17 @@ void describe(auto& visitor, MaybeConst<Resources> auto& resources) {
   visitor.field("barriers", resources.barriers);
 }
 
+/// The result of one step of a trial.
+struct TrialStep {
+  Outcome outcome = Outcome::ok;
+  std::string detail;
+};
+
+void describe(auto& visitor, MaybeConst<TrialStep> auto& step) {
+  visitor.field("outcome", step.outcome);
+  visitor.field("detail", step.detail);
+}
+
 /// A candidate that was tried: its outcome, and the measurement if there is one.
 struct Trial {
   Choice choice;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "cache/records/record_view.h"
 #include "tuner/finals/decision.h"
 #include "tuner/finals/interval.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cache/records/record_view.h"
 #include "support/text.h"
 
 namespace kernwright {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cache/records/record_view.h"
 #include "service/report/record_words.h"
 #include "support/text.h"
 #include "tuner/finals/decision.h"

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache/records/record_view.h"
 #include "service/report/race_picture.h"
 #include "service/report/record_words.h"
 #include "service/report/report_data.h"

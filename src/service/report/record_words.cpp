@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cache/records/record_view.h"
 #include "model/result/evidence.h"
-#include "service/report/tie_rule.h"
 #include "support/text.h"
-#include "tuner/finals/decision.h"
 
 namespace kernwright {
 namespace {
@@ -47,10 +46,7 @@ std::string verdict_words(const TuningRecord& record) {
       break;
   }
   if (hardly_looked(record)) {
-    const int tried = record.measured + record.search.failed;
-    return concat("Unresolved: the search has hardly looked. ", tried, " of ",
-                  counted(record.candidates, "candidate"), tried == 1 ? " was" : " were",
-                  " tried.");
+    return concat("Unresolved: the search has hardly looked. ", tried_words(record), ".");
   }
   const bool disturbed =
       4 * record.rounds.dropped.size() > record.winner.measurement.samples_us.size();

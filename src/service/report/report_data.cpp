@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/fields/field_writer.h"
+#include "cache/records/record_view.h"
 #include "model/candidate/device_profile.h"
 #include "service/report/comparison.h"
 #include "service/report/explained_spread.h"

@@ -5,9 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "cache/records/record_view.h"
 #include "service/report/sweep_report.h"
 #include "support/text.h"
-#include "tuner/finals/decision.h"
 
 namespace kernwright {
 namespace {

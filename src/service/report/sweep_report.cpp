@@ -5,11 +5,11 @@
 #include <optional>
 #include <span>
 
+#include "cache/records/record_view.h"
 #include "support/text.h"
 #include "tuner/audit/audit.h"
 #include "tuner/finals/decision.h"
 #include "tuner/finals/interval.h"
-#include "tuner/search/record_parts.h"
 
 namespace kernwright {
 namespace {
@@ -108,11 +108,7 @@ NextStep next_step(const TuningRecord& record) {
     return {concat(remedy(row.check), ", and tune again"),
             concat(row.check, " (", row.detail, ")")};
   }
-  if (hardly_looked(record)) {
-    const int tried = record.measured + record.search.failed;
-    return {kLonger, concat(tried, " of ", counted(record.candidates, "candidate"),
-                            tried == 1 ? " was" : " were", " tried")};
-  }
+  if (hardly_looked(record)) return {kLonger, tried_words(record)};
   if (record.verdict == Verdict::unresolved) return {kLonger, "the finals ended too early"};
   if (may_be_faster(record)) {
     return {kLonger, concat("what was not tried may be ", percent(record.search.regret_estimate),
@@ -134,15 +130,6 @@ const Speedup* over_default(const ReportRow& row) {
     return s.over == Speedup::Over::default_configuration;
   });
   return found == row.speedups.end() ? nullptr : &*found;
-}
-
-double winner_us(const TuningRecord& record) {
-  const Measurement in_turn = final_times(record.winner, record.rounds).in_turn;
-  return in_turn.samples_us.empty() ? record.winner.predicted_us : in_turn.median_us();
-}
-
-bool may_be_faster(const TuningRecord& record) {
-  return record.search.stop_reason == "budget" && record.search.regret_estimate > kWorthwhile;
 }
 
 ReportRow report_row(const TuningRecord& record, const BoundProblem* problem,

@@ -78,14 +78,4 @@ const Speedup* over_default(const ReportRow& row);
 ReportRow report_row(const TuningRecord& record, const BoundProblem* problem,
                      const DeviceProfile& profile);
 
-/// Returns the time of a record: the median of its winner in rounds with the other finalists, or
-/// the predicted time.
-double winner_us(const TuningRecord& record);
-
-/// A gain that would be worth another search.
-inline constexpr double kWorthwhile = 0.02;
-/// Returns true if a search ended by its budget while its untried candidates may be faster by
-/// `kWorthwhile`.
-bool may_be_faster(const TuningRecord& record);
-
 }  // namespace kernwright

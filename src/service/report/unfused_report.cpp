@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "cache/records/record_head.h"
+#include "cache/records/record_view.h"
 #include "support/text.h"
 #include "support/try.h"
-#include "tuner/finals/decision.h"
 
 namespace kernwright {
 namespace {

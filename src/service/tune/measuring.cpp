@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "device/cuda/cuda_device.h"
 #include "support/processes/find_tool.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/audit/auditor.h"
+#include "tuner/worker/serve.h"
 #include "tuner/worker/worker.h"
 #include "tuner/worker/worker_runner.h"
 
@@ -90,6 +92,20 @@ Result<std::unique_ptr<Measuring>> measure_in_process(MeasuringContext context,
   auditor->watch(*device, context.pool);
   return std::unique_ptr<Measuring>(std::make_unique<ProcessMeasuring>(
       std::move(context), std::move(device), std::move(data_ops), std::move(auditor)));
+}
+
+Result<void> serve_as_worker(Channel channel) {
+  const std::unique_ptr<RunnerFactory> factory = make_device_runner_factory();
+  return serve_runner(std::move(channel), *factory);
+}
+
+Audit audit_now(const DeviceIdentity* gpu, const std::filesystem::path& cache_root,
+                CompilePool& pool) {
+  Auditor auditor(gpu ? gpu->uuid : "", AuditorOptions{.own_pids = {}, .cache_root = cache_root});
+  Result<std::unique_ptr<Device>> device = Error{ErrorCode::unavailable, "no GPU"};
+  if (gpu) device = open_cuda_device(gpu->ordinal);
+  if (device) auditor.watch(**device, pool);
+  return auditor.look();
 }
 
 }  // namespace kernwright

@@ -9,7 +9,9 @@
 #include "compile/compile_pool.h"
 #include "device/device.h"
 #include "model/catalog/catalog.h"
+#include "support/processes/channel.h"
 #include "support/processes/process_exit.h"
+#include "tuner/audit/audit.h"
 #include "tuner/data/data_ops.h"
 #include "tuner/measure/device_runner.h"
 #include "tuner/runner.h"
@@ -53,5 +55,14 @@ using MakeDataOps = std::function<Result<std::unique_ptr<DataOps>>(Device&, Comp
 Result<std::unique_ptr<Measuring>> measure_in_process(MeasuringContext context,
                                                       const OpenDevice& open_device,
                                                       const MakeDataOps& make_data_ops);
+
+/// Answers the requests of the process that started this one as its worker, until that closes the
+/// channel. Errors: the channel's.
+Result<void> serve_as_worker(Channel channel);
+
+/// Returns the audit that a tuning would make now: of the GPU and the host, or of the host alone if
+/// `gpu` is null.
+Audit audit_now(const DeviceIdentity* gpu, const std::filesystem::path& cache_root,
+                CompilePool& pool);
 
 }  // namespace kernwright

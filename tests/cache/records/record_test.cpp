@@ -111,20 +111,6 @@ TEST(RecordTest, TheDecisionCanBeRecomputed) {
   EXPECT_EQ(back->winner.measurement.mad_us(), record.winner.measurement.mad_us());
 }
 
-TEST(RecordTest, TimesInTurnAndAloneAreTold) {
-  RankedConfiguration ranked;
-  ranked.measurement = {.samples_us = {10, 11, 20, 21, 22}, .sm_mhz = {5, 6, 1, 2, 3}};
-  FinalRounds rounds;
-  rounds.block_rounds = 3;
-  EXPECT_EQ(final_times(ranked, rounds).in_turn.samples_us.size(), 5U) << "it was in no block";
-  ranked.in_blocks = true;
-  const auto [in_turn, alone] = final_times(ranked, rounds);
-  EXPECT_EQ(in_turn.samples_us, (std::vector<double>{10, 11}));
-  EXPECT_EQ(alone.samples_us, (std::vector<double>{20, 21, 22}));
-  EXPECT_EQ(in_turn.sm_mhz, (std::vector<double>{5, 6}));
-  EXPECT_EQ(alone.sm_mhz, (std::vector<double>{1, 2, 3}));
-}
-
 TEST(RecordTest, EveryPolicyIsRead) {
   for (const L2State l2 : {L2State::cold, L2State::warm, L2State::mixed}) {
     TuningRecord record = sample_record(1);

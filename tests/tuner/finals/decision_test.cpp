@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "bench/simulation/random_stream.h"
+#include "cache/records/record_view.h"
 #include "support/random.h"
 #include "tests/tuner/finals/around.h"
 

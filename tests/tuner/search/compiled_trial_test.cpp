@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <memory>
 
+#include "compile/launch_fit.h"
 #include "tests/tuner/toy.h"
 
 namespace kernwright {

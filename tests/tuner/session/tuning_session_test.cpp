@@ -14,6 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cache/records/record_view.h"
 #include "compile/render.h"
 #include "tests/tuner/toy.h"
 #include "tuner/cost/cost_model.h"

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compile/cubin.h"
+#include "compile/launch_fit.h"
 #include "compile/render.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -11,7 +12,6 @@
 #include "tests/temp_dir.h"
 #include "tests/tuner/gpu_world.h"
 #include "tuner/candidates/candidate_list.h"
-#include "tuner/search/compiled_trial.h"
 
 namespace kernwright {
 namespace {

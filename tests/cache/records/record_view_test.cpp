@@ -1,4 +1,4 @@
-#include "service/report/tie_rule.h"
+#include "cache/records/record_view.h"
 
 #include <gtest/gtest.h>
 
@@ -47,6 +47,20 @@ TEST(TieRuleTest, WhatWouldBePreferredMayBeTooSlow) {
   TuningRecord record = tied_with_one();
   record.runners_up[0].traits.resources.registers = 64;
   EXPECT_EQ(tie_rule(record), "those that would be preferred are not sure to be as fast");
+}
+
+TEST(RecordViewTest, TimesInTurnAndAloneAreTold) {
+  RankedConfiguration ranked;
+  ranked.measurement = {.samples_us = {10, 11, 20, 21, 22}, .sm_mhz = {5, 6, 1, 2, 3}};
+  FinalRounds rounds;
+  rounds.block_rounds = 3;
+  EXPECT_EQ(final_times(ranked, rounds).in_turn.samples_us.size(), 5U) << "it was in no block";
+  ranked.in_blocks = true;
+  const auto [in_turn, alone] = final_times(ranked, rounds);
+  EXPECT_EQ(in_turn.samples_us, (std::vector<double>{10, 11}));
+  EXPECT_EQ(alone.samples_us, (std::vector<double>{20, 21, 22}));
+  EXPECT_EQ(in_turn.sm_mhz, (std::vector<double>{5, 6}));
+  EXPECT_EQ(alone.sm_mhz, (std::vector<double>{1, 2, 3}));
 }
 
 }  // namespace
