@@ -1,5 +1,6 @@
 #include <optional>
 
+#include "cache/fields/tree_writer.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "service/serve/dispatch.h"
@@ -22,9 +23,9 @@ Json dispatch_json(const Dispatch& dispatch) {
           {"driver_us", dispatch.driver_us},
           {"gap_us", dispatch.gap_us},
           {"kernel_us", dispatch.kernel_us},
-          {"paths", paths_json(dispatch.paths)},
-          {"best_path", path_json(dispatch.paths.best)},
-          {"recorded_best_path", path_json(dispatch.kernel.best_path)},
+          {"paths", tree_of(dispatch.paths.times)},
+          {"best_path", tree_of(dispatch.paths.best)},
+          {"recorded_best_path", tree_of(dispatch.kernel.best_path)},
           {"hooks", std::move(hooks)}};
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache/fields/tree_writer.h"
 #include "service/report/counter_report.h"
 #include "support/text.h"
 
@@ -190,12 +191,10 @@ void print_source(const Page& page, const std::vector<Judged>& rows, const Tunin
   if (page.verbose()) print_kernels(page, rows);
 }
 
-Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
 Json kernel_json(const CountedKernel& kernel) {
   Json values = Json::object();
   for (const CounterValue& value : kernel.values) {
-    Json entry = {{"value", optional_json(value.value)}};
+    Json entry = {{"value", tree_of(value.value)}};
     for (const Counter& counter : counters()) {
       if (counter.name != value.name) continue;
       entry["unit"] = counter.unit;
@@ -248,12 +247,12 @@ Json counters_json(const TuningRecord& record, const ServiceCore& service) {
                     {"mode", to_string(set.mode)},
                     {"cache", to_string(set.cache)},
                     {"passes", set.passes},
-                    {"time_us", optional_json(row.report.time_us)},
+                    {"time_us", tree_of(row.report.time_us)},
                     {"race_us", row.report.race_us},
                     {"time_differs", row.report.time_differs},
                     {"counted_bytes", row.report.counted_bytes},
-                    {"measured_bytes", optional_json(row.report.measured_bytes)},
-                    {"busy", row.report.busy ? Json(to_string(*row.report.busy)) : Json()},
+                    {"measured_bytes", tree_of(row.report.measured_bytes)},
+                    {"busy", tree_of(row.report.busy)},
                     {"disagreement", row.report.disagreement},
                     {"kernels", std::move(kernels)}});
   }

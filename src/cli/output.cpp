@@ -12,6 +12,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "cache/fields/tree_writer.h"
 #include "cache/records/record_view.h"
 #include "cli/page.h"
 #include "cli/record_text.h"
@@ -68,14 +69,11 @@ extern "C" void on_interrupt(int) {
 }
 
 Json ranked_json(const RankedConfiguration& ranked, const FinalRounds& rounds) {
-  Json parameters = Json::object();
-  for (const auto& [name, value] : ranked.choice.configuration.values()) parameters[name] = value;
-  Json json = {{"template", ranked.choice.kernel_template},
-               {"configuration", std::move(parameters)},
-               {"artifact", ranked.artifact},
-               {"predicted_us", ranked.predicted_us},
-               {"registers", ranked.traits.resources.registers},
-               {"spill_bytes", ranked.traits.resources.spill_bytes()}};
+  Json json = tree_of(ranked.choice);
+  json["artifact"] = ranked.artifact;
+  json["predicted_us"] = ranked.predicted_us;
+  json["registers"] = ranked.traits.resources.registers;
+  json["spill_bytes"] = ranked.traits.resources.spill_bytes();
   if (!ranked.measurement.samples_us.empty()) {
     const auto [in_turn, alone] = final_times(ranked, rounds);
     json["median_us"] = in_turn.median_us();
@@ -199,39 +197,19 @@ std::string format_duration(double seconds) {
   return concat(fixed(seconds / 3600, 1), " h");
 }
 
-Json paths_json(const LaunchTimes& paths) {
-  Json json = Json::array();
-  for (const PathTime& time : paths.times) {
-    json.push_back(
-        {{"path", to_string(time.path)}, {"host_us", time.host_us}, {"period_us", time.period_us}});
-  }
-  return json;
-}
-
-Json path_json(const std::optional<KernelPath>& path) {
-  return path ? Json(to_string(*path)) : Json();
-}
-
 Json record_json(const TuningRecord& record) {
-  Json json = {{"problem", record.key.problem},
-               {"target", record.key.target},
-               {"sku", record.key.sku},
-               {"policy", record.key.policy.text()},
-               {"grade", record.grade == RecordGrade::measured ? "measured" : "predicted"},
-               {"winner", ranked_json(record.winner, record.rounds)},
-               {"roofline_us", record.roofline_us},
-               {"roofline_share", record.roofline_us / winner_us(record)},
-               {"candidates", record.candidates},
-               {"measured", record.measured},
-               {"device", record.device_name},
-               {"uuid", record.device_uuid},
-               {"environment",
-                {{"template_digest", record.environment.template_digest},
-                 {"compiler", record.environment.compiler},
-                 {"driver", record.environment.driver},
-                 {"kernwright", record.environment.kernwright}}},
-               {"created", record.created},
-               {"wall_seconds", record.wall_seconds}};
+  Json json = tree_of(record.key);
+  json["grade"] = to_string(record.grade);
+  json["winner"] = ranked_json(record.winner, record.rounds);
+  json["roofline_us"] = record.roofline_us;
+  json["roofline_share"] = record.roofline_us / winner_us(record);
+  json["candidates"] = record.candidates;
+  json["measured"] = record.measured;
+  json["device"] = record.device_name;
+  json["uuid"] = record.device_uuid;
+  json["environment"] = tree_of(record.environment);
+  json["created"] = record.created;
+  json["wall_seconds"] = record.wall_seconds;
   if (record.baseline) json["baseline"] = ranked_json(*record.baseline, record.rounds);
   json["runners_up"] = Json::array();
   for (const RankedConfiguration& ranked : record.runners_up) {
@@ -239,18 +217,11 @@ Json record_json(const TuningRecord& record) {
   }
   if (record.grade == RecordGrade::predicted) json["default_kept"] = default_kept(record);
   if (record.grade == RecordGrade::measured) {
-    json["check"] = {
-        {"max_error", record.check.max_error}, {"mismatches", record.check.mismatches},
-        {"elements", record.check.elements},   {"exact", record.check.exact},
-        {"guarded", record.check.guarded},     {"unmapped", record.check.unmapped},
-        {"repeats", record.check.repeats},     {"after_timing", record.check.after_timing}};
+    json["check"] = tree_of(record.check);
+    for (const char* failed : {"first_mismatch", "deterministic"}) json["check"].erase(failed);
     json["verdict"] = to_string(record.verdict);
     json["trust"] = to_string(record.trust);
-    json["audit"] = Json::array();
-    for (const AuditRow& row : record.audit.rows) {
-      json["audit"].push_back(
-          {{"check", row.check}, {"trust", to_string(row.trust)}, {"detail", row.detail}});
-    }
+    json["audit"] = tree_of(record.audit.rows);
     json["search"] = {{"strategy", record.search.strategy},
                       {"seed", record.search.random_seed},
                       {"compiled", record.search.compiled},
@@ -260,8 +231,7 @@ Json record_json(const TuningRecord& record) {
                       {"stop_reason", record.search.stop_reason},
                       {"hardly_looked", hardly_looked(record)},
                       {"regret_estimate", record.search.regret_estimate}};
-    json["launch_paths"] = paths_json(record.launch_paths);
-    json["best_path"] = path_json(record.launch_paths.best);
+    json.update(tree_of(record.launch_paths));
     json["settle_ms"] = record.settle_ms;
     json["idle_seconds"] = record.idle_seconds;
     json["longest_idle_ms"] = record.longest_idle_ms;
@@ -271,7 +241,7 @@ Json record_json(const TuningRecord& record) {
 
 void add_judgement(Json& record, const ReportRow& row) {
   record["us"] = row.us;
-  record["bound"] = row.bound ? Json(to_string(*row.bound)) : Json();
+  record["bound"] = tree_of(row.bound);
   record["margin"] = row.margin;
   record["support"] = to_string(row.support);
   record["speedups"] = Json::array();

@@ -54,11 +54,6 @@ std::string format_share(double share);
 /// Returns a duration, "90 s", "12 min", "3.5 h".
 std::string format_duration(double seconds);
 
-/// Returns an array of {path, host_us, period_us}.
-Json paths_json(const LaunchTimes& paths);
-/// Returns the name of a path; null if it is not known.
-Json path_json(const std::optional<KernelPath>& path);
-
 Json record_json(const TuningRecord& record);
 
 /// Adds how a record is judged: `us`, `bound`, `margin`, `support`, `speedups`, `next_evidence`.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cache/fields/json_fields.h"
+#include "cache/fields/tree_writer.h"
 #include "support/files.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -46,6 +47,13 @@ std::filesystem::path cache_root_of(const std::filesystem::path& baseline) {
 }
 
 }  // namespace
+
+void describe(auto& visitor, MaybeConst<LaunchCost> auto& cost) {
+  visitor.field("graph_node_us", cost.graph_node_us);
+  visitor.field("stream_launch_us", cost.stream_launch_us);
+  visitor.field("event_pair_us", cost.event_pair_us);
+  visitor.field("sm_mhz", cost.sm_mhz);
+}
 
 LaunchCost launch_cost_of(const DeviceProfile& profile) {
   return {profile.graph_node_us, profile.stream_launch_us, 0, 0, 0};
@@ -154,24 +162,12 @@ LaunchBaseline::LaunchBaseline(const std::filesystem::path& cache_root,
 std::optional<LaunchCost> LaunchBaseline::load() const {
   const Result<std::string> text = read_file(path_, {"baseline", 4096}, cache_root_of(path_));
   if (!text) return std::nullopt;
-  LaunchCost cost;
-  const Result<void> parsed = parse_fields(*text, "baseline", [&](FieldReader& fields) {
-    fields.field("graph_node_us", cost.graph_node_us);
-    fields.field("stream_launch_us", cost.stream_launch_us);
-    fields.field("event_pair_us", cost.event_pair_us);
-    fields.field("sm_mhz", cost.sm_mhz);
-  });
-  if (!parsed) return std::nullopt;
-  return cost;
+  const Result<LaunchCost> cost = read_fields<LaunchCost>(*text, "baseline");
+  return cost ? std::optional(*cost) : std::nullopt;
 }
 
 Result<void> LaunchBaseline::store(const LaunchCost& cost) const {
-  return publish_file(path_,
-                      dump({{"graph_node_us", cost.graph_node_us},
-                            {"stream_launch_us", cost.stream_launch_us},
-                            {"event_pair_us", cost.event_pair_us},
-                            {"sm_mhz", cost.sm_mhz}}),
-                      cache_root_of(path_));
+  return publish_file(path_, dump(tree_of(cost)), cache_root_of(path_));
 }
 
 }  // namespace kernwright

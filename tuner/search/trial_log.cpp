@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cache/fields/tree_writer.h"
 #include "support/files.h"
 
 namespace kernwright {
@@ -19,34 +20,22 @@ std::string one_line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Json configuration_json(const Configuration& configuration) {
-  Json json = Json::object();
-  for (const auto& [name, value] : configuration.values()) json[name] = value;
-  return json;
-}
-
 }  // namespace
 
 TrialLog::TrialLog(std::filesystem::path path) : path_(std::move(path)) {}
 
 Result<void> TrialLog::begin(const RecordKey& key, const RecordEnvironment& environment) {
   if (path_.empty()) return {};
-  const Json json = {{"session",
-                      {{"problem", key.problem},
-                       {"target", key.target},
-                       {"sku", key.sku},
-                       {"policy", key.policy.text()},
-                       {"compiler", environment.compiler},
-                       {"driver", environment.driver},
-                       {"kernwright", environment.kernwright}}}};
-  return append_line(path_, one_line(json), kLog);
+  Json session = tree_of(key);
+  session.update(tree_of(environment));
+  session.erase("template_digest");
+  return append_line(path_, one_line({{"session", std::move(session)}}), kLog);
 }
 
 Result<void> TrialLog::append(const Trial& trial) {
   if (path_.empty()) return {};
-  Json json = {{"template", trial.choice.kernel_template},
-               {"configuration", configuration_json(trial.choice.configuration)},
-               {"outcome", to_string(trial.outcome)}};
+  Json json = tree_of(trial.choice);
+  json["outcome"] = to_string(trial.outcome);
   if (!trial.detail.empty()) json["detail"] = trial.detail;
   if (!trial.measurement.samples_us.empty()) {
     json["median_us"] = trial.measurement.median_us();

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/fields/field_writer.h"
+#include "cache/fields/tree_writer.h"
 #include "cache/records/record_view.h"
 #include "model/candidate/device_profile.h"
 #include "service/report/comparison.h"
@@ -53,19 +54,13 @@ Json slowdown_json(const Slowdown& slowdown) {
                       rounded(slowdown.high, kFewDigits)});
 }
 
-Json configuration_json(const Configuration& configuration) {
-  Json json = Json::object();
-  for (const auto& [name, value] : configuration.values()) json[name] = value;
-  return json;
-}
-
 Json finalist_json(const Finalist& finalist, const FinalRounds& rounds) {
   const RankedConfiguration& ranked = *finalist.ranked;
   const FinalTimes times = final_times(ranked, rounds);
   Json json = {{"role", finalist.role},
                {"differs", finalist.differs},
                {"template", ranked.choice.kernel_template},
-               {"configuration", configuration_json(ranked.choice.configuration)},
+               {"configuration", tree_of(ranked.choice.configuration)},
                {"predicted_us", rounded(ranked.predicted_us, kFewDigits)},
                {"slowdown", slowdown_json(ranked.slowdown)},
                {"registers", ranked.traits.resources.registers}};
@@ -142,16 +137,9 @@ Json trials_json(const ReportedRecord& reported) {
 
 Json evidence_json(const TuningRecord& record) {
   Json json;
-  const CheckReport& check = record.check;
-  json["check"] = {{"max_error", rounded(check.max_error, 3)},
-                   {"mismatches", check.mismatches},
-                   {"elements", check.elements},
-                   {"exact", check.exact},
-                   {"guarded", check.guarded},
-                   {"unmapped", check.unmapped},
-                   {"repeats", check.repeats},
-                   {"deterministic", check.deterministic},
-                   {"after_timing", check.after_timing}};
+  json["check"] = tree_of(record.check);
+  json["check"]["max_error"] = rounded(record.check.max_error, 3);
+  json["check"].erase("first_mismatch");
   Json audit = Json::array();
   for (const AuditRow& row : record.audit.rows) {
     audit.push_back({row.check, to_string(row.trust), row.detail});
