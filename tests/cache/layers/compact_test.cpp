@@ -180,7 +180,7 @@ TEST_F(PruneTest, WhereARecordCannotBeReadNothingIsPruned) {
     EXPECT_TRUE(publish_file(file, bytes));
     return refused();
   };
-  EXPECT_THAT(changed(100, ~good[100]), HasSubstr(file.native() + ": the digest is not"));
+  EXPECT_THAT(changed(100, ~good[100]), HasSubstr(file.native() + ": the digest does not fit"));
   EXPECT_THAT(changed(8, 3), HasSubstr("format version 3")) << "a later one";
   fs::remove(file);
   fs::create_symlink("elsewhere", file);
