@@ -542,3 +542,17 @@ def test_a_change_is_seen_by_steps_and_prefills(on_cpu, change):
     expected, _ = decode(unpatched, ids)
     assert relative(decode(patched, ids)[0], expected) < 0.03 < relative(before, expected)
     assert relative(patched(ids).logits, unpatched(ids).logits) < 0.03
+
+
+def test_a_compiler_fuses_nothing_of_two_dtypes(on_cpu):
+    """It could not leave a module that has begun, as eager code does."""
+    model = language_model("Llama")
+    kw.patch(model)
+    layer = model.model.layers[0]
+    units = (model.model, layer, layer.mlp)
+    assert all(unit._kernwright.traces(unit) for unit in units)
+    layer.mlp.up_proj.half()
+    assert not any(unit._kernwright.traces(unit) for unit in units)
+    layer.half()
+    assert layer._kernwright.traces(layer) and not model.model._kernwright.traces(model.model)
+    assert model.half().model._kernwright.traces(model.model)

@@ -100,6 +100,7 @@ class Look:
         self._lists: List[List[Any]] = []
         self._types: List[Tuple[nn.Module, type]] = []
         self._attributes: List[Tuple[Any, str, Any]] = []
+        self._parameters: List[Dict[str, Any]] = []
         self._names: Dict[int, Tuple[Dict[str, Any], Set[str]]] = {}
         self._seen: Set[Any] = set()
         self._add_module("", root)
@@ -127,7 +128,7 @@ class Look:
 
     def reads(self) -> "Reads":
         return Reads(self._root, self._dicts, self._types, self._attributes,
-                     list(self._names.values()))
+                     list(self._names.values()), self._parameters)
 
     def _first(self, thing: Any) -> bool:
         """Returns true if it was not looked at before."""
@@ -157,6 +158,7 @@ class Look:
             if module._buffers:
                 self._add_tensors(at, module._buffers)
         self._add_tensors(at, module._parameters)
+        self._parameters.append(module._parameters)
         if path:
             watched |= {"_forward_hooks", "_forward_pre_hooks"}
             self.facts[f"hooks on {path}"] = hooks_of(module)
@@ -249,7 +251,8 @@ class Reads:
     themselves."""
 
     def __init__(self, root: Dict[str, Any], dicts: Sequence[Any], kinds: Sequence[Any],
-                 attributes: Sequence[Any], names: Sequence[Any]) -> None:
+                 attributes: Sequence[Any], names: Sequence[Any],
+                 parameters: Sequence[Dict[str, Any]]) -> None:
         self.dicts: List[Tuple[Any, ...]] = []
         self.of_root: List[Tuple[str, Any]] = []
         modules = {id(vars(module)) for module, _ in kinds}
@@ -269,6 +272,8 @@ class Reads:
                                len(entries) if whole and not is_module else -1,
                                is_module and "forward" not in entries))
         self.kinds = [(module, kind) for module, kind in kinds if vars(module) is not root]
+        self.parameters = [(entries, [name for name, value in entries.items() if value is not None])
+                           for entries in parameters]
         self.attributes = list(attributes)
         for entries, keys in names:
             owner = sys.modules.get(entries.get("__name__", ""))
@@ -297,6 +302,12 @@ class Reads:
         for owner, name, value in self.attributes:
             if getattr(owner, name) is not value:
                 return False
+        dtype = None  # of all, since a compiler cannot leave a module that has begun
+        for entries, keys in self.parameters:
+            for name in keys:
+                if dtype is not None and entries[name].dtype is not dtype:
+                    return False
+                dtype = entries[name].dtype
         return True
 
 
