@@ -15,10 +15,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=
 exec {lock}> "$folder/lock"
 flock "$lock"
 python=${KERNWRIGHT_TORCH_PYTHON:-$folder/torch/bin/python}
+fail() { echo "patch_test.sh: $*" >&2; exit 2; }
 if [[ -z ${KERNWRIGHT_TORCH_PYTHON:-} && $(cat "$folder/torch/wheels" 2> /dev/null) != "${wheels[*]}" ]]; then
   echo "patch_test.sh: PyTorch goes to $folder/torch" >&2
   python3 -m venv --clear "$folder/torch"
-  "$python" -m pip install --quiet "${wheels[@]}"
+  "$python" -m pip install --quiet "${wheels[@]}" ||
+    fail "${wheels[*]} could not be had from PyPI, and $folder/torch has them not yet"
   echo "${wheels[*]}" > "$folder/torch/wheels"
 fi
 
@@ -26,18 +28,20 @@ fi
 published=$("$python" -m pip index versions transformers 2> /dev/null |
   sed -n 's/^Available versions: //p' | tr -d , | tr ' ' '\n') ||
   published=$(ls "$folder" | sed -n 's/^transformers-//p')
+[[ -n $published ]] || fail "PyPI cannot be reached, and $folder has no transformers-RELEASE"
 published=$(sort -V <<< "$published")
 newest=$(tail -n 1 <<< "$published")
 asked=${asked/newest/$newest}
 [[ $asked != all ]] || asked="5.17 $(grep -oE '^(5\.[2-9][0-9]|[6-9]\.[0-9]+)' <<< "$published" | uniq)"
 failed=0
 for version in $asked; do
-  release=$(grep -E "^${version//./\\.}(\.|$)" <<< "$published" | tail -n 1)
-  [[ -n $release ]] || { echo "patch_test.sh: PyPI has no transformers $version" >&2; exit 2; }
+  release=$(grep -E "^${version//./\\.}(\.|$)" <<< "$published" | tail -n 1) || true
+  [[ -n $release ]] || fail "there is no transformers $version among ${published//$'\n'/ }"
   target=$folder/transformers-$release
   if [[ ! -d $target ]]; then
     rm -rf "$target.part"
-    "$python" -m pip install --quiet --no-deps --target "$target.part" "transformers==$release"
+    "$python" -m pip install --quiet --no-deps --target "$target.part" "transformers==$release" ||
+      fail "transformers $release could not be had from PyPI, and $folder has it not yet"
     mv "$target.part" "$target"
   fi
   fused=()

@@ -1,5 +1,6 @@
 """What is done to a model while it is in use: a table of cases, by kind."""
 
+import collections
 import copy
 import glob
 import os
@@ -10,10 +11,13 @@ import types
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from unittest import mock
 
+import accelerate
+import peft
+import safetensors.torch
 import torch
 import transformers
 from kernwright import torch as kw
-from models import BATCH, CACHE, PLACES, SLIDING, Play, Skip, tiny
+from models import BATCH, CACHE, PARTS, PLACES, SLIDING, Play, Skip
 from torch import nn
 from torch.nn.utils import parametrize, prune
 
@@ -59,6 +63,7 @@ class Case(NamedTuple):
     @torch.no_grad()
     def do(self, p):
         def change():
+            torch.manual_seed(p.step_seed)  # whatever was drawn since
             undo = self.change(p)
             if callable(undo) and not isinstance(undo, nn.Module):
                 p.undos.append(undo)
@@ -175,13 +180,16 @@ table("weights", {
         linear.weight[:, 0], 3), False)) for linear in [p.part(p.random.choice("qkv"))]],
     "a bias changes": lambda p: [setattr(linear.bias, "data", p.fresh(linear.bias, 3))
                                  for linear in [biased(p)]],
+    "biases of q, k and v": lambda p: [setattr(part, "bias", nn.Parameter(p.fresh(
+        part.weight[:, 0], 3), False)) for attention in [p.layer().self_attn] for part in (
+            Play.first(attention.named_modules(), name) for name in "qkv")],
     "a bias vanishes": lambda p: setattr(biased(p), "bias", None),
     "parametrized": parametrized,
     "pruned": lambda p: prune.l1_unstructured(p.part(p.random.choice("koq")), "weight", 0.5).bias,
     "layers swapped": swap_layers})
 table("weights", {
     **{f"{part} at an odd address": lambda p, part=part: p.put(part, at_odd_address)
-       for part in ("k", "up", "norm", "o", "head")},
+       for part in ("q", "k", "v", "gate", "up", "down", "norm", "k_norm", "o", "head")},
     "k transposed in memory": lambda p: p.put("k", lambda w: w.t().contiguous().t())}, quiet=True)
 table("weights", {
     "v of another dtype": lambda p: p.wide or p.put("v", lambda w: w.half()),
@@ -229,8 +237,6 @@ def inputs_that_require_a_gradient(p):
 def lora(parts, name="default", **options):
     """Puts LoRA on these parts; an adapter of another name beside that one."""
     def change(p):
-        import peft
-        from models import PARTS
         config = peft.LoraConfig(target_modules=r".*\.(%s)" % "|".join(
             PARTS[part] for part in parts), init_lora_weights=False, r=4, lora_alpha=8, **options)
         try:
@@ -255,7 +261,6 @@ def lora(parts, name="default", **options):
 def experts_adapted(p):
     if not any("experts.down_proj" in name for name, _ in p.model.named_parameters()):
         raise Skip("has no experts")
-    import peft
     p.model = peft.get_peft_model(p.model, peft.LoraConfig(
         target_modules=[], target_parameters=["experts.down_proj"], init_lora_weights=False,
         r=4)).eval()
@@ -384,6 +389,10 @@ table("hooks", {f"of {part}": hook(part) for part in (
     "q", "k", "o", "act", "mlp", "attention", "norm", "layer", "rotary", "model", "down", "head")})
 table("hooks", {f"before {part}": pre_hook(part) for part in (
     "q", "o", "act", "mlp", "norm", "layer", "down", "head")})
+table("hooks", {"in a dict of its own": lambda p: [
+    (setattr(module, "_forward_hooks", collections.OrderedDict()),
+     module.register_forward_hook(lambda module, given, result: uneven(result)))
+    for module in [p.part(p.random.choice(("attention", "up", "q")))]]}, mixes=False)
 table("hooks", {"of all": hook_of_all, "before all": pre_hook_of_all}, compiles=False)
 table("hooks", {"that count": counting}, quiet=True, compiles=False)
 table("hooks", {"that were there": lambda p: p.handle()},
@@ -544,6 +553,28 @@ def other_outputs(p):
         p.look("inference")
 
 
+def given(make):
+    def look(p):
+        p.stage = p.stage and "whole"
+        with torch.no_grad():
+            p.run("given whole", use_cache=False, **make(p))
+
+    return look
+
+
+def embedded(change):
+    return given(lambda p: dict(inputs_embeds=change(p.model.get_input_embeddings()(p.ids(6)))))
+
+
+table("inputs", {f"embeddings {name}": embedded(change) for name, change in {
+    "at an odd address": at_odd_address,
+    "transposed in memory": lambda x: x.transpose(0, 1).contiguous().transpose(0, 1),
+    "with gaps": lambda x: x.repeat(1, 1, 2)[..., :x.shape[-1]],
+    "of another dtype": lambda x: x.half() if x.dtype is torch.bfloat16 else x,
+    "of no sequences": lambda x: x[:0], "of no tokens": lambda x: x[:, :0]}.items()}, alone=True)
+table("inputs", {"of no sequences": given(lambda p: dict(input_ids=p.ids(6)[:0]))}, alone=True)
+
+
 # Implementations of attention.
 
 def custom_attention(module, q, k, v, mask, scaling=None, **named):
@@ -638,6 +669,8 @@ def scaled_in_place(p):
 
 table("rope", {
     "scaled in place": scaled_in_place,
+    "scaled behind its version": lambda p: [value.data.mul_(0.25)
+                                            for value in [getattr(*frequencies(p))]],
     "scaled by data": lambda p: [setattr(value, "data", value * 0.25)
                                  for value in [getattr(*frequencies(p))]],
     "replaced": lambda p: [swapped(module, name, getattr(module, name) * 3)
@@ -774,11 +807,10 @@ table("copies", {"functional_call": called_with}, alone=True, mixes=False, compi
 # Savers and loaders.
 
 def read(folder):
-    from safetensors.torch import load_file
     found = {}
     for path in sorted(glob.glob(os.path.join(folder, "*"))):
         if path.endswith(".safetensors"):
-            found.update(load_file(path))
+            found.update(safetensors.torch.load_file(path))
         elif path.endswith(".pt"):
             found.update(torch.load(path))
     return found
@@ -801,22 +833,7 @@ def saver(save):
 
 
 def save_model(p, folder):
-    from safetensors.torch import save_model
-    save_model(p.model, os.path.join(folder, "model.safetensors"))
-
-
-def save_file(p, folder):
-    from safetensors.torch import save_file
-    save_file(p.model.state_dict(), os.path.join(folder, "model.safetensors"))
-
-
-def accelerate_save(p, folder):
-    from accelerate import Accelerator
-    Accelerator(cpu=p.device == "cpu").save_model(p.model, folder)
-
-
-def torch_save(p, folder):
-    torch.save(p.model.state_dict(), os.path.join(folder, "model.pt"))
+    safetensors.torch.save_model(p.model, f"{folder}/model.safetensors")
 
 
 table("savers", {name: saver(save) for name, save in {
@@ -826,8 +843,13 @@ table("savers", {name: saver(save) for name, save in {
     "save_pretrained after assign": lambda p, folder: p.model.load_state_dict(
         p.fresh_state(), assign=True) and p.model.save_pretrained(folder),
     "save_model after a move": lambda p, folder: save_model(p, p.model.to(p.dtype) and folder),
-    "save_model": save_model, "save_file": save_file, "accelerate": accelerate_save,
-    "torch.save": torch_save}.items()}, quiet=True, compiles=False)
+    "save_model": save_model,
+    "save_file": lambda p, folder: safetensors.torch.save_file(
+        p.model.state_dict(), f"{folder}/model.safetensors"),
+    "accelerate": lambda p, folder: accelerate.Accelerator(cpu=p.device == "cpu").save_model(
+        p.model, folder),
+    "torch.save": lambda p, folder: torch.save(p.model.state_dict(), f"{folder}/model.pt"),
+}.items()}, quiet=True, compiles=False)
 table("savers", {"save_model with tied weights": saver(save_model)}, quiet=True, compiles=False,
       config=dict(tie_word_embeddings=True))
 
@@ -843,37 +865,24 @@ def loader(load):
     return change
 
 
-def load_model(p, folder, twin):
-    from safetensors.torch import load_model
-    load_model(p.model, os.path.join(folder, "model.safetensors"))
-
-
-def load_checkpoint(p, folder, twin):
-    from accelerate import load_checkpoint_in_model
-    load_checkpoint_in_model(p.model, folder)
-
-
-def offloaded(p, folder, twin):
-    from accelerate import cpu_offload
-    p.model.load_state_dict(twin.state_dict())
-    cpu_offload(p.model, execution_device=torch.device(p.device))
-
-
-def dispatched(p, folder, twin):
-    from accelerate import dispatch_model
-    p.model.load_state_dict(twin.state_dict())
-    dispatch_model(p.model, {"": p.device}, main_device=p.device, force_hooks=True)
-
-
 def through_disk(p, folder, twin):
     p.model.load_state_dict(twin.state_dict())
     p.model.save_pretrained(folder)
     p.model = type(twin).from_pretrained(folder, dtype=p.dtype).to(p.device)
 
 
-table("savers", {"load_model": loader(load_model), "load_checkpoint": loader(load_checkpoint)})
-table("savers", {"offloaded": loader(offloaded), "dispatched": loader(dispatched),
-                 "saved and loaded again": loader(through_disk)}, mixes=False)
+table("savers", {
+    "load_model": loader(lambda p, folder, twin: safetensors.torch.load_model(
+        p.model, f"{folder}/model.safetensors")),
+    "load_checkpoint": loader(lambda p, folder, twin: accelerate.load_checkpoint_in_model(
+        p.model, folder))})
+table("savers", {
+    "offloaded": loader(lambda p, folder, twin: p.model.load_state_dict(
+        twin.state_dict()) and accelerate.cpu_offload(p.model, torch.device(p.device))),
+    "dispatched": loader(lambda p, folder, twin: p.model.load_state_dict(
+        twin.state_dict()) and accelerate.dispatch_model(
+            p.model, {"": p.device}, p.device, force_hooks=True)),
+    "saved and loaded again": loader(through_disk)}, mixes=False)
 
 
 # Caches.
