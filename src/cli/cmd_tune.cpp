@@ -7,7 +7,6 @@
 #include "cli/progress.h"
 #include "cli/record_text.h"
 #include "service/report/unfused_report.h"
-#include "support/spelling.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -192,16 +191,8 @@ class Tune : public Command {
       return Error{ErrorCode::invalid_argument,
                    concat("--trials is ", trials_.getValue(), ", it must be 1 or more")};
     }
-    std::string known;
-    std::vector<std::string> names;
-    for (const std::string_view name : strategy_names()) {
-      if (strategy_ == name) return check_budget(seconds_);
-      names.emplace_back(name);
-      known += concat(known.empty() ? "" : ", ", name);
-    }
-    return Error{ErrorCode::invalid_argument,
-                 concat("no strategy \"", strategy_.getValue(), "\"",
-                        did_you_mean(strategy_.getValue(), names), ", there are ", known)};
+    KW_TRY(check_strategy(strategy_.getValue()));
+    return check_budget(seconds_);
   }
 
   /// Refuses options of a measuring search if nothing is measured.

@@ -87,9 +87,6 @@ int kw_get_best_kernel_on(kw_service* service, const char* problem, void* stream
 int kw_get_best_kernels(kw_service* service, const char* problem, kw_kernel** kernels, size_t count,
                         size_t* found);
 
-/* Tunes the problem for about `seconds` and returns the winner. */
-int kw_tune(kw_service* service, const char* problem, double seconds, kw_kernel** kernel);
-
 /* The progress of a tuning's search. */
 typedef struct kw_tune_progress {
   int candidates; /* all that there are */
@@ -98,12 +95,22 @@ typedef struct kw_tune_progress {
   double seconds; /* since the search began */
 } kw_tune_progress;
 
-typedef void (*kw_tune_watcher)(void* data, const kw_tune_progress* progress);
+/* Bounds one tuning. For the defaults set all bytes to zero, then set struct_size. Fields are added
+ * as in kw_options. */
+typedef struct kw_tune_options {
+  size_t struct_size;   /* sizeof(kw_tune_options) of the caller */
+  double seconds;       /* the budget; 0: 30 */
+  int trials;           /* at most so many candidates are measured; 0: as the budget allows */
+  const char* strategy; /* "portfolio", "ranked", "local_search", "random", "exhaustive"; NULL:
+                         * "portfolio" */
+  /* Hears how far the tuning is, in the calling thread, with `data`; or NULL. */
+  void (*progress)(void* data, const kw_tune_progress* progress);
+  void* data;
+} kw_tune_options;
 
-/* Does the same as kw_tune, and meanwhile reports the progress to `watcher`, with `data`, in the
- * calling thread. NULL: no reports. */
-int kw_tune_watched(kw_service* service, const char* problem, double seconds,
-                    kw_tune_watcher watcher, void* data, kw_kernel** kernel);
+/* Tunes the problem and returns the winner. `options` may be NULL, for the defaults. */
+int kw_tune(kw_service* service, const char* problem, const kw_tune_options* options,
+            kw_kernel** kernel);
 
 /* Ends the tunings that other threads wait for now, in kw_tune or in a miss that is tuned. They
  * fail soon and keep nothing, and their worker process ends. A prewarming fails soon too. */

@@ -27,6 +27,16 @@ struct TuneProgress {
   double seconds = 0;  ///< since the search began
 };
 
+/// Bounds one tuning.
+struct TuneOptions {
+  double seconds = 30;  ///< the budget
+  int trials = 0;  ///< at most so many candidates are measured; 0: as many as the budget allows
+  /// "portfolio", "ranked", "local_search", "random" or "exhaustive"
+  std::string strategy = "portfolio";
+  /// Hears how far the tuning is, in the thread that called it, and not after it has returned.
+  std::function<void(const TuneProgress&)> progress;
+};
+
 /// The reaction of a service if the cache has no record for a problem.
 enum class MissPolicy {
   predict,   ///< rank by the cost model, compile the best candidate and serve it at once
@@ -181,12 +191,10 @@ class KERNWRIGHT_API Service {
   /// also: `invalid_argument`, which names file and line; `not_found`; `io`.
   Result<void> prewarm_worklist(const std::string& file) const;
 
-  /// Tunes the problem on the device for about `seconds`, stores the record and returns the winner.
-  /// Meanwhile it reports to `progress`, in the thread that called this, and not after it has
-  /// returned. Later calls of get_best_kernel return the winner too. Errors: `invalid_argument`
-  /// unless `seconds` is above 0; `unavailable` without a GPU; `refused` if the service is sealed.
-  Result<Kernel> tune(const Problem& problem, double seconds = 30,
-                      const std::function<void(const TuneProgress&)>& progress = {}) const;
+  /// Tunes the problem on the device, stores the record and returns the winner. Later calls of
+  /// get_best_kernel return the winner too. Errors: `invalid_argument` for options that are out of
+  /// range; `unavailable` without a GPU; `refused` if the service is sealed.
+  Result<Kernel> tune(const Problem& problem, const TuneOptions& options = {}) const;
 
   /// Ends the tunings that other threads wait for now, by `tune` or by a miss that is tuned. They
   /// fail with `unavailable` after at most their present step, keep nothing, and their worker

@@ -231,6 +231,15 @@ def test_it_says_what_it_is(tmp_path):
 def test_arguments_of_other_types_are_named(service):
     with pytest.raises(kw.Error, match="seconds is '3', and a number expected"):
         service.tune("vector_add n=1024 dtype=fp32", "3")
+    for trials in 0, -1, 2.0, "3":
+        with pytest.raises(kw.Error, match=f"trials is {trials!r}, and None or an int"):
+            service.tune("vector_add n=1024 dtype=fp32", trials=trials)
+    with pytest.raises(kw.Error, match="strategy is 3, and a str expected"):
+        service.tune("vector_add n=1024 dtype=fp32", strategy=3)
+    with pytest.raises(kw.Error, match='no strategy "portfolo".*did you mean "portfolio"'):
+        service.tune("vector_add n=1024 dtype=fp32", strategy="portfolo")
+    with pytest.raises(kw.Error, match="seconds is -1, and a number above 0 expected"):
+        service.tune("vector_add n=1024 dtype=fp32", -1)
     with pytest.raises(kw.Error, match="seconds is None, and a number expected"):
         service.autotune(None)
     with pytest.raises(kw.Error, match="service is 'x', and a Service or None expected"):

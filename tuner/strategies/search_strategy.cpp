@@ -1,6 +1,11 @@
 #include "tuner/strategies/search_strategy.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "support/spelling.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/strategies/strategies.h"
 
 namespace kernwright {
@@ -25,15 +30,26 @@ std::vector<std::string_view> strategy_names() {
   return names;
 }
 
+Result<void> check_strategy(std::string_view name) {
+  std::string known;
+  std::vector<std::string> names;
+  for (const Row& row : kStrategies) {
+    if (row.name == name) return {};
+    names.emplace_back(row.name);
+    known += concat(known.empty() ? "" : ", ", row.name);
+  }
+  return Error{
+      ErrorCode::invalid_argument,
+      concat("no strategy \"", name, "\"", did_you_mean(name, names), ", there are ", known)};
+}
+
 Result<std::unique_ptr<SearchStrategy>> make_strategy(std::string_view name,
                                                       const SearchSpace& space,
                                                       std::uint64_t seed) {
-  std::string known;
-  for (const Row& row : kStrategies) {
-    if (row.name == name) return row.make(space, seed);
-    known += concat(known.empty() ? "" : ", ", row.name);
-  }
-  return Error{ErrorCode::not_found, concat("no strategy \"", name, "\"; there are ", known)};
+  KW_TRY(check_strategy(name));
+  const auto* const row = std::find_if(std::begin(kStrategies), std::end(kStrategies),
+                                       [&](const Row& each) { return each.name == name; });
+  return row->make(space, seed);
 }
 
 }  // namespace kernwright

@@ -46,7 +46,10 @@ class SearchStrategy {
 /// "portfolio".
 std::vector<std::string_view> strategy_names();
 
-/// Errors: `not_found` listing the names.
+/// Errors: `invalid_argument` for a name that is none of them, which lists them.
+Result<void> check_strategy(std::string_view name);
+
+/// Errors: those of `check_strategy`.
 Result<std::unique_ptr<SearchStrategy>> make_strategy(std::string_view name,
                                                       const SearchSpace& space, std::uint64_t seed);
 

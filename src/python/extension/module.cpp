@@ -239,10 +239,10 @@ PyObject* best_kernels(PyObject*, PyObject* given) {
 }
 
 constexpr const char* kTuneDoc =
-    "tune(service, type, problem, seconds, watcher=None) -> type\n\n"
-    "Tunes the problem for about `seconds`, and returns the kernel that best_kernel() returns "
-    "from then on. Meanwhile it calls watcher(candidates, measured, best_us, seconds), in the "
-    "calling thread.";
+    "tune(service, type, problem, seconds, trials, strategy, watcher=None) -> type\n\n"
+    "Tunes the problem, and returns what best_kernel() returns from then on. `seconds` and "
+    "`trials` bound the search; trials=0 is no bound. Meanwhile it calls watcher(candidates, "
+    "measured, best_us, seconds), in the calling thread.";
 
 /// The progress that the tuning thread reported, for the thread that waits for it.
 class Told {
@@ -272,18 +272,21 @@ class Told {
 PyObject* tune(PyObject*, PyObject* given) {
   PyObject *capsule = nullptr, *type = nullptr;
   const char* problem = nullptr;
-  double seconds = 0;
+  kw_tune_options options{};
+  options.struct_size = sizeof options;
   PyObject* watcher = Py_None;
-  if (PyArg_ParseTuple(given, "OOsd|O", &capsule, &type, &problem, &seconds, &watcher) == 0) {
+  if (PyArg_ParseTuple(given, "OOsdis|O", &capsule, &type, &problem, &options.seconds,
+                       &options.trials, &options.strategy, &watcher) == 0) {
     return nullptr;
   }
   Told told;
   const bool is_watched = watcher != Py_None;
+  if (is_watched) options.progress = Told::tell;
+  options.data = &told;
   return found_kernel(
       capsule, type, problem,
       [&](kw_service* service, kw_kernel** kernel) {
-        return kw_tune_watched(service, problem, seconds, is_watched ? Told::tell : nullptr, &told,
-                               kernel);
+        return kw_tune(service, problem, &options, kernel);
       },
       [&] { return !is_watched || told.pass_on(watcher); });
 }

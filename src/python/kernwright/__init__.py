@@ -32,10 +32,11 @@ __all__ = ["BakedLaunch", "Chain", "ChainBuilder", "ChainSlot", "ChainTime", "Er
            "tune"]
 
 
-def tune(problem: AnyProblem, seconds: Optional[float] = None, *,
-         progress: AnyProgress = "auto") -> Kernel:
+def tune(problem: AnyProblem, seconds: Optional[float] = None, *, trials: Optional[int] = None,
+         strategy: str = "portfolio", progress: AnyProgress = "auto") -> Kernel:
     """Tunes a problem on the active service; see Service.tune."""
-    return default_service().tune(problem, seconds, progress=progress)
+    return default_service().tune(problem, seconds, trials=trials, strategy=strategy,
+                                  progress=progress)
 
 
 def record(problem: AnyProblem) -> Record:

@@ -270,26 +270,39 @@ class Service:
         return self._ready(found, views, read_only)
 
     def tune(self, problem: AnyProblem, seconds: Optional[float] = None, *,
+             trials: Optional[int] = None, strategy: str = "portfolio",
              progress: AnyProgress = "auto") -> Kernel:
-        """Tunes the problem for about `seconds`, by default the service's, keeps the record in the
-        cache and returns the winner, which calls use from then on. Other threads run meanwhile.
-        Ctrl-C ends it, with its worker process, and keeps nothing.
+        """Tunes the problem, keeps the record in the cache and returns the winner, which calls use
+        from then on. Other threads run meanwhile. Ctrl-C ends it, with its worker process, and keeps
+        nothing. The L2 that kernels are tuned for is an option of the Service.
 
-        progress: "auto" for a line on standard error if that is a terminal or a notebook; None for
-            none; or a function that is called with a TuneProgress from time to time, in this
-            thread. If it raises, the tuning ends
+        seconds: the budget; the service's tune_seconds by default
+        trials: at most so many candidates are measured, 1 or more; None for as many as the budget
+            allows
+        strategy: "portfolio", "ranked", "local_search", "random" or "exhaustive"
+        progress: "auto" for a line on standard error where that is a terminal or a notebook; None for
+            none; or a function that is called with a TuneProgress from time to time, in this thread.
+            What it raises ends the tuning
 
-        Errors: Error without a GPU, and if no candidate passes."""
+        Errors: Error without a GPU, for options out of range, and if no candidate passes."""
         budget = self._tune_seconds if seconds is None else seconds
         _expect_number("seconds", budget, str(problem))
+        if not budget > 0:
+            raise make_error(f"seconds is {budget!r}, and a number above 0 expected", str(problem))
         if progress not in ("auto", None) and not callable(progress):
             raise make_error(f"progress is {progress!r}, and 'auto', None or a function expected",
                              str(problem))
+        if trials is not None and (not isinstance(trials, int) or trials < 1):
+            raise make_error(f"trials is {trials!r}, and None or an int of 1 or more expected",
+                             str(problem))
+        if not isinstance(strategy, str):
+            raise make_error(f"strategy is {strategy!r}, and a str expected", str(problem))
         line = ProgressLine(str(problem), budget)
         watcher = progress if callable(progress) else (
             line.update if progress == "auto" and line.is_seen() else None)
         try:
             kernel = self._ready(_kernwright.tune(self._handle, Kernel, str(problem), budget,
+                                                  trials or 0, strategy,
                                                   watcher and _told(watcher)))
         finally:
             line.close()

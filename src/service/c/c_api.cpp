@@ -101,13 +101,6 @@ std::string give(const Result<Kernel>& kernel, kw_kernel** out) {
   return {};
 }
 
-std::string tune(kw_service& service, const char* problem, double seconds,
-                 const std::function<void(const TuneProgress&)>& progress, kw_kernel** kernel) {
-  const Result<Problem> parsed = Problem::parse(problem);
-  if (!parsed) return message_of(parsed.error());
-  return give(service.service.tune(*parsed, seconds, progress), kernel);
-}
-
 }  // namespace
 
 int kernwright::c_api::fail(const std::string& message) {
@@ -191,25 +184,19 @@ KERNWRIGHT_API int kw_get_best_kernels(kw_service* service, const char* problem,
                  });
 }
 
-KERNWRIGHT_API int kw_tune(kw_service* service, const char* problem, double seconds,
+KERNWRIGHT_API int kw_tune(kw_service* service, const char* problem, const kw_tune_options* options,
                            kw_kernel** kernel) {
   return guarded("kw_tune", {{"service", service}, {"problem", problem}, {"kernel", kernel}},
-                 [&] { return tune(*service, problem, seconds, {}, kernel); });
-}
-
-KERNWRIGHT_API int kw_tune_watched(kw_service* service, const char* problem, double seconds,
-                                   kw_tune_watcher watcher, void* data, kw_kernel** kernel) {
-  return guarded(
-      "kw_tune_watched", {{"service", service}, {"problem", problem}, {"kernel", kernel}}, [&] {
-        std::function<void(const TuneProgress&)> tell;
-        if (watcher != nullptr) {
-          tell = [=](const TuneProgress& at) {
-            const kw_tune_progress told{at.candidates, at.measured, at.best_us, at.seconds};
-            watcher(data, &told);
-          };
-        }
-        return tune(*service, problem, seconds, tell, kernel);
-      });
+                 [&]() -> std::string {
+                   TuneOptions read;
+                   if (options != nullptr) {
+                     std::string message = c_api::read_options(*options, read);
+                     if (!message.empty()) return message;
+                   }
+                   const Result<Problem> parsed = Problem::parse(problem);
+                   if (!parsed) return message_of(parsed.error());
+                   return give(service->service.tune(*parsed, read), kernel);
+                 });
 }
 
 KERNWRIGHT_API int kw_stop_tuning(kw_service* service) {

@@ -17,20 +17,20 @@ namespace {
 constexpr std::size_t kLargestStruct = 4096;
 constexpr std::size_t kMostStrings = 1024;
 
-/// Copies the fields that both sides know, and leaves the rest zero. Fields that only the caller
-/// knows must be zero: a setting must not be lost without a word.
-std::string copy_known(const kw_options& given, kw_options& known) {
-  if (given.struct_size < offsetof(kw_options, cache) + sizeof given.cache ||
-      given.struct_size > kLargestStruct) {
-    return concat("kw_options.struct_size is ", given.struct_size,
-                  "; set it to sizeof(kw_options), ", sizeof known);
+/// Copies as much of the struct `name` as both sides know, the rest zero. Fields that only the
+/// caller knows must be zero: a setting must not be lost without a word.
+template <typename Options>
+std::string copy_known(const char* name, const Options& given, Options& known) {
+  if (given.struct_size < 2 * sizeof(std::size_t) || given.struct_size > kLargestStruct) {
+    return concat(name, ".struct_size is ", given.struct_size, "; set it to sizeof(", name, "), ",
+                  sizeof known);
   }
   const std::size_t common = std::min(sizeof known, given.struct_size);
   std::memcpy(&known, &given, common);
   const auto* bytes = reinterpret_cast<const unsigned char*>(&given);
   if (std::any_of(bytes + common, bytes + given.struct_size,
                   [](unsigned char byte) { return byte != 0; })) {
-    return concat("kw_options has fields set that kernwright ", kernwright_version(),
+    return concat(name, " has fields set that kernwright ", kernwright_version(),
                   " does not know: struct_size is ", given.struct_size, ", it knows ", sizeof known,
                   " bytes");
   }
@@ -88,20 +88,20 @@ std::string read_min_match(std::string_view name, Match& least) {
 
 std::string not_below_zero(const char* field, double value) {
   if (value >= 0) return {};
-  return concat("kw_options.", field, " is ", value, "; it must be 0 or more");
+  return concat(field, " is ", value, "; it must be 0 or more");
 }
 
 }  // namespace
 
 std::string read_options(const kw_options& given, ServiceOptions& options) {
   kw_options o{};
-  std::string wrong = copy_known(given, o);
+  std::string wrong = copy_known("kw_options", given, o);
   if (wrong.empty() && o.on_miss) wrong = read_on_miss(o.on_miss, options.on_miss);
   if (wrong.empty() && o.l2) wrong = read_l2(o.l2, options.l2);
   if (wrong.empty() && o.min_match) wrong = read_min_match(o.min_match, options.min_match);
-  if (wrong.empty()) wrong = not_below_zero("tune_seconds", o.tune_seconds);
-  if (wrong.empty()) wrong = not_below_zero("background_seconds", o.background_seconds);
-  if (wrong.empty()) wrong = not_below_zero("compile_threads", o.compile_threads);
+  if (wrong.empty()) wrong = not_below_zero("kw_options.tune_seconds", o.tune_seconds);
+  if (wrong.empty()) wrong = not_below_zero("kw_options.background_seconds", o.background_seconds);
+  if (wrong.empty()) wrong = not_below_zero("kw_options.compile_threads", o.compile_threads);
   if (!wrong.empty()) return wrong;
 
   if (o.cache) options.cache = o.cache;
@@ -132,6 +132,25 @@ std::string read_options(const kw_options& given, ServiceOptions& options) {
     };
   }
   return wrong;
+}
+
+std::string read_options(const kw_tune_options& given, TuneOptions& options) {
+  kw_tune_options o{};
+  std::string wrong = copy_known("kw_tune_options", given, o);
+  if (wrong.empty()) wrong = not_below_zero("kw_tune_options.seconds", o.seconds);
+  if (wrong.empty()) wrong = not_below_zero("kw_tune_options.trials", o.trials);
+  if (!wrong.empty()) return wrong;
+
+  if (o.seconds > 0) options.seconds = o.seconds;
+  options.trials = o.trials;
+  if (o.strategy) options.strategy = o.strategy;
+  if (o.progress) {
+    options.progress = [tell = o.progress, data = o.data](const TuneProgress& at) {
+      const kw_tune_progress told{at.candidates, at.measured, at.best_us, at.seconds};
+      tell(data, &told);
+    };
+  }
+  return {};
 }
 
 }  // namespace kernwright::c_api

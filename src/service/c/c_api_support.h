@@ -71,5 +71,6 @@ int guarded(const char* function, std::initializer_list<Needed> pointers, Body&&
 /// Reads a caller's struct, whatever version of it that is. Returns an empty string for success,
 /// else the field that is wrong.
 std::string read_options(const kw_options& given, ServiceOptions& options);
+std::string read_options(const kw_tune_options& given, TuneOptions& options);
 
 }  // namespace kernwright::c_api

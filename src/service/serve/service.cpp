@@ -7,6 +7,7 @@
 #include "support/processes/threads.h"
 #include "support/text.h"
 #include "support/try.h"
+#include "tuner/strategies/search_strategy.h"
 #include <kernwright/service.h>
 
 namespace kernwright {
@@ -59,24 +60,30 @@ Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
   });
 }
 
-Result<Kernel> Service::tune(const Problem& problem, double seconds,
-                             const std::function<void(const TuneProgress&)>& progress) const {
+Result<Kernel> Service::tune(const Problem& problem, const TuneOptions& options) const {
   return guarded([&]() -> Result<Kernel> {
-    if (!(seconds > 0)) {
+    if (!(options.seconds > 0)) {
       return Error{ErrorCode::invalid_argument,
-                   concat("seconds is ", seconds, "; it must be above 0")};
+                   concat("seconds is ", options.seconds, "; it must be above 0")};
     }
-    TuningOptions options;
-    options.budget.seconds = seconds;
-    if (progress) {
-      options.progress = [&progress](const TuningProgress& at) {
-        progress({.candidates = at.candidates,
-                  .measured = at.measured,
-                  .best_us = at.best_us,
-                  .seconds = at.seconds});
+    if (options.trials < 0) {
+      return Error{ErrorCode::invalid_argument,
+                   concat("trials is ", options.trials, "; it must be 0 or more")};
+    }
+    KW_TRY(check_strategy(options.strategy));
+    TuningOptions tuning;
+    tuning.budget.seconds = options.seconds;
+    if (options.trials > 0) tuning.budget.trials = options.trials;
+    tuning.strategy = options.strategy;
+    if (options.progress) {
+      tuning.progress = [&options](const TuningProgress& at) {
+        options.progress({.candidates = at.candidates,
+                          .measured = at.measured,
+                          .best_us = at.best_us,
+                          .seconds = at.seconds});
       };
     }
-    Result<TuningResult> tuned = core_->tune(problem, std::move(options));
+    Result<TuningResult> tuned = core_->tune(problem, std::move(tuning));
     if (!tuned) return std::move(tuned).error();
     return core_->get_best_kernel(problem);
   });

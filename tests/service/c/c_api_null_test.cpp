@@ -46,7 +46,7 @@ const std::set<Pointer>& optional_pointers() {
   static const std::set<Pointer> optional{
       {"kw_open", "options"},               // all defaults
       {"kw_close", "service"},              // nothing to do
-      {"kw_tune_watched", "data"},          // the caller's own
+      {"kw_tune", "options"},               // all defaults
       {"kw_record_shapes", "file"},         // ends the recording
       {"kw_seal", "mode"},                  // error
       {"kw_record", "form"},                // json
@@ -121,17 +121,11 @@ class CApiNullTest : public CKernelFixture {
          [=, this] { return kw_get_best_kernels(service_, problem, nullptr, 1, &out_slot_); }},
         {{"kw_get_best_kernels", "found"},
          [=, this] { return kw_get_best_kernels(service_, problem, &out_kernel_, 1, nullptr); }},
-        {{"kw_tune", "service"}, [=, this] { return kw_tune(nullptr, problem, 1, &out_kernel_); }},
-        {{"kw_tune", "problem"}, [this] { return kw_tune(service_, nullptr, 1, &out_kernel_); }},
-        {{"kw_tune", "kernel"}, [=, this] { return kw_tune(service_, problem, 1, nullptr); }},
-        {{"kw_tune_watched", "service"},
-         [=, this] {
-           return kw_tune_watched(nullptr, problem, 1, nullptr, nullptr, &out_kernel_);
-         }},
-        {{"kw_tune_watched", "problem"},
-         [this] { return kw_tune_watched(service_, nullptr, 1, nullptr, nullptr, &out_kernel_); }},
-        {{"kw_tune_watched", "kernel"},
-         [=, this] { return kw_tune_watched(service_, problem, 1, nullptr, nullptr, nullptr); }},
+        {{"kw_tune", "service"},
+         [=, this] { return kw_tune(nullptr, problem, nullptr, &out_kernel_); }},
+        {{"kw_tune", "problem"},
+         [this] { return kw_tune(service_, nullptr, nullptr, &out_kernel_); }},
+        {{"kw_tune", "kernel"}, [=, this] { return kw_tune(service_, problem, nullptr, nullptr); }},
         {{"kw_stop_tuning", "service"}, [] { return kw_stop_tuning(nullptr); }},
         {{"kw_prewarm", "service"}, [&] { return kw_prewarm(nullptr, nullptr, 0); }},
         {{"kw_prewarm", "problems"}, [this] { return kw_prewarm(service_, nullptr, 1); }},

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -106,13 +107,26 @@ TEST(CApiTest, NothingIsTunedForASku) {
   kw_service* service = nullptr;
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
   kw_kernel* kernel = nullptr;
-  EXPECT_EQ(kw_tune(service, "vector_add n=1000 dtype=fp32", 1, &kernel), -1);
+  EXPECT_EQ(kw_tune(service, "vector_add n=1000 dtype=fp32", nullptr, &kernel), -1);
   EXPECT_NE(std::strstr(kw_last_error(), "for the sku h200"), nullptr) << kw_last_error();
-  EXPECT_EQ(kw_tune(service, "vector_add n=1000 dtype=fp32", -1, &kernel), -1);
-  EXPECT_STREQ(kw_last_error(), "seconds is -1; it must be above 0");
-  EXPECT_EQ(kw_last_error_is_refusal(), 1);
+  const auto refused = [&](const auto& set, const char* reason) {
+    kw_tune_options tuning{};
+    tuning.struct_size = sizeof tuning;
+    set(tuning);
+    EXPECT_EQ(kw_tune(service, "vector_add n=1000 dtype=fp32", &tuning, &kernel), -1);
+    EXPECT_NE(std::strstr(kw_last_error(), reason), nullptr) << kw_last_error();
+    EXPECT_EQ(kw_last_error_is_refusal(), 1);
+  };
+  refused([](kw_tune_options& o) { o.struct_size = 1; }, "kw_tune_options.struct_size is 1; set");
+  refused([](kw_tune_options& o) { o.seconds = -1; },
+          "kw_tune_options.seconds is -1; it must be 0 or more");
+  refused([](kw_tune_options& o) { o.seconds = std::nan(""); }, "kw_tune_options.seconds is nan");
+  refused([](kw_tune_options& o) { o.trials = -2; },
+          "kw_tune_options.trials is -2; it must be 0 or more");
+  refused([](kw_tune_options& o) { o.strategy = "portfolo"; },
+          "no strategy \"portfolo\"; did you mean \"portfolio\"?");
   for (const char* problem : {"", "vector_add", "vector_add n=many dtype=fp32", "= =", "\xff"}) {
-    EXPECT_EQ(kw_tune(service, problem, 1, &kernel), -1) << problem;
+    EXPECT_EQ(kw_tune(service, problem, nullptr, &kernel), -1) << problem;
     EXPECT_EQ(kw_get_best_kernel(service, problem, &kernel), -1) << problem;
     EXPECT_EQ(kw_last_error_is_refusal(), 1) << kw_last_error();
     EXPECT_EQ(kw_prewarm(service, &problem, 1), -1) << problem;
@@ -310,19 +324,25 @@ TEST(CApiGpuTest, TheWorkerIsThatOfTheOptionsUnlessMeasuringInProcess) {
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
   kw_kernel* kernel = nullptr;
   const char* problem = "vector_add n=1000 dtype=fp32";
-  EXPECT_EQ(kw_tune(service, problem, 2, &kernel), -1);
+  std::vector<kw_tune_progress> told;
+  kw_tune_options tuning{};
+  tuning.struct_size = sizeof tuning;
+  tuning.trials = 2;
+  tuning.strategy = "ranked";
+  tuning.data = &told;
+  tuning.progress = [](void* data, const kw_tune_progress* progress) {
+    static_cast<std::vector<kw_tune_progress>*>(data)->push_back(*progress);
+  };
+  EXPECT_EQ(kw_tune(service, problem, &tuning, &kernel), -1);
   EXPECT_NE(std::strstr(kw_last_error(), "/nowhere/kernwright"), nullptr) << kw_last_error();
   kw_close(service);
 
   options.measure_in_process = 1;
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
-  std::vector<kw_tune_progress> told;
-  const auto watcher = [](void* data, const kw_tune_progress* progress) {
-    static_cast<std::vector<kw_tune_progress>*>(data)->push_back(*progress);
-  };
-  ASSERT_EQ(kw_tune_watched(service, problem, 2, watcher, &told, &kernel), 0) << kw_last_error();
+  ASSERT_EQ(kw_tune(service, problem, &tuning, &kernel), 0) << kw_last_error();
   ASSERT_FALSE(told.empty());
   EXPECT_GT(told.back().measured, 0);
+  EXPECT_LE(told.back().measured, 2);
   EXPECT_LE(told.back().measured, told.back().candidates);
   EXPECT_GT(told.back().best_us, 0);
   EXPECT_NE(std::strstr(kw_describe(kernel), "\"match\":\"exact\""), nullptr)

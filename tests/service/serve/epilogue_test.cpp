@@ -69,7 +69,7 @@ class EpilogueGpuTest : public EpilogueTest {
 
 TEST_F(EpilogueGpuTest, TheTunedKernelIsTheOneThatIsServed) {
   const Service tuner = open(true);
-  const Result<Kernel> tuned = tuner.tune(problem_, 5);
+  const Result<Kernel> tuned = tuner.tune(problem_, {.seconds = 5});
   ASSERT_TRUE(tuned) << tuned.error().message;
   options_.min_match = Match::exact;
   const Service service = open(true);

@@ -92,7 +92,7 @@ TEST(SearchStrategyTest, AnUnknownNameListsWhatThereIs) {
   const auto made = make_strategy("genetic", space.space, 1);
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().message,
-            "no strategy \"genetic\"; there are exhaustive, random, ranked, local_search, "
+            "no strategy \"genetic\", there are exhaustive, random, ranked, local_search, "
             "portfolio");
 }
 
