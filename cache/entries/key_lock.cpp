@@ -11,7 +11,6 @@
 
 #include "support/file_calls.h"
 #include "support/processes/file_lock.h"
-#include "support/processes/process_exit.h"
 
 namespace kernwright {
 namespace {
@@ -34,7 +33,7 @@ bool is_named(const FileDescriptor& file, const std::filesystem::path& path) {
 }  // namespace
 
 KeyLock KeyLock::acquire(const std::filesystem::path& root, std::string_view name,
-                         std::chrono::milliseconds patience) {
+                         std::chrono::milliseconds patience, const std::function<bool()>& stopped) {
   const std::filesystem::path path = root / "v1" / "locks" / name;
   const Clock::time_point end = Clock::now() + patience;
   // flock has no timeout, so it is tried again and again, with growing pauses.
@@ -49,7 +48,7 @@ KeyLock KeyLock::acquire(const std::filesystem::path& root, std::string_view nam
     if (!file.valid()) return {path, FileDescriptor()};
     LockAttempt attempt = try_lock(file.get());
     for (; attempt == LockAttempt::busy; attempt = try_lock(file.get())) {
-      if (exiting() || Clock::now() >= end) break;
+      if (stopped() || Clock::now() >= end) break;
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, std::chrono::milliseconds(50));
     }

@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string_view>
 
 #include "support/file_descriptor.h"
+#include "support/processes/process_exit.h"
 
 namespace kernwright {
 
@@ -13,10 +15,11 @@ namespace kernwright {
 /// nothing else, so a process that cannot get it continues without it. Move-only.
 class KeyLock {
  public:
-  /// Waits while another process has the turn, at most for `patience`, or until this one exits. It
-  /// does not wait if no lock file can be made. `name` is a file name.
+  /// Waits while another process has the turn, at most for `patience`, or until `stopped` says
+  /// so. It does not wait where no lock file can be made. `name` is a file name.
   static KeyLock acquire(const std::filesystem::path& root, std::string_view name,
-                         std::chrono::milliseconds patience);
+                         std::chrono::milliseconds patience,
+                         const std::function<bool()>& stopped = exiting);
 
   KeyLock(KeyLock&&) noexcept = default;
   KeyLock& operator=(KeyLock&&) = delete;

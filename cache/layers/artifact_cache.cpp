@@ -1,6 +1,7 @@
 #include "cache/layers/artifact_cache.h"
 
 #include "cache/entries/key_lock.h"
+#include "support/processes/process_exit.h"
 
 namespace kernwright {
 
@@ -17,7 +18,8 @@ std::shared_ptr<const CompiledKernel> ArtifactCache::find(const std::string& dig
 
 CompileResult ArtifactCache::find_or_compile(const std::string& digest,
                                              const std::function<CompileResult()>& compile) {
-  const KeyLock turn = KeyLock::acquire(cache_.root(), digest, patience_);
+  const KeyLock turn =
+      KeyLock::acquire(cache_.root(), digest, patience_, [this] { return stop_ || exiting(); });
   if (auto found = find(digest)) return found;
   CompileResult compiled = compile();
   if (compiled) put(digest, **compiled);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -25,6 +26,7 @@ class ArtifactCache final : public CompileCache {
   std::shared_ptr<const CompiledKernel> find(const std::string& digest) override;
   CompileResult find_or_compile(const std::string& digest,
                                 const std::function<CompileResult()>& compile) override;
+  void stop() override { stop_ = true; }
 
   /// Returns why the latest artifact that could not be stored since the last call was not stored;
   /// empty if all were stored. Nothing else comes of it: an artifact that cannot be stored is
@@ -36,6 +38,7 @@ class ArtifactCache final : public CompileCache {
 
   const TieredCache cache_;
   const std::chrono::milliseconds patience_;
+  std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::string failure_;
 };

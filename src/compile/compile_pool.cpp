@@ -234,6 +234,7 @@ CompilePool::CompilePool(std::shared_ptr<Compiler> compiler, CompilePoolOptions 
 
 void CompilePool::stop() {
   state_->close();
+  if (state_->cache) state_->cache->stop();
   state_->compiler->stop();
 }
 

@@ -27,6 +27,9 @@ class CompileCache {
   /// wait for another process that compiles the same.
   virtual CompileResult find_or_compile(const std::string& digest,
                                         const std::function<CompileResult()>& compile) = 0;
+
+  /// Waits for other processes no longer.
+  virtual void stop() {}
 };
 
 /// A request's compile and its result. A compile that has not started is dropped once every `Build`

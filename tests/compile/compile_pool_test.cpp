@@ -349,6 +349,9 @@ class MemoryCache final : public CompileCache {
     if (compiled) kernels_.emplace(digest, *compiled);
     return compiled;
   }
+  void stop() override { stopped = true; }
+
+  std::atomic<bool> stopped{false};
 
  private:
   std::mutex mutex_;
@@ -375,6 +378,14 @@ TEST(CompilePoolTest, WhatTheCacheKeepsIsNotCompiledAgain) {
   EXPECT_EQ(*second.get(), *first.get());
   EXPECT_EQ(pool.compiled(), 0);
   EXPECT_EQ(compiler->calls, 1);
+}
+
+TEST(CompilePoolTest, StoppedItsCacheWaitsForNobodyEither) {
+  const auto cache = std::make_shared<MemoryCache>();
+  CompilePool pool(std::make_shared<FakeCompiler>(kernel_of), {.threads = 1}, cache);
+  EXPECT_FALSE(cache->stopped);
+  pool.stop();
+  EXPECT_TRUE(cache->stopped);
 }
 
 TEST(CompilePoolTest, WithoutACompilerThereIsNoDigestAndNoKernel) {

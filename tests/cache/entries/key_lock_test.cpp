@@ -38,6 +38,15 @@ TEST_F(KeyLockTest, OneHasItAndTheOthersGoOnAfterTheirPatience) {
   EXPECT_TRUE(acquire("a").held());
 }
 
+// To wait would take longer than ctest gives a test.
+TEST_F(KeyLockTest, WhoIsStoppedWaitsNoLonger) {
+  const KeyLock first = acquire("a");
+  int looks = 0;
+  EXPECT_FALSE(KeyLock::acquire(dir_.path(), "a", std::chrono::hours(24), [&] {
+                 return ++looks == 3;
+               }).held());
+}
+
 TEST_F(KeyLockTest, LeavesNoFile) {
   {
     const KeyLock lock = acquire("a");

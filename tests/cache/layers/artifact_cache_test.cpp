@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "cache/entries/key_lock.h"
 #include "support/hash.h"
 #include "tests/cache/samples.h"
 #include "tests/support/faulty_files.h"
@@ -41,6 +42,18 @@ TEST_F(ArtifactCacheTest, WhatWasCompiledIsFound) {
   ASSERT_NE(cache.find(digest_), nullptr);
   EXPECT_EQ(cache.find(digest_)->bits, sample_kernel("compiled").bits);
   ASSERT_TRUE(find_or_compile(cache));
+  EXPECT_EQ(compiles_, 1);
+}
+
+// To wait would take longer than ctest gives a test.
+TEST_F(ArtifactCacheTest, OnceItIsStoppedNobodyWaitsForAnotherProcess) {
+  ArtifactCache cache(TieredCache(dir_.path()), std::chrono::hours(24));
+  const KeyLock other = KeyLock::acquire(dir_.path(), digest_, milliseconds(0));
+  std::thread waits([&] { EXPECT_TRUE(find_or_compile(cache)); });
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_EQ(compiles_, 0);
+  cache.stop();
+  waits.join();
   EXPECT_EQ(compiles_, 1);
 }
 
