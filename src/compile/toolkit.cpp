@@ -4,7 +4,6 @@
 
 #include "compile/nvrtc_signals.h"
 #include "support/libraries/dynamic_library.h"
-#include "support/processes/process_exit.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -78,7 +77,6 @@ Result<Nvrtc> Nvrtc::load(const std::string& file) {
   const std::string folder = api.file.substr(0, api.file.rfind('/') + 1);
   (void)DynamicLibrary::open({concat(folder, "libnvrtc-builtins.so.", std::to_string(api.major),
                                      ".", std::to_string(api.minor))});
-  [[maybe_unused]] static const bool heeded = heed_exit();
   return api;
 }
 
@@ -98,7 +96,6 @@ Result<NvJitLink> NvJitLink::load(const std::string& file, int major) {
              .bind(api.info_log, "nvJitLinkGetInfoLog")
              .finish());
   api.file = file_of(api.create, library);
-  [[maybe_unused]] static const bool heeded = heed_exit();
   return api;
 }
 

@@ -257,7 +257,7 @@ class ToolkitCompiler final : public Compiler {
 };
 
 Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
-  const BeforeExit compiles(BeforeExit::Wait::patiently);
+  const BeforeExit compiles(BeforeExit::Late::ends);
   if (!compiles) return exits(request.name);
   if (!request.linked.empty()) return compile_and_link(request);
   const Result<Nvrtc>& loaded = nvrtc();
@@ -347,7 +347,7 @@ Result<CompiledKernel> ToolkitCompiler::compile_and_link(const CompileRequest& r
 
 Result<CompiledKernel> ToolkitCompiler::link(const std::vector<std::string>& lto_ir,
                                              const std::string& target) {
-  const BeforeExit links(BeforeExit::Wait::patiently);
+  const BeforeExit links(BeforeExit::Late::ends);
   if (!links) return exits("link");
   const Result<Nvrtc>& loaded = nvrtc();
   if (!loaded) return loaded.error();

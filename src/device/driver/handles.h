@@ -26,7 +26,7 @@ class OutsideOfCaptures {
   explicit operator bool() const { return api_ != nullptr; }
 
  private:
-  BeforeExit before_exit_;
+  BeforeExit before_exit_{BeforeExit::Late::ends};
   const DriverApi* api_;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  ///< then the thread's own
 };

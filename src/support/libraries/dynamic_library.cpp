@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include "support/processes/process_exit.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -28,6 +29,10 @@ std::string_view variable(const char* name) {
 }  // namespace
 
 Result<DynamicLibrary> DynamicLibrary::open(const std::vector<std::string>& names) {
+  [[maybe_unused]] static const bool heeded = heed_exit();
+  // A library is built up by the thread that loads it, and taken down by the one that exits.
+  const BeforeExit loads(BeforeExit::Late::ends);
+  if (!loads) return Error{ErrorCode::unavailable, "nothing is loaded while the process exits"};
   std::string attempts;
   int absent = 0;
   for (const std::string& name : names) {
@@ -37,6 +42,7 @@ Result<DynamicLibrary> DynamicLibrary::open(const std::vector<std::string>& name
       continue;
     }
     if (void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      heed_exit();
       DynamicLibrary library;
       library.handle_ = handle;
       library.name_ = name;

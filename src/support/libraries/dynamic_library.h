@@ -12,7 +12,7 @@ namespace kernwright {
 class DynamicLibrary {
  public:
   /// Opens the first of `names` that loads. The loader searches for a bare name, and takes a path
-  /// as it is. Errors: `unavailable` with the message of each attempt.
+  /// as it is. Errors: `unavailable` with the message of each attempt, or while the process exits.
   static Result<DynamicLibrary> open(const std::vector<std::string>& names);
 
   /// Returns the symbol's address, or null.

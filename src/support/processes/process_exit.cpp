@@ -4,9 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <pthread.h>
 #include <thread>
+#include <unistd.h>
 
 namespace kernwright {
 namespace {
@@ -14,23 +16,31 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::atomic<bool> exit_begun{false};
+std::atomic<std::thread::id> exiting_thread;  // written before
 
-/// The work that has begun, in all threads and in one, by `BeforeExit::Wait`. A fork leaves the
-/// other threads behind, so its child begins anew.
+/// How much has begun, of all threads and of one, by `BeforeExit::Late`. A fork leaves the threads
+/// of others behind, so its child begins anew.
 std::array<std::atomic<int>, 2> begun{};
 thread_local std::array<int, 2> begun_here{};
 
-constexpr std::array<std::chrono::seconds, 2> kLongest{std::chrono::seconds(1),
-                                                       std::chrono::seconds(60)};
+constexpr std::chrono::milliseconds kLongest{800};
 
-void wait_for_work() {
+bool runs_elsewhere(BeforeExit::Late late) {
+  const auto kind = static_cast<std::size_t>(late);
+  return begun[kind] > begun_here[kind];
+}
+
+void wait_for_work(int status, void*) {
+  exiting_thread = std::this_thread::get_id();
   exit_begun = true;
   static const Clock::time_point since = Clock::now();  // of the first handler
-  for (std::size_t kind = 0; kind < begun.size(); ++kind) {
-    while (begun[kind] > begun_here[kind] && Clock::now() < since + kLongest[kind]) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+  while ((runs_elsewhere(BeforeExit::Late::goes_on) || runs_elsewhere(BeforeExit::Late::ends)) &&
+         Clock::now() < since + kLongest) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  if (!runs_elsewhere(BeforeExit::Late::ends)) return;
+  std::fflush(nullptr);
+  ::_exit(status);
 }
 
 void forget_other_threads() {
@@ -43,11 +53,11 @@ bool exiting() { return exit_begun; }
 
 bool heed_exit() {
   static const int at_fork = ::pthread_atfork(nullptr, nullptr, forget_other_threads);
-  return at_fork == 0 && std::atexit(wait_for_work) == 0;
+  return at_fork == 0 && ::on_exit(wait_for_work, nullptr) == 0;
 }
 
-BeforeExit::BeforeExit(Wait wait) : wait_(wait) {
-  const auto kind = static_cast<std::size_t>(wait_);
+BeforeExit::BeforeExit(Late late) : late_(late) {
+  const auto kind = static_cast<std::size_t>(late_);
   ++begun[kind];  // before it looks, so that the exit sees this or this sees the exit
   begun_ = !exiting();
   if (begun_) {
@@ -59,9 +69,15 @@ BeforeExit::BeforeExit(Wait wait) : wait_(wait) {
 
 BeforeExit::~BeforeExit() {
   if (!begun_) return;
-  const auto kind = static_cast<std::size_t>(wait_);
+  const auto kind = static_cast<std::size_t>(late_);
   --begun_here[kind];
   --begun[kind];
+}
+
+void linger_while_exiting() {
+  if (exiting() && exiting_thread.load() != std::this_thread::get_id()) {
+    std::this_thread::sleep_for(kLongest);
+  }
 }
 
 }  // namespace kernwright

@@ -9,21 +9,24 @@ bool exiting();
 
 /// Lets the exit of the process wait for our work (see `BeforeExit`) before it goes on. Handlers
 /// run in the reverse order of their registration, and a library registers its own when it is
-/// loaded. So this is called after each load of a library that work uses, once for each:
+/// loaded or first used. `DynamicLibrary` calls this after each load. Whoever uses a library that
+/// registers more at its first use calls it after that too, once:
 ///
 ///     [[maybe_unused]] static const bool heeded = heed_exit();
 bool heed_exit();
 
-/// Work that must not run while libraries are torn down. The exit of the process waits for the work
-/// that other threads have begun.
+/// Work that must not run while libraries are torn down. The exit of the process waits for what
+/// other threads have begun, but less than a second: a kernel or another process may hold it up.
 class BeforeExit {
  public:
-  enum class Wait {
-    briefly,   ///< a second: it may be held up by a kernel, or by another process
-    patiently  ///< a minute: it would crash if it went on
+  enum class Late {
+    goes_on,  ///< the exit goes on beside it
+    /// It is within a library and would crash. So the process ends at once, with its status and
+    /// with its files of <cstdio> flushed, and without the handlers that are left.
+    ends
   };
 
-  explicit BeforeExit(Wait wait = Wait::briefly);
+  explicit BeforeExit(Late late = Late::goes_on);
   BeforeExit(const BeforeExit&) = delete;
   BeforeExit& operator=(const BeforeExit&) = delete;
   ~BeforeExit();
@@ -32,8 +35,13 @@ class BeforeExit {
   explicit operator bool() const { return begun_; }
 
  private:
-  Wait wait_;
+  Late late_;
   bool begun_;
 };
+
+/// Holds the calling thread for almost a second where another one exits the process. A thread that
+/// ends then, as hosts' threads do once a lookup fails, runs what libraries do at a thread's end
+/// while they are torn down. It is held no longer, because an exit handler may wait for it.
+void linger_while_exiting();
 
 }  // namespace kernwright

@@ -1,8 +1,15 @@
 #include "support/libraries/dynamic_library.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <gtest/gtest.h>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+#include "support/processes/process_exit.h"
 
 namespace kernwright {
 namespace {
@@ -34,6 +41,32 @@ TEST(DynamicLibraryTest, PathsWhereNothingLiesAreCountedNotListed) {
   EXPECT_NE(message.find("nothing at 2 paths"), std::string::npos) << message;
   EXPECT_NE(message.find("/proc/self/status: "), std::string::npos)
       << "it is there, and no library";
+}
+
+[[noreturn]] void exit_while_it_loads() {
+  std::atexit([] { std::_Exit(0); });  // before what of the loader waits for a load
+  std::array<int, 2> begun{};
+  if (::pipe(begun.data()) != 0) std::_Exit(1);
+  ::setenv("SLOW_LIBRARY", std::to_string(begun[1]).c_str(), 1);
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe");
+  std::thread([library = here.parent_path() / "libslow_library.so"] {
+    static_cast<void>(DynamicLibrary::open({library.native()}));
+  }).detach();
+  char byte = 0;
+  if (::read(begun[0], &byte, 1) != 1) std::_Exit(1);
+  std::exit(2);
+}
+
+[[noreturn]] void exit_and_load() {
+  std::atexit([] { std::_Exit(DynamicLibrary::open({"libc.so.6"}) ? 1 : 0); });
+  heed_exit();
+  std::exit(2);
+}
+
+TEST(DynamicLibraryDeathTest, TheExitWaitsForALoadAndNoneBeginsThen) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_while_it_loads(), testing::ExitedWithCode(0), "slow library: loaded");
+  EXPECT_EXIT(exit_and_load(), testing::ExitedWithCode(0), "");
 }
 
 /// With the folder of the toolkit named, as long as this lives.

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <latch>
@@ -13,7 +14,7 @@ namespace kernwright {
 namespace {
 
 using namespace std::chrono_literals;
-using Wait = BeforeExit::Wait;
+using Late = BeforeExit::Late;
 
 // Represents a library: its handler was registered before, and frees what the work uses.
 std::atomic<bool> in_use = false;
@@ -24,10 +25,10 @@ void load_library() {
 }
 
 /// Begins work on another thread, which ends some time after the process has begun to exit.
-void work(Wait wait, std::chrono::milliseconds after) {
+void work(Late late, std::chrono::milliseconds after) {
   std::latch begun{1};
-  std::thread([&begun, wait, after] {
-    const BeforeExit works(wait);
+  std::thread([&begun, late, after] {
+    const BeforeExit works(late);
     in_use = static_cast<bool>(works);
     begun.count_down();
     while (!exiting()) std::this_thread::sleep_for(1ms);
@@ -37,15 +38,16 @@ void work(Wait wait, std::chrono::milliseconds after) {
   begun.wait();
 }
 
-[[noreturn]] void exit_with_work(Wait wait, std::chrono::milliseconds after) {
+[[noreturn]] void exit_with_work(Late late, std::chrono::milliseconds after) {
   load_library();
-  work(wait, after);
+  std::fputs("unflushed", stdout);
+  work(late, after);
   std::exit(2);
 }
 
 [[noreturn]] void exit_in_own_work() {
   load_library();
-  const BeforeExit works(Wait::patiently);
+  const BeforeExit works(Late::ends);
   std::exit(2);
 }
 
@@ -61,12 +63,33 @@ void work(Wait wait, std::chrono::milliseconds after) {
 
 [[noreturn]] void exit_forked() {
   heed_exit();
-  work(Wait::patiently, 1h);
+  work(Late::ends, 1h);
   const pid_t child = ::fork();
   if (child == 0) std::exit(0);  // the thread that works is the parent's
   int status = 0;
   ::waitpid(child, &status, 0);
   std::_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+/// A thread that lingers is there while the exit goes on, and comes back for who waits for it.
+[[noreturn]] void exit_with_guest() {
+  static std::atomic<bool> back{false};
+  static std::thread guest;
+  std::atexit([] {
+    linger_while_exiting();  // not the thread that exits
+    std::this_thread::sleep_for(50ms);
+    const bool early = back;
+    guest.join();
+    std::_Exit(!early && back ? 0 : 1);
+  });
+  heed_exit();
+  linger_while_exiting();
+  guest = std::thread([] {
+    while (!exiting()) std::this_thread::sleep_for(1ms);
+    linger_while_exiting();
+    back = true;
+  });
+  std::exit(2);
 }
 
 class BeforeExitDeathTest : public testing::Test {
@@ -75,12 +98,21 @@ class BeforeExitDeathTest : public testing::Test {
 };
 
 TEST_F(BeforeExitDeathTest, TheExitWaitsForWhatHasBegun) {
-  EXPECT_EXIT(exit_with_work(Wait::briefly, 50ms), testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(exit_with_work(Wait::patiently, 2s), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(exit_with_work(Late::goes_on, 50ms), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(exit_with_work(Late::ends, 50ms), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(BeforeExitDeathTest, TheExitDoesNotWaitForEver) {
-  EXPECT_EXIT(exit_with_work(Wait::briefly, 1h), testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(exit_with_work(Late::goes_on, 1h), testing::ExitedWithCode(1), "");
+}
+
+TEST_F(BeforeExitDeathTest, NoLibraryIsTakenDownBeneathWhatIsWithinIt) {
+  // Its own status, which the handler of the library would change, and what it wrote.
+  const auto exits = [] {
+    ::dup2(STDERR_FILENO, STDOUT_FILENO);
+    exit_with_work(Late::ends, 1h);
+  };
+  EXPECT_EXIT(exits(), testing::ExitedWithCode(2), "unflushed");
 }
 
 TEST_F(BeforeExitDeathTest, WorkThatExitsIsNotWaitedFor) {
@@ -89,6 +121,10 @@ TEST_F(BeforeExitDeathTest, WorkThatExitsIsNotWaitedFor) {
 
 TEST_F(BeforeExitDeathTest, NothingBeginsWhileTheProcessExits) {
   EXPECT_EXIT(exit_and_begin(), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(BeforeExitDeathTest, OtherThreadsLinger) {
+  EXPECT_EXIT(exit_with_guest(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(BeforeExitDeathTest, AForkedProcessWaitsForNoThreadOfItsParent) {
