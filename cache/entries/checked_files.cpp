@@ -13,7 +13,7 @@ struct CheckedFolders {
 };
 
 CheckedFolders& checked() {
-  static CheckedFolders all;
+  static auto& all = *new CheckedFolders;  // threads use it while the process exits
   return all;
 }
 

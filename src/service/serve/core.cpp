@@ -10,6 +10,7 @@
 #include "launch/launch_once.h"
 #include "service/serve/guarded.h"
 #include "support/hash.h"
+#include "support/processes/process_exit.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "support/utc.h"
@@ -142,6 +143,7 @@ Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optiona
   }
   KW_ASSIGN(const BoundProblem bound, bind(problem));
   const Result<const LoadedKernel*> found = find_or_make(problem, bound, stream);
+  linger_while_exiting();
   if (!found) {
     record({.problem = bound.text(), .reason = MissReason::absent});
     return found.error();

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "support/processes/process_exit.h"
 #include "support/try.h"
 
 namespace kernwright {
@@ -20,7 +21,7 @@ void BackgroundTuner::end() {
 
 Result<void> BackgroundTuner::ask(const Problem& normalized) {
   const std::lock_guard lock(mutex_);
-  if (stop_ || left_seconds_ <= 0 || asked_.contains(normalized.text())) return {};
+  if (stop_ || exiting() || left_seconds_ <= 0 || asked_.contains(normalized.text())) return {};
   if (!started_) {
     KW_ASSIGN(thread_, Thread::start([this] { run(); }));
     started_ = true;
@@ -49,7 +50,7 @@ void BackgroundTuner::run() {
     lock.lock();
     busy_ = false;
     left_seconds_ -= used;
-    if (left_seconds_ <= 0) waiting_.clear();
+    if (left_seconds_ <= 0 || exiting()) waiting_.clear();
     changed_.notify_all();
   }
 }

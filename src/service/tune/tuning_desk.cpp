@@ -88,6 +88,7 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
   subject.device_uuid = site_.identity.uuid;
 
   const BeforeExit tunes;
+  if (!tunes) return Error{ErrorCode::unavailable, "nothing is tuned while the process exits"};
   const std::lock_guard lock(mutex_);
   const StopFlag of_this(stop_, stop);
   const auto gpu = GpuLock::acquire(

@@ -1,9 +1,13 @@
 #include "service/tune/background_tuner.h"
 
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <thread>
 #include <vector>
+
+#include "support/processes/process_exit.h"
 
 namespace kernwright {
 namespace {
@@ -59,6 +63,27 @@ TEST(BackgroundTunerTest, ItsEndStopsWhatHasBegunAndDropsTheRest) {
     while (tuned == 0) std::this_thread::yield();
   }
   EXPECT_EQ(tuned, 1);
+}
+
+[[noreturn]] void exit_while_it_tunes() {
+  static std::atomic<int> tuned{0};
+  std::atexit([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::_Exit(tuned == 1 ? 0 : 1);
+  });
+  auto& tuner = *new BackgroundTuner(100, [](const Problem&, const std::atomic<bool>&) {
+    ++tuned;
+    while (!exiting()) std::this_thread::yield();
+    return 1.0;
+  });
+  for (int n = 1; n <= 10; ++n) static_cast<void>(tuner.ask(problem(n)));
+  while (tuned == 0) std::this_thread::yield();
+  std::exit(2);
+}
+
+TEST(BackgroundTunerDeathTest, TheProcessesExitDropsTheRest) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_while_it_tunes(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
