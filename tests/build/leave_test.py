@@ -77,10 +77,11 @@ def leave(command, way, mark, milliseconds, patience):
         elif complaint is None and status != expected:
             complaint = f"status {status} in place of {expected}"
         elif complaint is None and seconds > LEAVE_SECONDS:
-            complaint = f"gone after {seconds:.1f} s"
+            complaint = "gone late"
         if complaint:
             errors.seek(0)
-            complaint += f" ({milliseconds} ms): {errors.read()[-600:].decode(errors='replace')}"
+            words = errors.read()[-3000:].decode(errors="replace")
+            complaint += f" ({milliseconds} ms, gone after {seconds:.1f} s): {words}"
     until = time.monotonic() + LEAVE_SECONDS
     while (left := marked(mark)) and time.monotonic() < until:
         time.sleep(0.05)

@@ -12,12 +12,11 @@ import time
 STATUS = 7
 
 
-def ask(service, torch, random_numbers, leave):
+def ask(service, arguments, random_numbers, leave):
     while not leave.is_set():
-        size = 64 * random_numbers.randrange(1, 40)
-        x, y = (torch.randn(size, device="cuda") for _ in range(2))
+        size = random_numbers.choice(list(arguments))
         kernel = service.kernel(f"vector_add n={size} dtype=fp32")
-        kernel(x, y, torch.empty_like(x))
+        kernel(*arguments[size])
 
 
 def main():
@@ -34,7 +33,10 @@ def main():
     torch.cuda.set_device(int(device))
     service = kernwright.Service(cache, on_miss="tune_in_background")
     leave, numbers = threading.Event(), random.Random(int(seed))
-    arguments = service, torch, numbers, leave
+    # Not by the thread: a daemon within PyTorch's own calls aborts when the interpreter ends, with
+    # "terminate called without an active exception".
+    tensors = {64 * i: [torch.randn(64 * i, device="cuda") for _ in range(3)] for i in range(1, 40)}
+    arguments = service, tensors, numbers, leave
     thread = threading.Thread(target=ask, args=arguments, daemon=way in ("daemon", "wait", "_exit"))
     thread.start()
     time.sleep(int(milliseconds) / 1000)

@@ -18,12 +18,14 @@
 //
 // DEVICE is a number of a GPU, or `fake`: kernels are then compiled, but run on a FakeDevice of
 // this process.
+#include <array>
 #include <atomic>
-#include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <execinfo.h>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -43,6 +45,20 @@ namespace kernwright {
 namespace {
 
 constexpr int kStatus = 7;
+
+/// Lets a crash say where it is. The status stays that of the signal.
+void tell_of_crashes() {
+  static std::array<void*, 40> frames;
+  ::backtrace(frames.data(), 1);  // loads what it needs
+  for (const int signal : {SIGSEGV, SIGABRT}) {
+    std::signal(signal, [](int caught) {
+      std::signal(caught, SIG_DFL);
+      ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), 40), STDERR_FILENO);
+      std::raise(caught);
+    });
+  }
+}
+
 constexpr int kThreads = 3;
 
 using Core = std::shared_ptr<ServiceCore>;
@@ -97,6 +113,14 @@ void ask(ServiceCore& core, unsigned seed, const std::atomic<bool>& leave) {
   }
 }
 
+/// Closes a service, which is most of a leave's time where that is too long.
+void close(Core& core) {
+  const auto begun = std::chrono::steady_clock::now();
+  core.reset();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
+  std::fprintf(stderr, "closed after %.1f s\n", taken.count());
+}
+
 void say_leaving() {
   std::puts("leaving");
   std::fflush(stdout);
@@ -133,7 +157,8 @@ int run(const Arguments& arguments) {
     for (;;) ::pause();
   }
   if (way == "lookup") {
-    exits = leave = true;
+    exits = true;
+    leave = true;
     for (;;) ::pause();
   }
   const bool closes = way == "return" || way == "close" || way == "static" || way == "handler";
@@ -146,14 +171,14 @@ int run(const Arguments& arguments) {
   }
   if (way == "close") {
     say_leaving();
-    core.reset();
+    close(core);
     return kStatus;
   }
   if (way == "static") at_end().core = core;
   if (way == "handler") {
     static Core kept;
     kept = core;
-    std::atexit([] { kept.reset(); });
+    std::atexit([] { close(kept); });
   }
   if (!closes) static_cast<void>(new Core(core));  // never closed
   say_leaving();
@@ -170,6 +195,7 @@ int run(const Arguments& arguments) {
 }  // namespace kernwright
 
 int main(int count, char** words) {
+  kernwright::tell_of_crashes();
   if (count != 6) {
     std::fprintf(stderr, "usage: %s CACHE WAY MILLISECONDS DEVICE SEED\n", words[0]);
     return 2;
