@@ -108,9 +108,7 @@ int run_once(ColdStart start, char** argv) {
     if (!status) fail(driver_error(api, status));
   };
   const DriverApi& api = *take(load_driver());
-  CUcontext context = nullptr;
-  check(api, {"cuDevicePrimaryCtxRetain", api.primary_context_retain(&context, 0)});
-  const PrimaryContextHandle retained(api, 0);
+  const CUcontext context = take(primary_context(api, 0));
   const ContextScope scope(api, context);
   check(api, scope.status());
   CUstream made = nullptr;

@@ -93,14 +93,10 @@ ExecutionPlan plan_of(std::string_view kernel, std::size_t count) {
 struct Gpu {
   const DriverApi& api;
   CUcontext context;
-  PrimaryContextHandle retained;
 
   static Gpu open() {
     const DriverApi& api = *take(load_driver());
-    CUcontext context = nullptr;
-    const DriverStatus status{"cuDevicePrimaryCtxRetain", api.primary_context_retain(&context, 0)};
-    if (!status) fail(driver_error(api, status));
-    return {api, context, PrimaryContextHandle(api, 0)};
+    return {api, take(primary_context(api, 0))};
   }
   void check(const DriverStatus& status) const {
     if (!status) fail(driver_error(api, status));

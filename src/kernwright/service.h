@@ -34,7 +34,7 @@ struct TuneOptions {
   /// "portfolio", "ranked", "local_search", "random" or "exhaustive"
   std::string strategy = "portfolio";
   /// Hears how far the tuning is, in the thread that called it, and not after it has returned.
-  std::function<void(const TuneProgress&)> progress;
+  std::function<void(const TuneProgress&)> progress = {};
 };
 
 /// The reaction of a service if the cache has no record for a problem.

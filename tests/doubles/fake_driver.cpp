@@ -166,13 +166,8 @@ FakeDriver::FakeDriver() {
   };
 
   api_.primary_context_retain = [](CUcontext* context, CUdevice) {
-    driver->alive.insert("context");
     *context = reinterpret_cast<CUcontext>(0xc0);
     return driver->enter("cuDevicePrimaryCtxRetain");
-  };
-  api_.primary_context_release = [](CUdevice) {
-    driver->alive.erase(driver->alive.find("context"));
-    return driver->enter("cuDevicePrimaryCtxRelease");
   };
   api_.context_get_current = [](CUcontext* context) {
     return *context = driver->current, CUDA_SUCCESS;

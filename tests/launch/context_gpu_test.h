@@ -17,8 +17,7 @@ class ContextGpuTest : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
     api_ = *load_driver();
-    ASSERT_EQ(api_->primary_context_retain(&context_, 0), CUDA_SUCCESS);
-    retained_ = PrimaryContextHandle(*api_, 0);
+    context_ = primary_context(*api_, 0).value();
     scope_.emplace(*api_, context_);
     stream_ = make_stream();
   }
@@ -62,7 +61,6 @@ class ContextGpuTest : public GpuTest {
 
   const DriverApi* api_ = nullptr;
   CUcontext context_ = nullptr;
-  PrimaryContextHandle retained_;
   std::optional<ContextScope> scope_;
   StreamHandle stream_;
   Result<DynamicLibrary> library_ = DynamicLibrary::open({"libcuda.so.1"});

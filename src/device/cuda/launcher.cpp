@@ -30,19 +30,14 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
                  concat("GPU ", ordinal, ": ", driver_error(api, status).message)};
   }
   // Encoding tensor maps and asking for a kernel's parameters needs a context (with driver 580,
-  // cuKernelGetParamInfo fails with CUDA_ERROR_INVALID_CONTEXT). If the caller has none yet, the
-  // primary one, which its launches will most likely use, is retained and kept: making and dropping
-  // it is slow.
-  PrimaryContextHandle retained;
+  // cuKernelGetParamInfo fails with CUDA_ERROR_INVALID_CONTEXT). If the caller has none yet, it is
+  // the primary one, which its launches will most likely use.
   std::optional<ContextScope> scope;
   CUcontext current = nullptr;
   status = {"cuCtxGetCurrent", api.context_get_current(&current)};
   if (!status) return driver_error(api, status);
   if (!current) {
-    CUcontext context = nullptr;
-    status = {"cuDevicePrimaryCtxRetain", api.primary_context_retain(&context, device)};
-    if (!status) return driver_error(api, status);
-    retained = PrimaryContextHandle(api, device);
+    KW_ASSIGN(const CUcontext context, primary_context(api, device));
     scope.emplace(api, context);
     if (!scope->status()) return driver_error(api, scope->status());
   }
@@ -53,8 +48,7 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
   // Called again, because the driver registers exit handlers of its own once it has a context and
   // code.
   [[maybe_unused]] static const bool heeded = heed_exit();
-  return std::make_unique<Launcher>(api, std::move(retained), std::move(program),
-                                    std::move(workspaces));
+  return std::make_unique<Launcher>(api, std::move(program), std::move(workspaces));
 }
 
 Result<std::unique_ptr<Launcher>> Launcher::load(std::string_view cubin, const ExecutionPlan& plan,

@@ -27,13 +27,9 @@ class Launcher {
   /// Calls `kernwright::in_capture` with the driver of this process. Errors also: `unavailable`.
   static Result<bool> in_capture(void* stream);
 
-  Launcher(const DriverApi& api, PrimaryContextHandle retained,
-           std::unique_ptr<PreparedProgram> program,
+  Launcher(const DriverApi& api, std::unique_ptr<PreparedProgram> program,
            std::shared_ptr<const WorkspacePool> workspaces)
-      : api_(api),
-        retained_(std::move(retained)),
-        workspaces_(std::move(workspaces)),
-        program_(std::move(program)) {}
+      : api_(api), workspaces_(std::move(workspaces)), program_(std::move(program)) {}
 
   const DriverApi& api() const { return api_; }
   const PreparedProgram& program() const { return *program_; }
@@ -50,7 +46,6 @@ class Launcher {
 
  private:
   const DriverApi& api_;
-  PrimaryContextHandle retained_;  ///< empty if the caller had a context of its own
   std::shared_ptr<const WorkspacePool> workspaces_;
   std::unique_ptr<PreparedProgram> program_;
 };

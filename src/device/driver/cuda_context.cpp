@@ -15,15 +15,12 @@ Result<std::shared_ptr<CudaContext>> CudaContext::open(const DriverApi& api, int
                  concat("GPU ", ordinal, ": ", driver_error(api, status).message)};
   }
   const std::shared_ptr<CudaContext> opened(new CudaContext(api, device, deadline));
-  DriverStatus status{"cuDevicePrimaryCtxRetain",
-                      api.primary_context_retain(&opened->context_, device)};
-  if (!status) return driver_error(api, status);
-  opened->retained_ = PrimaryContextHandle(api, device);
+  KW_ASSIGN(opened->context_, primary_context(api, device));
 
   const ContextScope scope(api, opened->context_);
   if (!scope.status()) return driver_error(api, scope.status());
   CUstream stream = nullptr;
-  status = {"cuStreamCreate", api.stream_create(&stream, CU_STREAM_NON_BLOCKING)};
+  const DriverStatus status{"cuStreamCreate", api.stream_create(&stream, CU_STREAM_NON_BLOCKING)};
   if (!status) return driver_error(api, status);
   opened->stream_ = StreamHandle(api, stream);
   // Called again, because the driver registers exit handlers of its own once it has a context.
@@ -35,7 +32,6 @@ CudaContext::~CudaContext() {
   if (lost_) {
     stream_.abandon();
     side_stream_.abandon();
-    retained_.abandon();
   } else if (context_) {
     const ContextScope scope(api_, context_);
     side_stream_.reset();

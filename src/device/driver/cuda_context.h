@@ -12,7 +12,7 @@
 
 namespace kernwright {
 
-/// The retained primary context of one GPU with a stream of its own. A context may be lost, by an
+/// The primary context of one GPU with a stream of its own. A context may be lost, by an
 /// error that poisons it or a kernel that does not end. It then stays lost, and nothing in it is
 /// freed, because that would fail or wait for ever. Used by one thread at a time.
 class CudaContext {
@@ -52,7 +52,6 @@ class CudaContext {
   const DriverApi& api_;
   CUdevice device_;
   std::chrono::milliseconds deadline_;
-  PrimaryContextHandle retained_;
   CUcontext context_ = nullptr;
   StreamHandle stream_;
   StreamHandle side_stream_;

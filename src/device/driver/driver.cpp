@@ -35,7 +35,6 @@ const char* bind_all(const DynamicLibrary& library, DriverApi& api) {
   bind("cuDeviceTotalMem_v2", api.device_total_mem);
   bind("cuDeviceGetAttribute", api.device_get_attribute);
   bind("cuDevicePrimaryCtxRetain", api.primary_context_retain);
-  bind("cuDevicePrimaryCtxRelease_v2", api.primary_context_release);
   bind("cuCtxGetCurrent", api.context_get_current);
   bind("cuCtxGetDevice", api.context_get_device);
   bind("cuCtxPushCurrent_v2", api.context_push_current);
@@ -142,6 +141,14 @@ Error driver_error(const DriverApi& api, const DriverStatus& status) {
           concat(status.function, ": ",
                  named ? name : concat("error ", static_cast<int>(status.result)), " (", text, ")",
                  lacks_context ? ": " : "", lacks_context ? kNoContext : "")};
+}
+
+Result<CUcontext> primary_context(const DriverApi& api, CUdevice device) {
+  CUcontext context = nullptr;
+  const DriverStatus status{"cuDevicePrimaryCtxRetain",
+                            api.primary_context_retain(&context, device)};
+  if (!status) return driver_error(api, status);
+  return context;
 }
 
 Result<bool> in_capture(const DriverApi& api, CUstream stream) {

@@ -24,7 +24,6 @@ struct DriverApi {
   decltype(&cuDeviceGetAttribute) device_get_attribute = nullptr;
 
   decltype(&cuDevicePrimaryCtxRetain) primary_context_retain = nullptr;
-  decltype(&cuDevicePrimaryCtxRelease_v2) primary_context_release = nullptr;
   decltype(&cuCtxGetCurrent) context_get_current = nullptr;
   decltype(&cuCtxGetDevice) context_get_device = nullptr;
   decltype(&cuCtxPushCurrent_v2) context_push_current = nullptr;
@@ -120,7 +119,12 @@ inline constexpr std::string_view kNoContext =
 /// memory)", with `kNoContext` if that is the reason.
 Error driver_error(const DriverApi& api, const DriverStatus& status);
 
-/// Returns what a failed driver call means for the candidate that made it.
+/// Returns the primary context of a GPU, and keeps it for the rest of the process, as the CUDA
+/// runtime does. Its last release would destroy it, which takes seconds while other processes use
+/// the GPU, and making it again is slow too. Errors: `device`.
+Result<CUcontext> primary_context(const DriverApi& api, CUdevice device);
+
+/// What a failed driver call means for the candidate that made it.
 Outcome outcome_of(CUresult result);
 
 /// Returns whether every later call in the same context will fail too.

@@ -75,7 +75,6 @@ using EventHandle = DriverHandle<CUevent, &DriverApi::event_destroy>;
 using LibraryHandle = DriverHandle<CUlibrary, &DriverApi::library_unload>;
 using GraphHandle = DriverHandle<CUgraph, &DriverApi::graph_destroy>;
 using GraphExecHandle = DriverHandle<CUgraphExec, &DriverApi::graph_exec_destroy>;
-using PrimaryContextHandle = DriverHandle<CUdevice, &DriverApi::primary_context_release>;
 
 /// Makes a context current for a scope, outside of captures, and restores the caller's. Fails with
 /// CUDA_ERROR_DEINITIALIZED if the driver may be gone.

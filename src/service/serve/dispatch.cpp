@@ -47,13 +47,11 @@ Result<double> time_calls(Call&& call) {
 class Workplace {
  public:
   static Result<std::unique_ptr<Workplace>> open(const DriverApi& api, int ordinal) {
-    CUcontext context = nullptr;
-    DriverStatus status{"cuDevicePrimaryCtxRetain", api.primary_context_retain(&context, ordinal)};
-    if (!status) return driver_error(api, status);
-    std::unique_ptr<Workplace> place(new Workplace(api, ordinal, context));
+    KW_ASSIGN(const CUcontext context, primary_context(api, ordinal));
+    std::unique_ptr<Workplace> place(new Workplace(api, context));
     if (!place->scope_.status()) return driver_error(api, place->scope_.status());
     CUstream stream = nullptr;
-    status = {"cuStreamCreate", api.stream_create(&stream, CU_STREAM_NON_BLOCKING)};
+    const DriverStatus status{"cuStreamCreate", api.stream_create(&stream, CU_STREAM_NON_BLOCKING)};
     if (!status) return driver_error(api, status);
     place->stream_ = StreamHandle(api, stream);
     return place;
@@ -62,10 +60,8 @@ class Workplace {
   CUstream stream() const { return stream_.get(); }
 
  private:
-  Workplace(const DriverApi& api, int ordinal, CUcontext context)
-      : retained_(api, ordinal), scope_(api, context) {}
+  Workplace(const DriverApi& api, CUcontext context) : scope_(api, context) {}
 
-  PrimaryContextHandle retained_;
   ContextScope scope_;
   StreamHandle stream_;
 };

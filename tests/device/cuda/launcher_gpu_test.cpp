@@ -15,8 +15,7 @@ class LauncherGpuTest : public GpuTest {
     if (IsSkipped() || HasFatalFailure()) return;
     // The user's side: the primary context, which the device has retained too.
     api_ = *load_driver();
-    ASSERT_EQ(api_->primary_context_retain(&context_, 0), CUDA_SUCCESS);
-    retained_ = PrimaryContextHandle(*api_, 0);
+    context_ = primary_context(*api_, 0).value();
   }
 
   void wait(CUstream stream) const {
@@ -27,7 +26,6 @@ class LauncherGpuTest : public GpuTest {
 
   const DriverApi* api_ = nullptr;
   CUcontext context_ = nullptr;
-  PrimaryContextHandle retained_;
 };
 
 TEST_F(LauncherGpuTest, ManyThreadsLaunchOneKernelOnStreamsOfTheirOwn) {

@@ -337,21 +337,21 @@ TEST_F(LauncherTest, AFailedLaunchCarriesTheDriversWords) {
   EXPECT_EQ(launched.error().message, "cuLaunchKernelEx: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
 }
 
-TEST_F(LauncherTest, BorrowsAContextWhereTheCallerHasNoneAndGivesEverythingBack) {
+TEST_F(LauncherTest, UsesThePrimaryContextWhereTheCallerHasNone) {
   ExecutionPlan plain;
   plain.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {})};
+  const auto retained = [this] {
+    return std::count(driver_.calls.begin(), driver_.calls.end(), "cuDevicePrimaryCtxRetain");
+  };
   for (const ExecutionPlan& plan : {plain, full_plan()}) {
     const auto launcher = load(plan);
     ASSERT_TRUE(launcher) << launcher.error().message;
-    EXPECT_EQ(driver_.alive.count("context"), 1U);
     EXPECT_EQ(driver_.current, nullptr) << "the caller's context is restored";
   }
+  EXPECT_EQ(retained(), 2);
   driver_.current = reinterpret_cast<CUcontext>(0xcc);
-  {
-    const auto launcher = load(full_plan());
-    ASSERT_TRUE(launcher);
-    EXPECT_EQ(driver_.alive.count("context"), 0U);
-  }
+  ASSERT_TRUE(load(full_plan()));
+  EXPECT_EQ(retained(), 2);
   EXPECT_TRUE(driver_.alive.empty());
   EXPECT_EQ(driver_.destroyed_twice, 0);
 }

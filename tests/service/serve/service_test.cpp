@@ -35,7 +35,7 @@ TEST_F(ServiceTest, WhatItCannotWorkWithIsNamed) {
 TEST_F(ServiceTest, NothingIsTunedWithoutAGpu) {
   const Result<Service> service = open();
   ASSERT_TRUE(service) << service.error().message;
-  EXPECT_EQ(service->tune(problem_, 1).error().code, ErrorCode::unavailable);
+  EXPECT_EQ(service->tune(problem_, {.seconds = 1}).error().code, ErrorCode::unavailable);
 }
 
 TEST_F(ServiceTest, WhatIsWrongWithAProblemIsSaidByEveryCall) {
