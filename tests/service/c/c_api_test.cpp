@@ -124,7 +124,7 @@ TEST(CApiTest, NothingIsTunedForASku) {
   refused([](kw_tune_options& o) { o.trials = -2; },
           "kw_tune_options.trials is -2; it must be 0 or more");
   refused([](kw_tune_options& o) { o.strategy = "portfolo"; },
-          "no strategy \"portfolo\"; did you mean \"portfolio\"?");
+          "no strategy \"portfolo\" (did you mean portfolio?)");
   for (const char* problem : {"", "vector_add", "vector_add n=many dtype=fp32", "= =", "\xff"}) {
     EXPECT_EQ(kw_tune(service, problem, nullptr, &kernel), -1) << problem;
     EXPECT_EQ(kw_get_best_kernel(service, problem, &kernel), -1) << problem;
