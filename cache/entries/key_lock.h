@@ -16,7 +16,7 @@ namespace kernwright {
 class KeyLock {
  public:
   /// Waits while another process has the turn, at most for `patience`, or until `stopped` says
-  /// so. It does not wait where no lock file can be made. `name` is a file name.
+  /// so. It does not wait if no lock file can be made. `name` is a file name.
   static KeyLock acquire(const std::filesystem::path& root, std::string_view name,
                          std::chrono::milliseconds patience,
                          const std::function<bool()>& stopped = exiting);

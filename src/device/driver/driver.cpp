@@ -100,7 +100,7 @@ const char* bind_all(const DynamicLibrary& library, DriverApi& api) {
 std::atomic<bool> left_behind{false};
 
 Result<DriverApi> open_driver() {
-  const BeforeExit opens(BeforeExit::Late::ends);  // cuInit too
+  const BeforeExit opens(BeforeExit::Late::loads);  // cuInit too
   Result<DynamicLibrary> library = DynamicLibrary::open({"libcuda.so.1"});
   if (!library) return Error{ErrorCode::unavailable, "no CUDA driver: " + library.error().message};
   DriverApi api;

@@ -124,7 +124,7 @@ Error driver_error(const DriverApi& api, const DriverStatus& status);
 /// the GPU, and making it again is slow too. Errors: `device`.
 Result<CUcontext> primary_context(const DriverApi& api, CUdevice device);
 
-/// What a failed driver call means for the candidate that made it.
+/// Returns what a failed driver call means for the candidate that made it.
 Outcome outcome_of(CUresult result);
 
 /// Returns whether every later call in the same context will fail too.

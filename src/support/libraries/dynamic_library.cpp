@@ -31,7 +31,7 @@ std::string_view variable(const char* name) {
 Result<DynamicLibrary> DynamicLibrary::open(const std::vector<std::string>& names) {
   [[maybe_unused]] static const bool heeded = heed_exit();
   // A library is built up by the thread that loads it, and taken down by the one that exits.
-  const BeforeExit loads(BeforeExit::Late::ends);
+  const BeforeExit loads(BeforeExit::Late::loads);
   if (!loads) return Error{ErrorCode::unavailable, "nothing is loaded while the process exits"};
   std::string attempts;
   int absent = 0;

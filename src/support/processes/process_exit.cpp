@@ -18,10 +18,10 @@ using Clock = std::chrono::steady_clock;
 std::atomic<bool> exit_begun{false};
 std::atomic<std::thread::id> exiting_thread;  // written before
 
-/// How much has begun, of all threads and of one, by `BeforeExit::Late`. A fork leaves the threads
-/// of others behind, so its child begins anew.
-std::array<std::atomic<int>, 2> begun{};
-thread_local std::array<int, 2> begun_here{};
+/// The work that has begun, in all threads and in one, by `BeforeExit::Late`. A fork leaves the
+/// other threads behind, so its child begins anew.
+std::array<std::atomic<int>, 3> begun{};
+thread_local std::array<int, 3> begun_here{};
 
 constexpr std::chrono::milliseconds kLongest{800};
 
@@ -30,18 +30,36 @@ bool runs_elsewhere(BeforeExit::Late late) {
   return begun[kind] > begun_here[kind];
 }
 
+/// Returns true if the process would crash if it went on now.
+bool would_crash() {
+  return runs_elsewhere(BeforeExit::Late::ends) || runs_elsewhere(BeforeExit::Late::loads);
+}
+
+template <typename Condition>
+void wait_while(Clock::time_point since, const Condition& holds) {
+  while (holds() && Clock::now() < since + kLongest) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 void wait_for_work(int status, void*) {
   exiting_thread = std::this_thread::get_id();
   exit_begun = true;
   static const Clock::time_point since = Clock::now();  // of the first handler
-  while ((runs_elsewhere(BeforeExit::Late::goes_on) || runs_elsewhere(BeforeExit::Late::ends)) &&
-         Clock::now() < since + kLongest) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  if (!runs_elsewhere(BeforeExit::Late::ends)) return;
+  wait_while(since, [] { return would_crash() || runs_elsewhere(BeforeExit::Late::goes_on); });
+  if (!would_crash()) return;
   std::fflush(nullptr);
   ::_exit(status);
 }
+
+/// Waits at the end of a thread while others load. If the thread exits the process, that comes
+/// before all handlers. The handlers of a library that is being loaded are in front of ours, and
+/// would take it down in the middle.
+struct AtThreadEnd {
+  ~AtThreadEnd() {
+    wait_while(Clock::now(), [] { return runs_elsewhere(BeforeExit::Late::loads); });
+  }
+};
 
 void forget_other_threads() {
   for (std::size_t kind = 0; kind < begun.size(); ++kind) begun[kind] = begun_here[kind];
@@ -58,6 +76,7 @@ bool heed_exit() {
 
 BeforeExit::BeforeExit(Late late) : late_(late) {
   const auto kind = static_cast<std::size_t>(late_);
+  [[maybe_unused]] thread_local const AtThreadEnd waits;
   ++begun[kind];  // before it looks, so that the exit sees this or this sees the exit
   begun_ = !exiting();
   if (begun_) {

@@ -23,7 +23,9 @@ class BeforeExit {
     goes_on,  ///< the exit goes on beside it
     /// It is within a library and would crash. So the process ends at once, with its status and
     /// with its files of <cstdio> flushed, and without the handlers that are left.
-    ends
+    ends,
+    /// It registers exit handlers of its own. It ends as above, and threads end after it.
+    loads
   };
 
   explicit BeforeExit(Late late = Late::goes_on);

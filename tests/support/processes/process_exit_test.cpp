@@ -71,6 +71,26 @@ void work(Late late, std::chrono::milliseconds after) {
   std::_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
+/// Exits while another thread loads a library, whose handlers are in front of ours until it has.
+[[noreturn]] void exit_during_load() {
+  load_library();
+  {
+    const BeforeExit used;
+  }
+  std::latch begun{1};
+  std::thread([&begun] {
+    const BeforeExit loads(Late::loads);
+    in_use = true;
+    std::atexit([] { std::_Exit(in_use ? 1 : 0); });
+    begun.count_down();
+    std::this_thread::sleep_for(50ms);
+    in_use = false;
+    heed_exit();
+  }).detach();
+  begun.wait();
+  std::exit(2);
+}
+
 /// A thread that lingers is there while the exit goes on, and comes back for who waits for it.
 [[noreturn]] void exit_with_guest() {
   static std::atomic<bool> back{false};
@@ -113,6 +133,10 @@ TEST_F(BeforeExitDeathTest, NoLibraryIsTakenDownBeneathWhatIsWithinIt) {
     exit_with_work(Late::ends, 1h);
   };
   EXPECT_EXIT(exits(), testing::ExitedWithCode(2), "unflushed");
+}
+
+TEST_F(BeforeExitDeathTest, NoLibraryIsTakenDownWhileItIsLoaded) {
+  EXPECT_EXIT(exit_during_load(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(BeforeExitDeathTest, WorkThatExitsIsNotWaitedFor) {
