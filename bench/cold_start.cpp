@@ -55,8 +55,9 @@ class Buffers {
       : api_(api), stream_(stream) {
     for (const ArgumentInfo& argument : kernel.arguments()) {
       if (argument.is_scalar) continue;  // it gets its default
-      std::int64_t bytes = byte_size(argument.dtype);
-      for (const std::int64_t extent : argument.extent) bytes *= extent;
+      std::int64_t elements = 1;
+      for (const std::int64_t extent : argument.extent) elements *= extent;
+      const std::int64_t bytes = bytes_of(elements, argument.dtype);
       const DevicePointer address = allocate(bytes, argument.is_output ? kUntouched : 0);
       arguments_.emplace_back(address);
       if (argument.is_output && bytes > 0) outputs_.push_back(address);

@@ -215,7 +215,7 @@ Result<PeerProduct> peer_product(const BoundProblem& problem) {
           concat("lds=", apart, ": ceil(k / 128), rounded up to a multiple of 4, expected")};
     }
   }
-  if (byte_size(product.types.result) < 2) {
+  if (dtype_bits(product.types.result) < 16) {
     return Error{ErrorCode::invalid_argument, concat("out=", to_string(product.types.result),
                                                      ": a result of 16 bits or fp32 expected")};
   }
@@ -350,7 +350,7 @@ Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
   if (product.bare) {
     constexpr std::int64_t kAlignment = 256;
     const std::int64_t bytes =
-        (product.size.m * product.size.n * byte_size(product.types.result) + kAlignment - 1) /
+        (bytes_of(product.size.m * product.size.n, product.types.result) + kAlignment - 1) /
         kAlignment * kAlignment;
     auto allocated = device_.device->allocate(bytes * contest.sets().count());
     if (!allocated) return allocated.error();

@@ -18,8 +18,11 @@ inline constexpr DType kDTypes[] = {DType::bf16,     DType::fp16,    DType::fp32
                                     DType::fp8_e4m3, DType::int8,    DType::int32,   DType::int64,
                                     DType::uint8,    DType::boolean, DType::fp8_e5m2};
 
-/// Returns the bytes of one element.
-KERNWRIGHT_API std::int64_t byte_size(DType dtype);
+/// Returns the bits of one element.
+KERNWRIGHT_API int dtype_bits(DType dtype);
+
+/// Returns the bytes of `count` elements that are next to each other, rounded up.
+KERNWRIGHT_API std::int64_t bytes_of(std::int64_t count, DType dtype);
 
 /// Returns the spelling on disk and in the CLI.
 KERNWRIGHT_API std::string_view to_string(DType dtype);

@@ -62,7 +62,7 @@ inline std::vector<std::size_t> parameter_sizes(const ExecutionPlan& plan,
     if (argument.kind == ArgumentKind::tensor_map) {
       sizes.push_back(128);
     } else if (argument.kind == ArgumentKind::scalar) {
-      sizes.push_back(static_cast<std::size_t>(byte_size(plan.scalars[argument.index].dtype)));
+      sizes.push_back(static_cast<std::size_t>(bytes_of(1, plan.scalars[argument.index].dtype)));
     } else {
       const bool narrow = argument.kind == ArgumentKind::int32 || depends_on_start(argument.kind);
       sizes.push_back(narrow ? 4 : 8);

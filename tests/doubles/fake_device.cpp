@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "device/program/prepared_program.h"
-#include "device/program/scalar_bits.h"
+#include "model/operation/dtype_format.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -81,8 +81,8 @@ std::uint64_t hash_text(std::string_view text) {
 }
 
 void fill_elements(DevicePointer to, DType dtype, std::int64_t elements, double value) {
-  const std::uint64_t bits = scalar_bits(dtype, value);
-  const auto bytes = static_cast<std::size_t>(byte_size(dtype));
+  const std::uint64_t bits = encode(dtype, value);
+  const auto bytes = static_cast<std::size_t>(bytes_of(1, dtype));
   for (std::int64_t i = 0; i < elements; ++i) {
     std::memcpy(host(to) + static_cast<std::size_t>(i) * bytes, &bits, bytes);
   }

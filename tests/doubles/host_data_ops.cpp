@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "model/operation/dtype_format.h"
 #include "support/random.h"
 #include "tuner/data/element.h"
 
@@ -114,7 +115,7 @@ class HostDataOps final : public DataOps {
   }
 
   Result<void> fill_gaps(DevicePointer to, DType dtype, const Layout& layout) override {
-    const auto size = static_cast<DevicePointer>(byte_size(dtype));
+    const auto size = static_cast<DevicePointer>(bytes_of(1, dtype));
     for (std::int64_t place = 0; place < layout.span(); ++place) {
       if (layout.element_at(place)) continue;
       std::memset(at(to + static_cast<DevicePointer>(place) * size), kGapByte, size);
@@ -199,8 +200,8 @@ class HostDataOps final : public DataOps {
   }
 
   static bool is_gap(DevicePointer array, DType dtype, std::int64_t place) {
-    const auto size = static_cast<std::size_t>(byte_size(dtype));
-    const auto* bytes = static_cast<const std::uint8_t*>(at(array)) + place * byte_size(dtype);
+    const auto size = static_cast<std::size_t>(bytes_of(1, dtype));
+    const auto* bytes = static_cast<const std::uint8_t*>(at(array)) + bytes_of(place, dtype);
     return std::all_of(bytes, bytes + size, [](std::uint8_t byte) { return byte == kGapByte; });
   }
 

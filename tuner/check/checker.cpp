@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compile/render.h"
+#include "model/operation/dtype_format.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/data/alignment.h"
@@ -27,55 +28,22 @@ constexpr double kLargestProduct = 9;
 /// cores truncate, which loses two bits compared with fp32 arithmetic.
 double accumulate_unit(DType accumulate, const std::vector<TensorShape>& shapes) {
   const bool narrow = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& shape) {
-    return shape.role != TensorRole::out && byte_size(shape.dtype) < 4;
+    return shape.role != TensorRole::out && dtype_bits(shape.dtype) < 32;
   });
   if (accumulate == DType::fp64) return 0x1p-53;
   if (accumulate == DType::fp32 && narrow) return 0x1p-22;
   return rounding_unit(accumulate);
 }
 
-/// The bound beyond which an output of this dtype would overflow.
-double largest(DType dtype) {
-  if (const auto range = integer_range(dtype)) return static_cast<double>(range->highest);
-  switch (dtype) {
-    case DType::fp16:
-      return 65504;
-    case DType::fp8_e4m3:
-      return 448;
-    case DType::fp8_e5m2:
-      return 57344;
-    default:
-      return 0x1p127;
-  }
-}
-
 /// The largest sum of small integers that is exact in the accumulator. Tensor cores keep about 14
 /// bits of sums of fp8 products.
 double exact_limit(DType accumulate, const std::vector<TensorShape>& shapes) {
   const bool fp8 = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& shape) {
-    return shape.role != TensorRole::out &&
-           (shape.dtype == DType::fp8_e4m3 || shape.dtype == DType::fp8_e5m2);
+    return shape.role != TensorRole::out && !is_integer(shape.dtype) &&
+           dtype_bits(shape.dtype) == 8;
   });
-  switch (accumulate) {
-    case DType::fp64:
-    case DType::fp32:
-      return fp8 ? 0x1p13 : 0x1p24;
-    case DType::fp16:
-      return 0x1p11;
-    case DType::bf16:
-      return 0x1p8;
-    case DType::fp8_e4m3:
-      return 0x1p4;
-    case DType::fp8_e5m2:
-      return 0x1p3;
-    case DType::int8:
-    case DType::int32:
-    case DType::int64:
-    case DType::uint8:
-    case DType::boolean:
-      return largest(accumulate);
-  }
-  return 0;
+  const double exact = exact_integers(accumulate);
+  return fp8 ? std::min(exact, 0x1p13) : exact;
 }
 
 /// The number of terms that are summed for each output.
@@ -102,8 +70,8 @@ std::string position(const TensorShape& shape, std::int64_t place) {
 Result<double> download_element(Device& device, DevicePointer array, DType dtype,
                                 std::int64_t index) {
   std::array<std::byte, 8> bytes{};
-  const std::int64_t size = byte_size(dtype);
-  const auto at = array + static_cast<DevicePointer>(index * size);
+  const std::int64_t size = bytes_of(1, dtype);
+  const auto at = array + static_cast<DevicePointer>(bytes_of(index, dtype));
   KW_TRY(device.download(std::span(bytes).first(static_cast<std::size_t>(size)), at));
   return load_element(bytes.data(), dtype, 0);
 }
@@ -117,35 +85,12 @@ Result<std::string> download_text(Device& device, DevicePointer array, DType dty
     return std::isnan(value) ? "nan" : concat(value);
   }
   std::int64_t value = 0;
-  const auto at = array + static_cast<DevicePointer>(index * byte_size(dtype));
+  const auto at = array + static_cast<DevicePointer>(bytes_of(index, dtype));
   KW_TRY(device.download(std::as_writable_bytes(std::span(&value, 1)), at));
   return concat(value);
 }
 
 }  // namespace
-
-double rounding_unit(DType dtype) {
-  switch (dtype) {
-    case DType::fp64:
-    case DType::fp32:
-      return 0x1p-24;
-    case DType::fp16:
-      return 0x1p-11;
-    case DType::bf16:
-      return 0x1p-8;
-    case DType::fp8_e4m3:
-      return 0x1p-4;
-    case DType::fp8_e5m2:
-      return 0x1p-3;
-    case DType::int8:
-    case DType::int32:
-    case DType::int64:
-    case DType::uint8:
-    case DType::boolean:
-      return 0;
-  }
-  return 0;
-}
 
 ErrorBound error_bound(const BoundProblem& problem, const TensorShape& output) {
   const double unit = accumulate_unit(problem.operation().tolerance.accumulate, problem.shapes());
@@ -239,7 +184,7 @@ std::int64_t Checker::place_outputs(const BufferSets& sets) {
   for (std::size_t i = 0; i < shapes_.size(); ++i) {
     if (shapes_[i].role == TensorRole::in) continue;
     const auto next = [&](DType dtype) {
-      const std::int64_t size = shapes_[i].elements() * byte_size(dtype);
+      const std::int64_t size = bytes_of(shapes_[i].elements(), dtype);
       const auto place = static_cast<DevicePointer>(bytes);
       bytes += aligned(size);
       return place;

@@ -16,9 +16,6 @@
 
 namespace kernwright {
 
-/// The unit of rounding of one stored element. References are fp32, so no format counts as finer.
-double rounding_unit(DType dtype);
-
 /// The error that a correct kernel may make in `output`: `kErrorFactor` * sqrt(reduction) * u_acc
 /// and twice the unit of its intermediate of the magnitude, and u_out of the value, with the units
 /// of rounding of the formats involved.

@@ -79,13 +79,13 @@ Demands even_shares(const Candidate& candidate, std::int64_t bytes) {
   constexpr std::int64_t kBytesPerThread = 64;
   const LaunchPlan& launch = main_launch(candidate);
   const std::int64_t blocks = std::max<std::int64_t>(count(launch.grid), 1);
-  std::int64_t element = 8;
+  int narrowest = 64;
   for (const TensorShape& tensor : candidate.plan.tensors) {
-    if (tensor.role != TensorRole::out) element = std::min(element, byte_size(tensor.dtype));
+    if (tensor.role != TensorRole::out) narrowest = std::min(narrowest, dtype_bits(tensor.dtype));
   }
   const auto flops = candidate.problem->operation().flops.evaluate(candidate.scope);
   Demands demands;
-  (element <= 2 ? demands.mma_flops : demands.instructions) = flops ? *flops / blocks : 0;
+  (narrowest <= 16 ? demands.mma_flops : demands.instructions) = flops ? *flops / blocks : 0;
   demands.in_flight_bytes =
       std::max<std::int64_t>(std::min(bytes / blocks, kBytesPerThread * count(launch.block)), 1);
   return demands;
@@ -95,7 +95,7 @@ std::int64_t written_bytes(const Candidate& candidate) {
   std::int64_t bytes = 0;
   for (const TensorShape& tensor : candidate.plan.tensors) {
     if (tensor.role == TensorRole::in) continue;
-    bytes += tensor.written.value_or(tensor.elements()) * byte_size(tensor.dtype);
+    bytes += bytes_of(tensor.written.value_or(tensor.elements()), tensor.dtype);
   }
   return bytes;
 }
@@ -347,12 +347,12 @@ class Prediction {
 }  // namespace
 
 double arithmetic_tflops(const BoundProblem& problem, const DeviceProfile& profile) {
-  std::int64_t narrowest = 8;
+  int narrowest = 64;
   for (const TensorShape& shape : problem.shapes()) {
-    if (shape.role != TensorRole::out) narrowest = std::min(narrowest, byte_size(shape.dtype));
+    if (shape.role != TensorRole::out) narrowest = std::min(narrowest, dtype_bits(shape.dtype));
   }
-  if (narrowest == 1 && profile.sm_arch >= 89) return 2 * profile.dense_16bit_tflops;
-  if (narrowest <= 2) return profile.dense_16bit_tflops;
+  if (narrowest <= 8 && profile.sm_arch >= 89) return 2 * profile.dense_16bit_tflops;
+  if (narrowest <= 16) return profile.dense_16bit_tflops;
   const auto tf32 = problem.scope().find("tf32");
   return tf32 && tf32 == problem.scope().find("tf32_allow") ? profile.dense_16bit_tflops / 2
                                                             : profile.fp32_tflops;

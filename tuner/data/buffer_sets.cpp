@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/operation/dtype_format.h"
 #include "support/random.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -48,7 +49,7 @@ int SetCount::count() const {
 std::int64_t red_zone_bytes(std::span<const TensorShape> shapes) {
   std::int64_t row = 0;
   for (const TensorShape& shape : shapes) {
-    row = std::max(row, shape.row_pitch() * byte_size(shape.dtype));
+    row = std::max(row, bytes_of(shape.row_pitch(), shape.dtype));
   }
   return std::clamp(aligned(kTileRows * row), kLeastZone, kLargestZone);
 }
@@ -237,7 +238,7 @@ Result<void> BufferSets::draw(Device& device, DataOps& data_ops, int set, std::s
   const TensorShape& shape = shapes_[tensor];
   KW_TRY(draw_numbers(data_ops, set, tensor, to));
   if (set != kNanSet || !takes_nan(shape) || draws_nan()) return {};
-  const std::int64_t size = byte_size(shape.dtype);
+  const std::int64_t size = bytes_of(1, shape.dtype);
   for (const std::int64_t i : nan_elements(shape, hash_at(seed_, kNanStream + tensor))) {
     const auto at = to + static_cast<DevicePointer>(shape.layout().place(i) * size);
     KW_TRY(device.fill(at, kRedZoneByte, size));

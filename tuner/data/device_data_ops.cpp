@@ -7,6 +7,7 @@
 
 #include "model/candidate/config_header.h"
 #include "model/files/embedded_files.h"
+#include "model/operation/dtype_format.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/data/data_ops.h"
@@ -233,7 +234,7 @@ Result<CompileRequest> data_ops_request(DType dtype, int sm_arch) {
   CompileRequest request;
   request.name = "tuner/data/kernels/data_ops.cu";
   request.target = concat("sm_", sm_arch);
-  request.options.push_back(concat("-DELEMENT=", cuda_type(dtype)));
+  request.options.push_back(concat("-DELEMENT=", dtype_format(dtype).cuda_type));
   for (const EmbeddedFile& file : embedded_tuner_kernels()) {
     if (file.path == "data_ops.cu") request.source = file.content;
   }

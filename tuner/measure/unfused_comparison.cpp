@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "model/operation/dtype_format.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/check/checker.h"

@@ -1,6 +1,6 @@
 #include "cli/command.h"
 #include "cli/output.h"
-#include "model/operation/dtype_name.h"
+#include "model/operation/dtype_format.h"
 #include "service/sweep/model_worklist.h"
 #include "service/sweep/sizes.h"
 #include "support/files.h"

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "device/program/prepared_program.h"
-#include "device/program/scalar_bits.h"
+#include "model/operation/dtype_format.h"
 
 namespace kernwright {
 namespace {
@@ -65,7 +65,7 @@ CUDA_KERNEL_NODE_PARAMS node_params(const CUlaunchConfig& config) {
     return given ? static_cast<std::uint64_t>(argument.value) : 0;
   }
   return argument.kind == ArgumentKind::scalar
-             ? scalar_bits(plan_.scalars[argument.index].dtype, arguments.scalars[argument.index])
+             ? encode(plan_.scalars[argument.index].dtype, arguments.scalars[argument.index])
              : arguments.workspace + workspace_offsets_[argument.index];
 }
 

@@ -3,6 +3,8 @@
 #include <array>
 #include <iterator>
 
+#include "model/operation/dtype_format.h"
+
 namespace kernwright {
 namespace {
 
@@ -10,27 +12,18 @@ constexpr const char* kEncode = "cuTensorMapEncodeTiled";
 constexpr std::size_t kMaxRank = 5;
 
 CUtensorMapDataType data_type(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case DType::fp16:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case DType::fp32:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    case DType::fp64:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
-    case DType::int32:
-      return CU_TENSOR_MAP_DATA_TYPE_INT32;
-    case DType::int64:
-      return CU_TENSOR_MAP_DATA_TYPE_INT64;
-    case DType::fp8_e4m3:
-    case DType::fp8_e5m2:
-    case DType::int8:
-    case DType::uint8:
-    case DType::boolean:
-      break;
+  const bool is_real = !is_integer(dtype);
+  switch (dtype_bits(dtype)) {
+    case 64:
+      return is_real ? CU_TENSOR_MAP_DATA_TYPE_FLOAT64 : CU_TENSOR_MAP_DATA_TYPE_INT64;
+    case 32:
+      return is_real ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_INT32;
+    case 16:
+      return dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                  : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    default:
+      return CU_TENSOR_MAP_DATA_TYPE_UINT8;
   }
-  return CU_TENSOR_MAP_DATA_TYPE_UINT8;
 }
 
 std::optional<CUtensorMapSwizzle> swizzle_mode(std::int64_t bytes) {

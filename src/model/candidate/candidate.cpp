@@ -69,7 +69,7 @@ std::pair<std::string_view, std::size_t> passed_as(const ExecutionPlan& plan,
       return {"tensor map", 128};
     case ArgumentKind::scalar: {
       const DType dtype = plan.scalars[argument.index].dtype;
-      return {to_string(dtype), static_cast<std::size_t>(byte_size(dtype))};
+      return {to_string(dtype), static_cast<std::size_t>(bytes_of(1, dtype))};
     }
     case ArgumentKind::int32:
     case ArgumentKind::early:

@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 
+#include "model/operation/dtype_format.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -70,7 +71,7 @@ class HeaderWriter {
   }
 
   void type_alias(std::string_view name, DType dtype) {
-    aliases_ += concat("using ", name, "_t = ", cuda_type(dtype), ";\n");
+    aliases_ += concat("using ", name, "_t = ", dtype_format(dtype).cuda_type, ";\n");
   }
 
   /// Writes the function template of a formula over its variables. `Formula::code` says what `Math`
@@ -250,34 +251,6 @@ std::string reference_config_header(const BoundProblem& problem) {
   HeaderWriter writer({});
   add_problem(writer, problem, {});
   return writer.finish();
-}
-
-std::string_view cuda_type(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return "kernwright::bf16";
-    case DType::fp16:
-      return "kernwright::fp16";
-    case DType::fp32:
-      return "float";
-    case DType::fp64:
-      return "double";
-    case DType::fp8_e4m3:
-      return "kernwright::fp8_e4m3";
-    case DType::int8:
-      return "signed char";
-    case DType::int32:
-      return "int";
-    case DType::int64:
-      return "long long";
-    case DType::uint8:
-      return "unsigned char";
-    case DType::boolean:
-      return "bool";
-    case DType::fp8_e5m2:
-      return "kernwright::fp8_e5m2";
-  }
-  return "void";
 }
 
 }  // namespace kernwright

@@ -7,10 +7,6 @@
 
 namespace kernwright {
 
-/// Returns the element type's name in kernels, "kernwright::bf16", as <kernwright/math/types.cuh>
-/// declares it.
-std::string_view cuda_type(DType dtype);
-
 /// Returns the text of the generated header `kernwright/config.cuh` of a candidate. It has
 /// constants for compile-time parameters, constant dims, flags and dtypes. It has the pasted rules
 /// and derived values, with `#line` back to the manifest, and asserts that each pasted derived

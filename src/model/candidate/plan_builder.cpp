@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "model/operation/dtype_format.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -49,14 +50,13 @@ class PlanBuilder {
     map.dtype = tensor.dtype;
     map.swizzle = evaluate("swizzle", spec.swizzle);
     map.l2_promotion = evaluate("l2_promotion", spec.l2_promotion);
-    const std::int64_t element = byte_size(tensor.dtype);
     const std::int64_t copied = copy_pitch(spec, map, tensor);
     std::int64_t rows = 1;  // of the copy, up to a dim
     for (std::size_t i = tensor.extent.size(); i-- > 0;) {
       map.dims.push_back(static_cast<std::uint64_t>(tensor.extent[i]));
       if (i > 0) {
         const std::int64_t pitch = copied == 0 ? tensor.pitch(i - 1) : rows * copied;
-        map.strides_bytes.push_back(static_cast<std::uint64_t>(pitch * element));
+        map.strides_bytes.push_back(static_cast<std::uint64_t>(bytes_of(pitch, tensor.dtype)));
         rows *= tensor.extent[i - 1];
       }
       const std::int64_t box = evaluate("box", spec.box[i]);
@@ -65,12 +65,12 @@ class PlanBuilder {
     }
     if (map.workspace != TensorMapPlan::kInTensor) {
       const WorkspacePlan& copy = plan_.workspaces[map.workspace];
-      const std::int64_t bytes = rows * copied * element;
+      const std::int64_t bytes = bytes_of(rows * copied, tensor.dtype);
       if (bytes > copy.bytes) {
         fail(concat("a copy of ", bytes, " bytes > ", copy.bytes, " of workspace ", copy.name));
       }
     }
-    check_tensor_map(map, tensor, element);
+    check_tensor_map(map, tensor);
     plan_.tensor_maps.push_back(std::move(map));
   }
 
@@ -144,7 +144,7 @@ class PlanBuilder {
       const TensorShape& tensor = plan_.tensors[i];
       if (tensor.role == TensorRole::in) continue;
       // Wide integers must equal the reference; all else has a tolerance that magnitudes scale.
-      const bool equals = is_integer(tensor.dtype) && byte_size(tensor.dtype) >= 4;
+      const bool equals = is_integer(tensor.dtype) && dtype_bits(tensor.dtype) >= 32;
       for (const auto& [kind, key] : {std::pair(ArgumentKind::reference, "reference"),
                                       std::pair(ArgumentKind::magnitude, "magnitude")}) {
         if (kind == ArgumentKind::magnitude && equals) continue;
@@ -267,7 +267,7 @@ class PlanBuilder {
 
   /// Checks the constraints of cuTensorMapEncodeTiled without interleave (CUDA driver API
   /// reference).
-  void check_tensor_map(const TensorMapPlan& map, const TensorShape& tensor, std::int64_t element) {
+  void check_tensor_map(const TensorMapPlan& map, const TensorShape& tensor) {
     if (!error_.empty()) return;
     if (profile_.sm_arch < kClusterArch) {
       fail(concat("TMA needs sm_", kClusterArch, ", the device is sm_", profile_.sm_arch));
@@ -292,7 +292,7 @@ class PlanBuilder {
         std::end(kPromotions)) {
       fail(concat("l2_promotion ", map.l2_promotion, " is not one of 0, 64, 128, 256"));
     }
-    const std::int64_t inner = std::int64_t{map.box[0]} * element;
+    const std::int64_t inner = bytes_of(std::int64_t{map.box[0]}, map.dtype);
     if (inner % 16 != 0) fail(concat("the box's inner ", inner, " bytes are no multiple of 16"));
     if (map.swizzle != 0 && inner > map.swizzle) {
       fail(concat("the box's inner ", inner, " bytes > the swizzle's span of ", map.swizzle));
@@ -354,7 +354,7 @@ class PlanBuilder {
     const Scalar& scalar = operation_.scalars[index_of(operation_.scalars, name)];
     const double value = scalar.default_in(scope_);
     ArgumentPlan argument;
-    argument.kind = byte_size(scalar.dtype) == 8 ? ArgumentKind::int64 : ArgumentKind::int32;
+    argument.kind = dtype_bits(scalar.dtype) == 64 ? ArgumentKind::int64 : ArgumentKind::int32;
     if (scalar.dtype == DType::fp64) {
       argument.value = std::bit_cast<std::int64_t>(value);
     } else if (scalar.dtype == DType::fp32) {

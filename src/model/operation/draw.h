@@ -33,17 +33,4 @@ struct Draw {
   bool operator==(const Draw&) const = default;
 };
 
-/// A range of integers, both ends included.
-struct IntegerRange {
-  std::int64_t lowest = 0;
-  std::int64_t highest = 0;
-};
-
-/// Returns whether the elements are integers; a bool is 0 or 1.
-bool is_integer(DType dtype);
-
-/// Returns the range in which elements of an integer dtype can be drawn, within the integers that a
-/// double holds exactly. Returns nullopt for floats.
-std::optional<IntegerRange> integer_range(DType dtype);
-
 }  // namespace kernwright

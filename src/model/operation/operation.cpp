@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/operation/dtype_name.h"
+#include "model/operation/dtype_format.h"
 #include "support/spelling.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -98,7 +98,7 @@ Result<void> place_entries(const Tensor& tensor, const Scope& values, TensorShap
                     is_row ? "a row" : concat("an entry of \"", tensor.extent[i].text(), "\""));
     }
     std::int64_t bytes = 0;
-    const std::int64_t size = byte_size(shape.dtype);
+    const std::int64_t size = bytes_of(1, shape.dtype);
     if (__builtin_mul_overflow(shape.extent[i] * size, pitch, &bytes)) {
       return failed(shape.extent[i] * size, " * ", pitch, " bytes overflow 64 bits");
     }
@@ -178,7 +178,7 @@ void visit_names(const Operation& operation, const Problem* normalized, const Vi
   for (const TypeVariable& variable : operation.type_variables) {
     const DType dtype = normalized ? operation.dtype(*normalized, variable.name) : DType::bf16;
     visit(std::string(variable.name), static_cast<std::int64_t>(dtype));
-    visit(variable.name + "_bytes", byte_size(dtype));
+    visit(variable.name + "_bytes", bytes_of(1, dtype));
   }
 }
 
@@ -501,7 +501,7 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normali
                                                 : dtype(normalized, tensor.dtype_variable);
     shape.alignment = tensor.alignment;
     shape.warm = tensor.warm;
-    std::int64_t size_bytes = byte_size(shape.dtype);
+    std::int64_t size_bytes = bytes_of(1, shape.dtype);
     for (const Expression& extent : tensor.extent) {
       const Result<std::int64_t> size = extent.evaluate(values);
       if (!size) return failed(size.error().message);

@@ -185,7 +185,7 @@ struct TensorShape {
   std::int64_t elements() const;
   Layout layout() const { return Layout::of(extent, pitches).value(); }
   /// Bytes from the first element to the last, with the gaps between entries.
-  std::int64_t bytes() const { return layout().span() * byte_size(dtype); }
+  std::int64_t bytes() const { return bytes_of(layout().span(), dtype); }
 };
 
 /// The contract of a computation, as read from operation.json. Immutable; any thread may call any

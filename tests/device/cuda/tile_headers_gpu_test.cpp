@@ -49,7 +49,7 @@ class TileHeadersGpuTest : public GpuTest {
     map.dtype = dtype;
     map.box = std::move(box);
     map.swizzle = swizzle;
-    auto stride = static_cast<std::uint64_t>(byte_size(dtype));
+    auto stride = static_cast<std::uint64_t>(bytes_of(1, dtype));
     for (std::size_t i = 0; i + 1 < dims.size(); ++i) {
       stride *= dims[i];
       map.strides_bytes.push_back(stride);

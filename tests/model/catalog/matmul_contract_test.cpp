@@ -339,10 +339,10 @@ TEST(MatmulContractTest, BoxesOfMatmulsAreSpansOfTheSwizzle) {
       EXPECT_FALSE(candidates.empty()) << name << ' ' << types;
       for (const Candidate& candidate : candidates) {
         for (const TensorMapPlan& map : candidate.plan.tensor_maps) {
-          EXPECT_EQ(map.box[0] * byte_size(map.dtype), 128) << candidate.id() << ' ' << map.name;
+          EXPECT_EQ(map.box[0] * bytes_of(1, map.dtype), 128) << candidate.id() << ' ' << map.name;
           EXPECT_EQ(map.swizzle, 128) << candidate.id() << ' ' << map.name;
         }
-        EXPECT_EQ(candidate.scope.find("DEPTH").value() * byte_size(problem.dtype("dtype")),
+        EXPECT_EQ(candidate.scope.find("DEPTH").value() * bytes_of(1, problem.dtype("dtype")),
                   candidate.configuration.at("BK") * 2);
       }
     }

@@ -11,8 +11,9 @@ TEST(DTypeTest, SpellingsComeBack) {
     EXPECT_EQ(parse_dtype(to_string(dtype)), dtype);
   }
   EXPECT_EQ(parse_dtype("float"), std::nullopt);
-  EXPECT_EQ(byte_size(DType::fp64), 8);
-  EXPECT_EQ(byte_size(DType::fp8_e4m3), 1);
+  EXPECT_EQ(dtype_bits(DType::fp64), 64);
+  EXPECT_EQ(bytes_of(3, DType::fp64), 24);
+  EXPECT_EQ(bytes_of(3, DType::fp8_e4m3), 3);
 }
 
 TEST(ProblemTest, TextAndParseAreInverse) {

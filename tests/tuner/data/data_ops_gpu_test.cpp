@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 
+#include "model/operation/dtype_format.h"
 #include "support/text.h"
 #include "tests/doubles/host_data_ops.h"
 #include "tests/tuner/gpu_world.h"
@@ -44,7 +45,7 @@ TEST_F(DataOpsGpuTest, DrawsWhatTheHostDraws) {
   for (const DType dtype : dtypes()) {
     for (const Draw& draw :
          {Draw{DrawKind::normal}, Draw{DrawKind::small_integers}, Draw{DrawKind::signs}}) {
-      const std::int64_t bytes = kElements * byte_size(dtype);
+      const std::int64_t bytes = bytes_of(kElements, dtype);
       const auto buffer = allocate(bytes);
       ASSERT_TRUE(ops_->draw(buffer->address(), dtype, kElements, draw, 42));
       const auto device = download<char>(buffer->address(), bytes);
@@ -52,7 +53,7 @@ TEST_F(DataOpsGpuTest, DrawsWhatTheHostDraws) {
       ASSERT_TRUE(
           host_->draw(reinterpret_cast<DevicePointer>(host.data()), dtype, kElements, draw, 42));
       // The logarithm and the cosine differ in their last bits, which may move a rounding.
-      const double ulp = byte_size(dtype) == 1 ? 0x1p-2 : byte_size(dtype) == 2 ? 0x1p-7 : 1e-5;
+      const double ulp = bytes_of(1, dtype) == 1 ? 0x1p-2 : bytes_of(1, dtype) == 2 ? 0x1p-7 : 1e-5;
       const bool exact = draw.kind != DrawKind::normal || is_integer(dtype);
       for (std::int64_t i = 0; i < kElements; ++i) {
         const double expected = load_element(host.data(), dtype, i);
@@ -148,7 +149,7 @@ TEST_F(DataOpsGpuTest, AsksForNanAsTheHostDoes) {
   const auto m = upload(magnitude);
   for (const DType dtype : dtypes()) {
     if (reference_dtype(dtype) != DType::fp32 || dtype == DType::boolean) continue;
-    std::vector<char> actual(static_cast<std::size_t>(4 * byte_size(dtype)));
+    std::vector<char> actual(static_cast<std::size_t>(bytes_of(4, dtype)));
     const auto buffer = allocate(std::ssize(actual));
     const auto mismatches = [&](const std::vector<double>& values) {
       for (std::int64_t i = 0; i < 4; ++i) {
@@ -200,7 +201,7 @@ TEST_F(DataOpsGpuTest, RowsThatLieApartAreHandledAsTheHostHandlesThem) {
     };
     EXPECT_EQ(first(), "") << to_string(dtype);
     const auto damage = [&](std::int64_t place) {
-      const std::int64_t size = byte_size(dtype);
+      const std::int64_t size = bytes_of(1, dtype);
       ASSERT_TRUE(
           device_->fill(device->address() + static_cast<DevicePointer>(place * size), 0x2C, size));
     };
@@ -268,9 +269,9 @@ TEST_F(DataOpsGpuTest, WhatAnOutputCannotHoldIsComparedAtItsEnd) {
 TEST_F(DataOpsGpuTest, ComparesExactlyInEveryFormat) {
   constexpr std::int64_t kElements = 5'001;
   for (const DType dtype : dtypes()) {
-    const auto value = allocate(kElements * byte_size(dtype));
+    const auto value = allocate(bytes_of(kElements, dtype));
     const DType of_reference = reference_dtype(dtype);
-    const auto reference = allocate(kElements * byte_size(of_reference));
+    const auto reference = allocate(bytes_of(kElements, of_reference));
     // Numbers that every dtype holds.
     const Draw draw{DrawKind::constant, 1};
     ASSERT_TRUE(ops_->draw(value->address(), dtype, kElements, draw, 3));
@@ -282,8 +283,8 @@ TEST_F(DataOpsGpuTest, ComparesExactlyInEveryFormat) {
     const auto same = compare();
     ASSERT_TRUE(same) << same.error().message;
     EXPECT_EQ(same.value().mismatches, 0) << to_string(dtype);
-    ASSERT_TRUE(device_->fill(value->address() + static_cast<DevicePointer>(70 * byte_size(dtype)),
-                              0x2C, byte_size(dtype)));
+    ASSERT_TRUE(device_->fill(value->address() + static_cast<DevicePointer>(bytes_of(70, dtype)),
+                              0x2C, bytes_of(1, dtype)));
     EXPECT_EQ(compare().value().first_mismatch, "70") << to_string(dtype);
   }
 }

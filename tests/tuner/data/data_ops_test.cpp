@@ -214,7 +214,7 @@ TEST_F(HostDataOpsTest, EveryRowOfOffsetsRisesToItsEnd) {
 
 TEST_F(HostDataOpsTest, AConstantIsOneValueInEveryDtype) {
   for (const DType dtype : kDTypes) {
-    std::vector<char> values(static_cast<std::size_t>(10 * byte_size(dtype)));
+    std::vector<char> values(static_cast<std::size_t>(bytes_of(10, dtype)));
     ASSERT_TRUE(ops_->draw(address(values.data()), dtype, 10, {DrawKind::constant, 1}, 1));
     for (std::int64_t i = 0; i < 10; ++i) {
       EXPECT_EQ(load_element(values.data(), dtype, i), 1) << to_string(dtype);
