@@ -61,7 +61,7 @@ TEST_F(UserFunctionTest, ANameThatMeansSomethingElseIsRefused) {
   ASSERT_FALSE(matmul);
   EXPECT_EQ(matmul.error().message,
             none.string() +
-                ": epilogue=none says that there is no function; call the file "
+                ": epilogue=none means no function; call the file "
                 "something else");
   const std::string digest(64, 'a');
   const auto named = UserFunction::read(write((digest + ".cu").c_str(), kSource));
