@@ -281,9 +281,9 @@ def shown(value):
 
 
 def differences(*runs, bound=1.2):
-    """Gives what differs between plays of the patched, the unpatched and the wide model, as lines. Each
-    run is these three, with other tokens. Pools errors by the first word of labels, as those of a few
-    tokens vary; one stage alone may be off by twice as much."""
+    """Gives what differs between plays of the patched, the unpatched and the wide model, as lines.
+    Each run is these three, with other tokens. Pools errors by the first word of labels, as those
+    of a few tokens vary; one stage alone may be off by twice as much."""
     found, groups = [], {}
     for run in runs:
         patched, plain, wide = ([(label, finite(value)) for label, value in results]
@@ -323,8 +323,8 @@ def differences(*runs, bound=1.2):
 
 
 def confirmed(play, rerun=(1, 2, 3, 4)):
-    """The differences of play(0). If all of them are errors of roundoff that are too large, which an
-    attention that has become sharp may have by chance, those of five plays with other tokens
+    """The differences of play(0). If all of them are errors of roundoff that are too large, which
+    an attention that has become sharp may have by chance, those of five plays with other tokens
     together."""
     runs = [play(0)]
     found = differences(*runs)

@@ -170,7 +170,8 @@ def play_program(name, steps, variant, seed, args, may_compile=False):
 def try_program(name, steps, args):
     def play(may_compile):
         return lambda more: (play_program(name, steps, "patched", args.seed + more, args, True),
-                             play_program(name, steps, "plain", args.seed + more, args, may_compile),
+                             play_program(name, steps, "plain", args.seed + more, args,
+                                          may_compile),
                              play_program(name, steps, "wide", args.seed + more, args))
 
     found = confirmed(play(False))
