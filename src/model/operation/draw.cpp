@@ -1,6 +1,5 @@
 #include "model/operation/draw.h"
 
-
 namespace kernwright {
 
 std::string_view to_string(DrawKind kind) {

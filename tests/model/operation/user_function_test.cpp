@@ -59,10 +59,9 @@ TEST_F(UserFunctionTest, ANameThatMeansSomethingElseIsRefused) {
   ASSERT_TRUE(catalog) << catalog.error().message;
   const auto matmul = (*catalog)->operation("matmul");
   ASSERT_FALSE(matmul);
-  EXPECT_EQ(matmul.error().message,
-            none.string() +
-                ": epilogue=none means no function; call the file "
-                "something else");
+  EXPECT_EQ(matmul.error().message, none.string() +
+                                        ": epilogue=none means no function; call the file "
+                                        "something else");
   const std::string digest(64, 'a');
   const auto named = UserFunction::read(write((digest + ".cu").c_str(), kSource));
   ASSERT_FALSE(named);
