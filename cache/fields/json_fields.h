@@ -143,7 +143,7 @@ Result<void> parse_fields(std::string_view json, std::string_view what, const Pa
   return {};
 }
 
-/// Reads a described value. Errors: those of `parse_fields`.
+/// Reads a described value. Errors as of `parse_fields`.
 template <typename T>
 Result<T> read_fields(std::string_view json, std::string_view what) {
   T value;

@@ -10,7 +10,7 @@
 namespace kernwright {
 namespace {
 
-/// The ratio of two sizes of a dim; nothing where one may not answer for the other.
+/// Returns the ratio of two sizes of a dim, or nullopt if one may not answer for the other.
 std::optional<double> size_distance(const Dim& dim, std::int64_t a, std::int64_t b) {
   if (a < 1 || b < 1) return std::nullopt;
   if (a == b) return 1;

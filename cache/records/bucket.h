@@ -10,10 +10,10 @@
 
 namespace kernwright {
 
-/// How far apart two problems are: the largest ratio of their sizes in a dim that is matched by
-/// bucket. Nothing where one may not answer for the other, because a size lies in another family or
-/// beyond the dim's distance, or because something else differs. `other` is normalised, and may be
-/// of an operation as it once was.
+/// Returns how far apart two problems are: the largest ratio of their sizes in a dim that is
+/// matched by bucket. Returns nullopt if one may not answer for the other, because a size is in
+/// another family or beyond the dim's distance, or because something else differs. `other` is
+/// normalised, and may be of an operation as it once was.
 std::optional<double> bucket_distance(const BoundProblem& problem, const Problem& other);
 
 /// The shapes that may answer for a problem, by their text alone.
@@ -23,14 +23,15 @@ struct BucketPattern {
     std::int64_t size;  ///< asked for
   };
   std::string text;        ///< canonical, with `?` for the dims that may differ
-  std::vector<Open> open;  ///< these dims, in the order of the text; empty where none may differ
+  std::vector<Open> open;  ///< these dims, in the order of the text; empty if none may differ
 
-  /// How far away a shape with these sizes of `open` is, as `bucket_distance` says it. Where the
+  /// Returns the distance of a shape with these sizes of `open`, as `bucket_distance` does. If the
   /// last sizes are missing, it is a lower bound.
   std::optional<double> distance(const std::vector<std::int64_t>& sizes) const;
 };
 
-/// The dims are those of the problem's operation, which outlives the pattern.
+/// Returns the pattern of a problem. Its dims belong to the problem's operation, which outlives the
+/// pattern.
 BucketPattern bucket_pattern(const BoundProblem& problem);
 
 }  // namespace kernwright

@@ -13,7 +13,7 @@
 
 namespace kernwright {
 
-/// What a person decided about one candidate for one problem. `pin`: it is the answer. `ban`: it is
+/// A person's decision about one candidate for one problem. `pin`: it is the answer. `ban`: it is
 /// never served, compiled or measured. `lift`: neither holds any more.
 enum class OverrideAction { pin, ban, lift };
 

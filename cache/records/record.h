@@ -43,7 +43,7 @@ void describe(auto& visitor, MaybeConst<RecordKey> auto& key) {
 struct RecordEnvironment {
   std::string template_digest;  ///< of the winner's template: manifest, source, headers
   std::string compiler;         ///< `Compiler::identity`
-  std::string driver;           ///< empty where predicted
+  std::string driver;           ///< empty if predicted
   std::string kernwright;       ///< version
 
   friend bool operator==(const RecordEnvironment&, const RecordEnvironment&) = default;
@@ -56,7 +56,7 @@ void describe(auto& visitor, MaybeConst<RecordEnvironment> auto& environment) {
   visitor.field("kernwright", environment.kernwright);
 }
 
-/// Whether a record was measured or predicted.
+/// The source of a record's times.
 enum class RecordGrade { measured, predicted };
 
 constexpr auto names_of(RecordGrade) {
@@ -73,7 +73,7 @@ struct RankedConfiguration {
   double launch_gap_us = 0;  ///< of an empty kernel with the same launches; 0: not measured
   Slowdown slowdown = {};    ///< against the fastest finalist
   bool tied = false;         ///< not distinguishable from the fastest
-  /// Whether its last `FinalRounds::block_rounds` samples come from blocks.
+  /// True if its last `FinalRounds::block_rounds` samples come from blocks.
   bool in_blocks = false;
 
   friend bool operator==(const RankedConfiguration&, const RankedConfiguration&) = default;
@@ -105,8 +105,8 @@ struct FinalRounds {
   std::vector<double> dram_probe_us;
   std::vector<int> dropped;  ///< rounds that an outside disturbance hit
   /// The best few finalists have this many samples from blocks, after those of the rounds. In a
-  /// block a finalist runs alone and has the clock of that, so these samples decide. 0: there are
-  /// no blocks.
+  /// block a finalist runs alone, with the clock that it has alone, so these samples decide. 0:
+  /// there are no blocks.
   int block_rounds = 0;
 
   friend bool operator==(const FinalRounds&, const FinalRounds&) = default;
@@ -172,8 +172,8 @@ struct TuningRecord {
   double roofline_us = 0;  ///< the larger of flops and bytes over the profile's rates
   double wall_seconds = 0;
   std::string created;  ///< UTC, ISO 8601
-  /// What was counted later of the winner, the default and runners-up. Nothing else in the record
-  /// depends on it.
+  /// The counters collected later of the winner, the default and runners-up. Nothing else in the
+  /// record depends on it.
   std::vector<CounterSet> counters;
 
   friend bool operator==(const TuningRecord&, const TuningRecord&) = default;

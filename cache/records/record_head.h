@@ -14,7 +14,7 @@ namespace kernwright {
 /// A choice that is served.
 struct HeadWinner {
   Choice choice;
-  std::string artifact;     ///< digest of its bits, hex; empty where it has none yet
+  std::string artifact;     ///< digest of its bits, hex; empty if it has none yet
   double measured_us = 0;   ///< median of the rounds; 0: it was only predicted
   double predicted_us = 0;  ///< 0: there is no prediction
   std::optional<KernelPath> best_path = std::nullopt;  ///< nothing: not measured
@@ -42,7 +42,7 @@ RecordHead head_of(const TuningRecord& record);
 /// record's winner alone.
 HeadWinner winner_of(const RankedConfiguration& ranked, const FinalRounds& rounds);
 
-/// The first runner-up that `fits`, as what is served in the winner's place; nothing where none
+/// Returns the first runner-up that `fits`, to be served in the winner's place, or nullopt if none
 /// fits. The record has only the digest of the winner's template. If the runner-up has another
 /// template, its artifact may be of another text, so it counts as having none.
 std::optional<HeadWinner> stand_in(const TuningRecord& record,

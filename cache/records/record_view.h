@@ -10,7 +10,7 @@ namespace kernwright {
 /// The samples of a finalist, separated by what ran between them.
 struct FinalTimes {
   Measurement in_turn;  ///< one per round, with other finalists in between
-  Measurement alone;    ///< those of its blocks, if there were any
+  Measurement alone;    ///< the samples of its blocks, if there were any
 };
 FinalTimes final_times(const RankedConfiguration& ranked, const FinalRounds& rounds);
 

@@ -18,7 +18,7 @@ namespace kernwright {
 namespace {
 
 constexpr int kTrialDigits = 4;
-/// Of dates: a trial takes milliseconds.
+/// Dates have milliseconds, since a trial takes that long.
 constexpr double kTicksPerSecond = 1000;
 
 double to_ticks(double seconds) { return std::round(seconds * kTicksPerSecond) / kTicksPerSecond; }

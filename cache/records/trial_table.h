@@ -16,7 +16,7 @@ namespace kernwright {
 struct TrialRow {
   Choice choice = {};
   Outcome outcome = Outcome::ok;
-  std::string detail = {};  ///< the reason where the outcome is not ok, cut to `kLongestDetail`
+  std::string detail = {};  ///< the reason if the outcome is not ok, cut to `kLongestDetail`
   double us = 0;            ///< median of its samples; 0: it has none
   int samples = 0;          ///< behind the median: few of a screening, many of finals
   double predicted_us = 0;  ///< 0: no prediction
@@ -27,7 +27,7 @@ struct TrialRow {
   friend bool operator==(const TrialRow&, const TrialRow&) = default;
 };
 
-/// All trials of one search in the order in which they ended. It lies beside the search's record,
+/// All trials of one search in the order in which they ended. It is beside the search's record,
 /// for people who want to see the search; no lookup reads it.
 struct TrialTable {
   double finals_seconds = 0;  ///< when the finals began, on the clock of `TrialRow::at_seconds`
@@ -43,10 +43,10 @@ inline constexpr std::size_t kLongestDetail = 160;
 /// which is far below their noise.
 TrialTable trial_table(std::span<const Trial> trials, double finals_seconds, double wall_seconds);
 
-/// JSON text, one object on one line. It has a column for each field. Where values repeat, a column
-/// is its `values`, each once, and the `places` of the rows among them: digits of base 64 (A to Z,
-/// a to z, 0 to 9, - and _), as many for each row as tell the values apart.
-/// `parse_trial_table(to_json(t))` gives t back.
+/// Returns JSON text, one object on one line. It has a column for each field. If values repeat, a
+/// column is its `values`, each once, and the `places` of the rows among them: digits of base 64 (A
+/// to Z, a to z, 0 to 9, - and _), as many for each row as tell the values apart.
+/// `parse_trial_table(to_json(t))` returns t.
 std::string to_json(const TrialTable& table);
 
 /// Fields that it does not know are ignored. Errors: `corrupt` naming the field.

@@ -182,7 +182,8 @@ double error_floor(DType dtype) {
 double range_end(DType dtype) {
   const DTypeFormat& f = dtype_format(dtype);
   if (f.kind != real || is_wide(f)) return std::numeric_limits<double>::infinity();
-  // What rounds to the next power of two overflows to infinity, unless the format saturates.
+  // A value that rounds to the next power of two overflows to infinity, unless the format
+  // saturates.
   return f.saturates ? largest(dtype) : std::ldexp(1, f.bias() + 1);
 }
 

@@ -20,8 +20,8 @@ struct DTypeFormat {
   NumberKind kind = NumberKind::real;
   int bits = 0;
   bool is_signed = true;
-  /// Of real numbers. Without infinities the largest exponent is one of finite numbers, and only
-  /// the largest mantissa is a NaN there. A format that saturates never rounds to an infinity.
+  /// For real numbers only. Without infinities the largest exponent is one of finite numbers, and
+  /// only the largest mantissa is a NaN there. A format that saturates never rounds to an infinity.
   int exponent_bits = 0;
   int mantissa_bits = 0;
   bool has_infinity = true;

@@ -16,7 +16,7 @@ constexpr double kFull = 100;
 
 // The metrics were chosen on a GH100, where they fit two passes, and the first seven one.
 // sm__throughput, l1tex__throughput and lts__throughput need 4 to 8 passes and are left out, and of
-// the tensor pipe's counters sm__inst_executed_pipe_tensor* counts instructions, 3 to 6 % where the
+// the tensor pipe's counters sm__inst_executed_pipe_tensor* counts instructions, 3 to 6 % while the
 // pipe is 90 % busy.
 constexpr Counter kCounters[] = {
     {kTimeCounter, "ns", "time from the kernel's begin to its end", kEndless},

@@ -38,11 +38,11 @@ inline constexpr std::string_view kL2HitCounter = "lts__t_sector_hit_rate.pct";
 /// All counters that are collected, in the order in which they are shown.
 std::span<const Counter> counters();
 
-/// What warps wait for, "long_scoreboard", where the counter says how many do for this one reason,
-/// on average, whenever one issues; else empty.
+/// Returns the reason for which warps wait, "long_scoreboard", if the counter is the average number
+/// of warps that wait for it whenever one issues; else empty.
 std::string_view stall_reason(std::string_view counter);
 
-/// What one counter said of a kernel.
+/// The value of one counter for a kernel.
 struct CounterValue {
   std::string name;
   std::optional<double> value;
@@ -62,7 +62,7 @@ struct CountedKernel {
   std::array<std::uint32_t, 3> grid{1, 1, 1};
   std::vector<CounterValue> values;
 
-  /// The value of a counter; nothing where there is none.
+  /// Returns the value of a counter, or nullopt if there is none.
   std::optional<double> value(std::string_view counter) const;
 
   friend bool operator==(const CountedKernel&, const CountedKernel&) = default;
@@ -90,9 +90,10 @@ struct CounterSet {
   int passes = 0;  ///< how often the kernels were launched for it; 0: not known
   std::vector<CountedKernel> kernels = {};  ///< in the order of the launch
 
-  /// The sum over the kernels of a counter that can be added; nothing where one lacks it.
+  /// Returns the sum over the kernels of a counter that can be added, or nullopt if one lacks it.
   std::optional<double> sum(std::string_view counter) const;
-  /// The mean over the kernels, weighted by their times; nothing where one lacks it or its time.
+  /// Returns the mean over the kernels, weighted by their times, or nullopt if one lacks it or its
+  /// time.
   std::optional<double> mean(std::string_view counter) const;
   /// Microseconds of all kernels.
   std::optional<double> time_us() const;

@@ -97,10 +97,10 @@ void describe(auto& visitor, MaybeConst<PathTime> auto& time) {
   visitor.field("period_us", time.period_us);
 }
 
-/// Returns where the best of the paths stands, each with a `host_us` and a `period_us`, or the end
-/// where there is none: among those whose period is within `kPathTie` of the shortest, the one with
-/// the least host time, and the first of those that are within `kPathTie` of it. Only the medians
-/// decide, so that whoever sees them sees why.
+/// Returns the position of the best of the paths, each with a `host_us` and a `period_us`, or the
+/// end if there is none: among those whose period is within `kPathTie` of the shortest, the one
+/// with the least host time, and the first of those that are within `kPathTie` of it. Only the
+/// medians decide, so that whoever sees them sees why.
 template <std::ranges::forward_range Paths>
 auto best_path(const Paths& paths) {
   if (std::ranges::empty(paths)) return std::ranges::end(paths);
@@ -116,8 +116,8 @@ auto best_path(const Paths& paths) {
 /// The times of a kernel on every launch path. Empty, without a best path, if it was not measured.
 struct LaunchTimes {
   std::vector<PathTime> times;
-  /// What the record names, and programs get. Records from before the medians alone decided may
-  /// name another than `by_medians`.
+  /// The path that the record names and programs get. Records from before the medians alone decided
+  /// may name another than `by_medians`.
   std::optional<KernelPath> best;
 
   /// Returns the best path as the times have it.

@@ -51,13 +51,13 @@ struct MeasurePolicy {
   friend bool operator==(const MeasurePolicy&, const MeasurePolicy&) = default;
 };
 
-/// The policy with this text; nothing where there is none.
+/// Returns the policy with this text, or nullopt if there is none.
 std::optional<MeasurePolicy> parse_policy(std::string_view text);
 
 /// One sample: the mean time of a unit of work over a graph replay of 1 to 4 ms.
 struct Sample {
   double us = 0;          ///< per unit
-  double sm_mhz = 0;      ///< SM clock over the sample; 0 where not known
+  double sm_mhz = 0;      ///< SM clock over the sample; 0 if not known
   double at_seconds = 0;  ///< when it ended, on the runner's clock
 
   friend bool operator==(const Sample&, const Sample&) = default;
@@ -73,7 +73,7 @@ void describe(auto& visitor, MaybeConst<Sample> auto& sample) {
 /// entry i was taken in round i.
 struct Measurement {
   std::vector<double> samples_us;
-  std::vector<double> sm_mhz = {};  ///< one per sample, or empty where not known
+  std::vector<double> sm_mhz = {};  ///< one per sample, or empty if not known
 
   double median_us() const;
   /// The median absolute deviation from the median.

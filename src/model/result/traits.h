@@ -6,7 +6,7 @@
 
 namespace kernwright {
 
-/// What is known of a candidate besides its times. Where times say nothing, it decides.
+/// The known facts of a candidate besides its times. They decide if times do not.
 struct Traits {
   bool is_default = false;
   bool is_predicted = false;  ///< it is what a lookup without a record gets, see `predicted_choice`
