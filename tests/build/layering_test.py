@@ -29,8 +29,8 @@ FOLDERS = {layer: f"src/{layer}" for layer in BELOW} | {"cache": "cache", "tuner
 ROOMS = {
     "support": {
         "": [],
-        "libraries": [""],
         "processes": [""],
+        "libraries": ["processes", ""],
     },
     "model": {
         "files": [],

@@ -22,7 +22,7 @@ Result<Kernel> fetch(const Service& service) {
 }
 
 TEST_F(WalkthroughToolkitTest, ItsCommandsRunAsTheyStandThere) {
-  ASSERT_EQ(walkthrough_.commands.size(), 3U);
+  ASSERT_EQ(walkthrough_.commands.size(), 2U);
   for (const std::string& command : walkthrough_.commands) {
     EXPECT_NE(command.find("~/my_templates"), std::string::npos) << command;
     const Ran ran = shell(command);
