@@ -39,11 +39,11 @@ std::size_t distance(std::string_view given, std::string_view name) {
   if (given == name) return 0;
   if (given.size() >= 2 && name.starts_with(given)) return 1;
   if (given.size() >= 3 && name.find(given) != std::string_view::npos) return 1;
+  const auto [shorter, longer] = std::minmax({given.size(), name.size()});
+  const std::size_t most = std::max<std::size_t>(1, longer / 3);
+  if (longer - shorter > most) return kFar;  // the given text may have megabytes
   const std::size_t found = slips(given, name);
-  const std::size_t longer = std::max(given.size(), name.size());
-  const bool near =
-      found <= std::max<std::size_t>(1, longer / 3) && found < std::min(given.size(), name.size());
-  return near ? 2 * found : kFar;
+  return found <= most && found < shorter ? 2 * found : kFar;
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ TEST(SpellingTest, WhatIsFarIsNoHint) {
   }
   EXPECT_EQ(did_you_mean("ab", {"abc", "abd", "abe", "abf"}), "") << "too many to be one";
   EXPECT_EQ(did_you_mean("m", {"l2"}), "");
+  const std::string long_text(std::size_t{1} << 26, 'x');  // a table of slips takes gigabytes
+  EXPECT_EQ(did_you_mean(long_text, kNames), "");
 }
 
 }  // namespace
