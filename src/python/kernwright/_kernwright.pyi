@@ -1,5 +1,6 @@
 import os
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import (Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar,
+                    Union, final)
 
 from typing_extensions import disjoint_base
 
@@ -42,8 +43,11 @@ class ChainHandle:
     @property
     def _description(self) -> str: ...
 
+@final
 class Guard:
     def holds(self, root: Dict[str, Any], /) -> bool: ...
+    def __copy__(self) -> Guard: ...
+    def __deepcopy__(self, memo: Any, /) -> Guard: ...
 
 _Path = Union[str, bytes, "os.PathLike[str]"]
 _K = TypeVar("_K", bound=KernelHandle)
