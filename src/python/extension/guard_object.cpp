@@ -9,8 +9,9 @@ namespace kernwright::python {
 namespace {
 
 /// Counts the changes of all dicts that guards rest on, on Python 3.12 and newer. A guard that
-/// found its dicts unchanged need not walk them again while the count stays. Without watchers, or
-/// if others have all of them, a guard walks its dicts at each call.
+/// found its dicts unchanged need not walk them again while the count stays. A guard walks its
+/// dicts at each call if there are no watchers, if they miss changes, or if others have all of
+/// them.
 ///
 /// Python calls a watcher before a dict changes or dies, and runs no other code until it has. A
 /// dict stays watched as long as it lives, since other guards may rest on it. All guards share one
@@ -31,7 +32,10 @@ class DictWatcher {
       ++counted;
       return 0;
     });
-    if (id_ < 0) PyErr_Clear();  // others have all of them
+    if (id_ < 0 || !sees_attributes()) {
+      id_ = -1;
+      PyErr_Clear();  // others have all of them
+    }
   }
 
   /// Returns true if each change of the dict counts from now on.
@@ -47,6 +51,19 @@ class DictWatcher {
 
  private:
   using Callback = int(int event, PyObject* dict, PyObject* key, PyObject* value);
+
+  /// Returns true if an attribute that is set counts as a change of the object's dict.
+  /// Python 3.13.0 calls no watcher if the values are stored within the object.
+  bool sees_attributes() const {
+    const Ref type(
+        PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "Probe"));
+    const Ref object(type ? PyObject_CallNoArgs(type.get()) : nullptr);
+    if (!object || PyObject_SetAttrString(object.get(), "value", Py_None) != 0) return false;
+    const Ref dict(PyObject_GenericGetDict(object.get(), nullptr));
+    if (!dict || !watch(dict.get())) return false;
+    const std::uint64_t before = counted;
+    return PyObject_SetAttrString(object.get(), "value", Py_True) == 0 && counted != before;
+  }
 
   static inline std::uint64_t counted = 1;
   int (*watch_)(int, PyObject*) = nullptr;
