@@ -78,6 +78,14 @@ struct ScopeValues {
   std::optional<std::int64_t> find(const std::string& name, int) const { return scope.find(name); }
 };
 
+/// Values that a function gives, with descriptions of errors.
+struct FoundValues {
+  static constexpr bool kTellsErrors = true;
+  const Expression::Find& find_value;
+
+  std::optional<std::int64_t> find(const std::string& name, int) const { return find_value(name); }
+};
+
 /// Values at known places, without descriptions of errors.
 struct PlacedValues {
   static constexpr bool kTellsErrors = false;
@@ -261,6 +269,14 @@ class Evaluator {
   std::string error_;
 };
 
+template <typename Values>
+Result<std::int64_t> result_of(const detail::ExpressionProgram& program, Values values) {
+  Evaluator evaluator(program, values);
+  std::int64_t value = 0;
+  if (!evaluator.evaluate(program.root, value)) return evaluator.take_error();
+  return value;
+}
+
 }  // namespace
 
 void Scope::set(std::string name, std::int64_t value) {
@@ -304,10 +320,12 @@ Result<Expression> Expression::parse(std::string_view text) {
 
 Result<std::int64_t> Expression::evaluate(const Scope& scope) const {
   if (!program_) return Error{ErrorCode::internal, "an expression that was never parsed"};
-  Evaluator evaluator(*program_, ScopeValues{scope});
-  std::int64_t value = 0;
-  if (!evaluator.evaluate(program_->root, value)) return evaluator.take_error();
-  return value;
+  return result_of(*program_, ScopeValues{scope});
+}
+
+Result<std::int64_t> Expression::evaluate(const Find& find) const {
+  if (!program_) return Error{ErrorCode::internal, "an expression that was never parsed"};
+  return result_of(*program_, FoundValues{find});
 }
 
 std::string Expression::explain_zero(const Scope& scope) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,6 +50,11 @@ class Expression {
   /// Computes the value. Errors: `invalid_argument` for an unknown name, an overflow or a division
   /// by zero, with the sub-expression and both values.
   Result<std::int64_t> evaluate(const Scope& scope) const;
+
+  /// Computes the value with the values that `find` returns for names, nothing for one that has
+  /// none. It asks only for names that the result depends on.
+  using Find = std::function<std::optional<std::int64_t>(const std::string& name)>;
+  Result<std::int64_t> evaluate(const Find& find) const;
 
   /// Returns why the expression is 0 in `scope`: the values on both sides of the comparison that is
   /// false, such as "262144 > 232448" for `a <= b`. For a conjunction it explains the first part
