@@ -5,6 +5,7 @@
 #include <kernwright/baked_launch.h>
 #include <kernwright/chain.h>
 #include <kernwright/kernel.h>
+#include <kernwright/model.h>
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 #include <kernwright/service.h>

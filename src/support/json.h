@@ -51,6 +51,7 @@ class JsonNode {
   const std::string* string() const { return std::get_if<std::string>(&value); }
   const std::int64_t* integer() const { return std::get_if<std::int64_t>(&value); }
   const bool* boolean() const { return std::get_if<bool>(&value); }
+  bool is_null() const { return std::holds_alternative<std::nullptr_t>(value); }
   /// Reads a floating or integral number.
   bool number(double& out) const;
 

@@ -15,13 +15,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BELOW = {
     "support": [],
     "model": ["support"],
+    "models": ["model", "support"],
     "compile": ["model", "support"],
     "device": ["model", "support"],
     "launch": ["device", "model", "support"],
     "cache": ["compile", "device", "model", "support"],
     "tuner": ["cache", "compile", "device", "model", "support"],
-    "service": ["tuner", "cache", "launch", "compile", "device", "model", "support"],
-    "cli": ["service", "cache", "launch", "compile", "device", "model", "support"],
+    "service": ["tuner", "cache", "launch", "compile", "device", "models", "model", "support"],
+    "cli": ["service", "cache", "launch", "compile", "device", "models", "model", "support"],
 }
 FOLDERS = {layer: f"src/{layer}" for layer in BELOW} | {"cache": "cache", "tuner": "tuner"}
 # Layer -> room -> the rooms of the same layer it may include, besides itself. A room is a folder of
@@ -91,6 +92,7 @@ PUBLIC = {"export.h": "support", "visible.h": "support", "result.h": "support",
           "dtype.h": "support", "problem.h": "model",
           "l2_state.h": "model",
           "kernel_path.h": "model",
+          "model.h": "models",
           "match.h": "model",
           "kernel.h": "launch", "baked_launch.h": "launch", "chain.h": "launch"}
 # Third-party headers that only some layers may see; none of them may be in a public header.

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ["src/support", "src/model", "src/compile", "src/device", "src/launch", "src/service", "src/cli",
+FOLDERS = ["src/support", "src/model", "src/models", "src/compile", "src/device", "src/launch", "src/service", "src/cli",
            "src/kernwright", "cache", "tuner"]
 
 INSTEAD = {

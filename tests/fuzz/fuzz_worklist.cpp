@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/catalog/catalog.h"
-#include "service/sweep/model_worklist.h"
+#include "models/model_worklist.h"
 #include "service/sweep/sizes.h"
 #include "service/sweep/worklist.h"
 

@@ -1,7 +1,10 @@
+#include <cmath>
+#include <variant>
+
 #include "cli/command.h"
 #include "cli/output.h"
 #include "model/operation/dtype_format.h"
-#include "service/sweep/model_worklist.h"
+#include "models/model_worklist.h"
 #include "service/sweep/sizes.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -27,7 +30,9 @@ class Worklist : public Command {
                          llvm::cl::value_desc("N"), llvm::cl::init(1), llvm::cl::sub(sub)),
         dtype_("dtype", llvm::cl::desc("Of weights and activations, default bf16"),
                llvm::cl::value_desc("DTYPE"), llvm::cl::init("bf16"), llvm::cl::sub(sub)),
-        templates_("templates", llvm::cl::desc("Folder of own templates (repeatable)"),
+        values_("values", llvm::cl::desc("Print values of the model, e.g. hidden,heads"),
+                llvm::cl::value_desc("NAMES"), llvm::cl::CommaSeparated, llvm::cl::sub(sub)),
+        templates_("templates", llvm::cl::desc("Folder of own templates and models (repeatable)"),
                    llvm::cl::value_desc("DIR"), llvm::cl::sub(sub)) {}
 
   Status run() override {
@@ -35,7 +40,15 @@ class Worklist : public Command {
       return report({ErrorCode::invalid_argument, "no CONFIG.json given: that of a model"});
     }
     const Result<std::string> text = read_file(config_.getValue(), kConfig);
-    if (!text) return report(text.error());
+    if (!text) {
+      const bool is_missing = text.error().code == ErrorCode::not_found;
+      return report(
+          {text.error().code, concat(text.error().message,
+                                     is_missing ? "; a model is given by its config.json" : "")});
+    }
+    const auto catalog = Catalog::load({templates_.begin(), templates_.end()});
+    if (!catalog) return report(catalog.error());
+    if (!values_.empty()) return print_values(*text, **catalog);
     Result<std::vector<std::int64_t>> tokens = parse_sizes(tokens_.getValue());
     if (!tokens) return report(tokens.error());
     Result<std::vector<std::int64_t>> contexts = parse_sizes(contexts_.getValue());
@@ -46,8 +59,6 @@ class Worklist : public Command {
                      concat("--dtype is \"", dtype_.getValue(), "\" and --tensor-parallel ",
                             tensor_parallel_.getValue(), "; a dtype and 1 or more are expected")});
     }
-    const auto catalog = Catalog::load({templates_.begin(), templates_.end()});
-    if (!catalog) return report(catalog.error());
     const ModelUse use{.tokens = *std::move(tokens),
                        .contexts = *std::move(contexts),
                        .tensor_parallel = tensor_parallel_,
@@ -62,11 +73,31 @@ class Worklist : public Command {
   }
 
  private:
+  Status print_values(const std::string& text, const Catalog& catalog) {
+    const Result<ModelValues> values =
+        model_values(text, config_.getValue(), {values_.begin(), values_.end()}, catalog);
+    if (!values) return report(values.error());
+    Json object = Json::object();
+    for (const auto& [name, value] : *values) {
+      const double* number = std::get_if<double>(&value);
+      if (number == nullptr) {
+        object[name] = std::get<std::string>(value);
+      } else if (std::trunc(*number) == *number && std::abs(*number) < 1e15) {
+        object[name] = static_cast<std::int64_t>(*number);
+      } else {
+        object[name] = *number;
+      }
+    }
+    print_json(object);
+    return Status::ok;
+  }
+
   llvm::cl::opt<std::string> config_;
   llvm::cl::opt<std::string> tokens_;
   llvm::cl::opt<std::string> contexts_;
   llvm::cl::opt<std::int64_t> tensor_parallel_;
   llvm::cl::opt<std::string> dtype_;
+  llvm::cl::list<std::string> values_;
   llvm::cl::list<std::string> templates_;
 };
 

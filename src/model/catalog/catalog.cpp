@@ -60,8 +60,8 @@ Result<std::shared_ptr<const Catalog>> Catalog::load(const std::vector<fs::path>
   // All headers, fragments and operations before templates, since a template may implement an
   // operation of another folder.
   using Step = Result<void> (Catalog::*)(const TemplateFolder&);
-  for (const Step step :
-       {&Catalog::add_included, &Catalog::add_operations, &Catalog::add_templates}) {
+  for (const Step step : {&Catalog::add_included, &Catalog::add_models, &Catalog::add_operations,
+                          &Catalog::add_templates}) {
     for (const TemplateFolder& folder : catalog->folders_) {
       if (Result<void> added = ((*catalog).*step)(folder); !added) return std::move(added).error();
     }
@@ -91,6 +91,19 @@ Result<void> Catalog::add_included(const TemplateFolder& folder) {
     } else {
       headers_.push_back({std::string(name), text});
     }
+  }
+  return {};
+}
+
+Result<void> Catalog::add_models(const TemplateFolder& folder) {
+  constexpr std::string_view kPrefix = "models/";
+  for (const auto& [path, text] : folder.files()) {
+    if (!path.starts_with(kPrefix) || !path.ends_with(".json")) continue;
+    Fragment added{std::string(path.substr(kPrefix.size())), folder.place(path), text};
+    if (const Fragment* other = find_named(models_, added.name)) {
+      return defined_twice("model", added.name, other->place, added.place);
+    }
+    models_.push_back(std::move(added));
   }
   return {};
 }

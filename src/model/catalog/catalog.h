@@ -45,6 +45,8 @@ class Catalog {
   /// Returns the templates that implement `operation`.
   std::vector<const KernelTemplate*> templates_of(std::string_view operation) const;
   const std::vector<DeviceHeader>& headers() const { return headers_; }
+  /// Returns the files in `models/` of all folders by their names there, such as "llama.json".
+  const std::vector<Fragment>& models() const { return models_; }
 
   /// Finds an operation. Errors: `not_found` with the existing operations; the error of a built-in
   /// file that does not parse.
@@ -68,6 +70,7 @@ class Catalog {
   };
 
   Result<void> add_included(const TemplateFolder& folder);
+  Result<void> add_models(const TemplateFolder& folder);
   Result<void> add_operations(const TemplateFolder& folder);
   Result<void> add_templates(const TemplateFolder& folder);
   bool is_built_in(const TemplateFolder& folder) const;
@@ -87,6 +90,7 @@ class Catalog {
   std::deque<TemplateFolder> folders_;  ///< the built-in one first
   std::vector<DeviceHeader> headers_;
   std::vector<Fragment> fragments_;
+  std::vector<Fragment> models_;
   std::vector<std::shared_ptr<const UserFunction>> functions_;
   std::deque<Entry<Operation>> operations_;
   std::deque<Entry<KernelTemplate>> templates_;

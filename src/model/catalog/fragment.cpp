@@ -24,9 +24,7 @@ void set_file(JsonNode& node, int file) {
 
 void erase_nulls(JsonNode& node) {
   if (auto* members = std::get_if<JsonNode::Object>(&node.value)) {
-    std::erase_if(*members, [](const JsonMember& member) {
-      return std::holds_alternative<std::nullptr_t>(member.second.value);
-    });
+    std::erase_if(*members, [](const JsonMember& member) { return member.second.is_null(); });
     for (auto& [name, member] : *members) erase_nulls(member);
   } else if (auto* elements = std::get_if<JsonNode::Array>(&node.value)) {
     for (JsonNode& element : *elements) erase_nulls(element);

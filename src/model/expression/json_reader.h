@@ -54,6 +54,8 @@ class JsonReader {
     return node_ && node_->string() && *node_->string() == text;
   }
   JsonPlace place() const { return place_; }
+  /// Returns null if the value is missing.
+  const JsonNode* node() const { return node_; }
   Diagnostics& diagnostics() const { return *diagnostics_; }
   void fail(std::string_view what) const {
     diagnostics_->fail(place_, path_.empty() ? "file" : std::string_view(path_), what);

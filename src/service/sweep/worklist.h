@@ -6,13 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "models/model_worklist.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 
 namespace kernwright {
-
-/// The largest number of problems that a worklist may stand for.
-inline constexpr std::size_t kMostProblems = 100'000;
 
 /// A problem as a worklist has it, and the line of the file where it stands.
 struct WorklistEntry {

@@ -393,6 +393,13 @@ TEST_F(ProgramTest, AModelsConfigBecomesAWorklist) {
                 .err.find("a context of 1073741825 tokens: from 1 to 1073741824 are possible"),
             std::string::npos);
   EXPECT_EQ(kernwright({"worklist"}).exit_code, 2);
+  EXPECT_NE(kernwright({"worklist", "meta-llama/Llama-3.1-70B"})
+                .err.find("; a model is given by its config.json"),
+            std::string::npos);
+  const Ran values = kernwright({"worklist", config, "--values", "type,kv_heads,epsilon"});
+  ASSERT_EQ(values.exit_code, 0) << values.err;
+  EXPECT_EQ(values.json(), (nlohmann::json{{"type", "llama"}, {"kv_heads", 8}, {"epsilon", 1e-5}}));
+  EXPECT_EQ(kernwright({"worklist", config, "--values", "depth"}).exit_code, 2);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "service/sweep/model_worklist.h"
+#include "models/model_worklist.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -6,6 +6,8 @@
 #include <numeric>
 #include <string>
 #include <vector>
+
+#include "support/hash.h"
 
 namespace kernwright {
 namespace {
@@ -119,6 +121,9 @@ constexpr const char* kPhi3 = R"({
   "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32,
   "rope_scaling": null, "sliding_window": 2047, "vocab_size": 32064
 })";
+
+/// More tokens than a step decodes sequences are of a prompt.
+constexpr std::int64_t kMostSequences = 512;
 
 class ModelWorklistTest : public ::testing::Test {
  protected:
@@ -250,6 +255,35 @@ TEST_F(ModelWorklistTest, Llama) {
   EXPECT_EQ(all, "");
 }
 
+// The tests below say why; this one sees every change. Look at the whole list before a digest is
+// replaced: kernwright worklist CONFIG --tokens 1,16,513 --contexts 64,8192.
+TEST_F(ModelWorklistTest, EveryListIsWhatItWas) {
+  const struct {
+    const char* config;
+    std::int64_t parts;
+    const char* digest;
+  } lists[] = {
+      {kLlama, 1, "4883637b488d80e1"},      {kLlama, 16, "1e1911fc73785ab8"},
+      {kMistral, 1, "5b01cbc018e9b35e"},    {kQwen2, 1, "49c45453d6fccda5"},
+      {kQwen2, 2, "06fba27b00a5c5b3"},      {kQwen3, 1, "72133626d11f63f8"},
+      {kQwen3, 8, "98e953b918dec4bb"},      {kQwen3Moe, 1, "abdda3b5d4550498"},
+      {kQwen3Moe, 8, "df9cd50115660def"},   {kMixtral, 1, "5a08b0c4131ea0ef"},
+      {kMixtral, 8, "157dd5b2a3550668"},    {kGemma2, 1, "fefb0c54aea2d6fd"},
+      {kGemma3, 1, "01c6eb38b1f9dec9"},     {kGemma3, 2, "90d0c2ac422cb589"},
+      {kGlm4, 1, "bf15c9ed7cb0818c"},       {kDeepseekV2, 1, "027883215a5f89da"},
+      {kDeepseekV3, 1, "01c49fd93e251b02"}, {kDeepseekV3, 8, "c3c97af7e0ae9af8"},
+      {kGptOss, 1, "01f063895a4e4a0f"},     {kGptOss, 2, "e91dbb043ad747d2"},
+      {kGpt2, 1, "8e0cb1b1bd35995c"},       {kPhi3, 1, "9851dbcafda5d872"},
+  };
+  for (const auto& [config, parts, digest] : lists) {
+    const Result<ModelWorklist> list = make(config, parts, {1, 16, 513}, {64, 8192});
+    ASSERT_TRUE(list) << list.error().message;
+    Hasher hasher;
+    for (const Problem& problem : list->problems) hasher.add("problem", problem.text());
+    EXPECT_EQ(hasher.finish().hex().substr(0, 16), digest) << config;
+  }
+}
+
 TEST_F(ModelWorklistTest, AStepBeginsWithTokensAndEndsWithTheirChoice) {
   const std::string table = "hidden=4096 vocabulary=128256 dtype=bf16";
   const Sizes steps = {1, 8, kMostSequences + 1};
@@ -264,26 +298,6 @@ TEST_F(ModelWorklistTest, AStepBeginsWithTokensAndEndsWithTheirChoice) {
             (Texts{"tokens=8 " + table, "tokens=8 " + table + " lengths=advance"}));
   EXPECT_TRUE(problems_of("argmax", kLlama, {8}, {}, 2).empty());
   EXPECT_TRUE(has(notes(kLlama, 2), "the choice of a token is left out"));
-}
-
-TEST_F(ModelWorklistTest, LlamaOnSixteenGpusRepeatsKeyAndValueHeads) {
-  // Two heads and one of eight key and value heads each: (2 + 2) 128 columns.
-  EXPECT_EQ(texts(kLlama, 16),
-            sorted({"attention batch=1 heads=2 kv_heads=1 q_len=16 kv_len=16 head_dim=128 "
-                    "dtype=bf16 mask=causal",
-                    "matmul m=16 n=512 k=4096 dtype=bf16",
-                    "matmul m=16 n=512 k=4096 n_kv=128 dtype=bf16 split=qkv",
-                    "matmul m=16 n=128 k=4096 dtype=bf16", "matmul m=16 n=256 k=4096 dtype=bf16",
-                    "matmul m=16 n=4096 k=256 dtype=bf16",
-                    "rope tokens=16 heads=2 kv_heads=1 head_dim=128 dtype=bf16",
-                    "rope tokens=16 heads=2 kv_heads=1 head_dim=128 dtype=bf16 append=cache",
-                    "matmul m=16 n=1792 k=4096 dtype=bf16",
-                    "matmul m=16 n=896 k=4096 dtype=bf16 activation=silu gate=stacked",
-                    "gated_activation rows=16 columns=896 dtype=bf16 layout=packed",
-                    "matmul m=16 n=4096 k=896 dtype=bf16", "matmul m=16 n=8016 k=4096 dtype=bf16",
-                    "rmsnorm rows=16 columns=4096 dtype=bf16",
-                    "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"}));
-  EXPECT_TRUE(has(notes(kLlama, 16), "sums over all GPUs"));
 }
 
 TEST_F(ModelWorklistTest, LlamaWithBiases) {
@@ -304,156 +318,41 @@ TEST_F(ModelWorklistTest, LlamaWithBiases) {
   EXPECT_EQ(all.size(), 16U) << "no gated product in one kernel: that takes no bias";
 }
 
-TEST_F(ModelWorklistTest, Mistral) {
-  EXPECT_EQ(
-      texts(kMistral),
-      sorted({"attention batch=1 heads=32 kv_heads=8 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
-              "mask=causal",
-              "matmul m=16 n=6144 k=4096 dtype=bf16",
-              "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=bf16 split=qkv",
-              "matmul m=16 n=1024 k=4096 dtype=bf16", "matmul m=16 n=4096 k=4096 dtype=bf16",
-              "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
-              "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
-              "matmul m=16 n=28672 k=4096 dtype=bf16",
-              "matmul m=16 n=14336 k=4096 dtype=bf16 activation=silu gate=stacked",
-              "gated_activation rows=16 columns=14336 dtype=bf16 layout=packed",
-              "matmul m=16 n=4096 k=14336 dtype=bf16", "matmul m=16 n=32768 k=4096 dtype=bf16",
-              "rmsnorm rows=16 columns=4096 dtype=bf16",
-              "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"}));
-}
-
-TEST_F(ModelWorklistTest, Qwen2HasABiasOnQueriesKeysAndValuesAlone) {
-  EXPECT_EQ(
-      texts(kQwen2),
-      sorted({"attention batch=1 heads=28 kv_heads=4 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
-              "mask=causal",
-              "matmul m=16 n=4608 k=3584 dtype=bf16 bias=column",
-              "matmul m=16 n=4608 k=3584 n_kv=512 dtype=bf16 bias=column split=qkv",
-              "matmul m=16 n=3584 k=3584 dtype=bf16 bias=column",
-              "matmul m=16 n=512 k=3584 dtype=bf16 bias=column",
-              "matmul m=16 n=3584 k=3584 dtype=bf16",
-              "rope tokens=16 heads=28 kv_heads=4 head_dim=128 dtype=bf16",
-              "rope tokens=16 heads=28 kv_heads=4 head_dim=128 dtype=bf16 append=cache",
-              "matmul m=16 n=37888 k=3584 dtype=bf16",
-              "matmul m=16 n=18944 k=3584 dtype=bf16 activation=silu gate=stacked",
-              "gated_activation rows=16 columns=18944 dtype=bf16 layout=packed",
-              "matmul m=16 n=3584 k=18944 dtype=bf16", "matmul m=16 n=152064 k=3584 dtype=bf16",
-              "rmsnorm rows=16 columns=3584 dtype=bf16",
-              "rmsnorm rows=16 columns=3584 dtype=bf16 residual=add"}));
-}
-
-TEST_F(ModelWorklistTest, Qwen3NormalisesTheHeadsOfQueriesAndKeys) {
-  // Of 16 tokens 512 heads of q and 128 of k.
-  EXPECT_EQ(
-      texts(kQwen3),
-      sorted({"attention batch=1 heads=32 kv_heads=8 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
-              "mask=causal",
-              "matmul m=16 n=6144 k=4096 dtype=bf16",
-              "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=bf16 split=qkv",
-              "matmul m=16 n=1024 k=4096 dtype=bf16", "matmul m=16 n=4096 k=4096 dtype=bf16",
-              "rmsnorm rows=512 columns=128 dtype=bf16", "rmsnorm rows=128 columns=128 dtype=bf16",
-              "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
-              "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
-              "kv_append batch=1 kv_heads=8 heads=32 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
-              "rope=qk norm=rms",
-              "matmul m=16 n=24576 k=4096 dtype=bf16",
-              "matmul m=16 n=12288 k=4096 dtype=bf16 activation=silu gate=stacked",
-              "gated_activation rows=16 columns=12288 dtype=bf16 layout=packed",
-              "matmul m=16 n=4096 k=12288 dtype=bf16", "matmul m=16 n=151936 k=4096 dtype=bf16",
-              "rmsnorm rows=16 columns=4096 dtype=bf16",
-              "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"}));
-}
-
-TEST_F(ModelWorklistTest, Qwen3WithExpertsHasARouterAndNoDenseLayer) {
-  const Texts expected = {
-      "attention batch=1 heads=32 kv_heads=4 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
-      "mask=causal",
-      "matmul m=16 n=5120 k=2048 dtype=bf16",
-      "matmul m=16 n=5120 k=2048 n_kv=512 dtype=bf16 split=qkv",
-      "matmul m=16 n=4096 k=2048 dtype=bf16",
-      "matmul m=16 n=512 k=2048 dtype=bf16",
-      "matmul m=16 n=2048 k=4096 dtype=bf16",
-      "rmsnorm rows=512 columns=128 dtype=bf16",
-      "rmsnorm rows=64 columns=128 dtype=bf16",
-      "rope tokens=16 heads=32 kv_heads=4 head_dim=128 dtype=bf16",
-      "rope tokens=16 heads=32 kv_heads=4 head_dim=128 dtype=bf16 append=cache",
-      "kv_append batch=1 kv_heads=4 heads=32 q_len=16 kv_len=16 head_dim=128 dtype=bf16 rope=qk "
-      "norm=rms",
-      "grouped_matmul groups=128 rows=128 n=768 k=2048 dtype=bf16 activation=silu gate=stacked",
-      "grouped_matmul groups=128 rows=128 n=2048 k=768 dtype=bf16",
-      "matmul m=16 n=128 k=2048 dtype=bf16",
-      "matmul m=16 n=151936 k=2048 dtype=bf16",
-      "rmsnorm rows=16 columns=2048 dtype=bf16",
-      "rmsnorm rows=16 columns=2048 dtype=bf16 residual=add"};
-  EXPECT_EQ(texts(kQwen3Moe), sorted(expected));
+TEST_F(ModelWorklistTest, Qwen3MayLeaveLayersWithoutExperts) {
+  const Texts with_experts = texts(kQwen3Moe);
   const std::string all = notes(kQwen3Moe);
   EXPECT_TRUE(has(all, "the choice of experts")) << all;
-
-  // Layers that the config leaves without experts have 2 x 6144 columns.
-  Texts dense = expected;
+  Texts both = with_experts;
   for (const char* text : {"matmul m=16 n=12288 k=2048 dtype=bf16",
                            "matmul m=16 n=6144 k=2048 dtype=bf16 activation=silu gate=stacked",
                            "gated_activation rows=16 columns=6144 dtype=bf16 layout=packed",
                            "matmul m=16 n=2048 k=6144 dtype=bf16"}) {
-    dense.emplace_back(text);
+    both.emplace_back(text);
   }
   EXPECT_EQ(texts(replaced(kQwen3Moe, "\"mlp_only_layers\": []", "\"mlp_only_layers\": [3]")),
-            sorted(dense));
+            sorted(both));
   EXPECT_EQ(texts(replaced(kQwen3Moe, "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2")),
-            sorted(dense));
+            sorted(both));
   EXPECT_EQ(texts(replaced(kQwen3Moe, "\"mlp_only_layers\": []", "\"mlp_only_layers\": [48]")),
-            sorted(expected))
+            with_experts)
       << "there is no layer 48";
-  std::erase(dense, "matmul m=16 n=128 k=2048 dtype=bf16");
-  std::erase_if(dense, [](const std::string& text) { return text.starts_with("grouped"); });
+  std::erase(both, "matmul m=16 n=128 k=2048 dtype=bf16");
+  std::erase_if(both, [](const std::string& text) { return text.starts_with("grouped"); });
   for (const char* none : {"null", "0"}) {
     EXPECT_EQ(
         texts(replaced(kQwen3Moe, "\"num_experts\": 128", std::string("\"num_experts\": ") + none)),
-        sorted(dense))
+        sorted(both))
         << none;
   }
 }
 
-TEST_F(ModelWorklistTest, Mixtral) {
-  EXPECT_EQ(
-      texts(kMixtral),
-      sorted(
-          {"attention batch=1 heads=32 kv_heads=8 q_len=16 kv_len=16 head_dim=128 "
-           "dtype=bf16 mask=causal",
-           "matmul m=16 n=6144 k=4096 dtype=bf16",
-           "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=bf16 split=qkv",
-           "matmul m=16 n=1024 k=4096 dtype=bf16", "matmul m=16 n=4096 k=4096 dtype=bf16",
-           "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
-           "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
-           "grouped_matmul groups=8 rows=32 n=14336 k=4096 dtype=bf16 activation=silu gate=stacked",
-           "grouped_matmul groups=8 rows=32 n=4096 k=14336 dtype=bf16",
-           "matmul m=16 n=8 k=4096 dtype=bf16", "matmul m=16 n=32000 k=4096 dtype=bf16",
-           "rmsnorm rows=16 columns=4096 dtype=bf16",
-           "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"}));
-  // Without experts the feed-forward is dense, and not gone.
+TEST_F(ModelWorklistTest, MixtralWithoutExpertsIsDense) {
   const Texts dense =
       texts(replaced(kMixtral, "\"num_local_experts\": 8", "\"num_local_experts\": 0"));
   EXPECT_EQ(std::count(dense.begin(), dense.end(), "matmul m=16 n=4096 k=14336 dtype=bf16"), 1);
 }
 
-TEST_F(ModelWorklistTest, Gemma2) {
-  EXPECT_EQ(
-      texts(kGemma2),
-      sorted({"attention batch=1 heads=16 kv_heads=8 q_len=16 kv_len=16 head_dim=256 dtype=bf16 "
-              "mask=causal softcap=tanh",
-              "matmul m=16 n=8192 k=3584 dtype=bf16",
-              "matmul m=16 n=8192 k=3584 n_kv=2048 dtype=bf16 split=qkv",
-              "matmul m=16 n=4096 k=3584 dtype=bf16", "matmul m=16 n=2048 k=3584 dtype=bf16",
-              "matmul m=16 n=3584 k=4096 dtype=bf16",
-              "rope tokens=16 heads=16 kv_heads=8 head_dim=256 dtype=bf16",
-              "rope tokens=16 heads=16 kv_heads=8 head_dim=256 dtype=bf16 append=cache",
-              "matmul m=16 n=28672 k=3584 dtype=bf16",
-              "matmul m=16 n=14336 k=3584 dtype=bf16 activation=gelu_tanh gate=stacked",
-              ("gated_activation rows=16 columns=14336 dtype=bf16 activation=gelu_tanh "
-               "layout=packed"),
-              "matmul m=16 n=3584 k=14336 dtype=bf16", "matmul m=16 n=256000 k=3584 dtype=bf16",
-              "rmsnorm rows=16 columns=3584 dtype=bf16",
-              "rmsnorm rows=16 columns=3584 dtype=bf16 residual=add"}));
+TEST_F(ModelWorklistTest, Gemma2ScalesItsWeightsAndLogits) {
   const std::string all = notes(kGemma2);
   EXPECT_TRUE(has(all, "multiply by 1 + weight")) << all;
   EXPECT_TRUE(has(all, "the scale of the embedding")) << all;
@@ -461,32 +360,11 @@ TEST_F(ModelWorklistTest, Gemma2) {
 }
 
 TEST_F(ModelWorklistTest, Gemma3TakesWhatItsConfigLeavesOutFromTransformersDefaults) {
-  // 8 heads and 4 of keys and values of 256 columns.
-  EXPECT_EQ(
-      texts(kGemma3),
-      sorted({"attention batch=1 heads=8 kv_heads=4 q_len=16 kv_len=16 head_dim=256 dtype=bf16 "
-              "mask=causal",
-              "matmul m=16 n=4096 k=2560 dtype=bf16",
-              "matmul m=16 n=4096 k=2560 n_kv=1024 dtype=bf16 split=qkv",
-              "matmul m=16 n=2048 k=2560 dtype=bf16", "matmul m=16 n=1024 k=2560 dtype=bf16",
-              "matmul m=16 n=2560 k=2048 dtype=bf16", "rmsnorm rows=128 columns=256 dtype=bf16",
-              "rmsnorm rows=64 columns=256 dtype=bf16",
-              "rope tokens=16 heads=8 kv_heads=4 head_dim=256 dtype=bf16",
-              "rope tokens=16 heads=8 kv_heads=4 head_dim=256 dtype=bf16 append=cache",
-              "kv_append batch=1 kv_heads=4 heads=8 q_len=16 kv_len=16 head_dim=256 dtype=bf16 "
-              "rope=qk norm=rms",
-              "matmul m=16 n=20480 k=2560 dtype=bf16",
-              "matmul m=16 n=10240 k=2560 dtype=bf16 activation=gelu_tanh gate=stacked",
-              ("gated_activation rows=16 columns=10240 dtype=bf16 activation=gelu_tanh "
-               "layout=packed"),
-              "matmul m=16 n=2560 k=10240 dtype=bf16", "matmul m=16 n=262208 k=2560 dtype=bf16",
-              "rmsnorm rows=16 columns=2560 dtype=bf16",
-              "rmsnorm rows=16 columns=2560 dtype=bf16 residual=add"}));
   const std::string all = notes(kGemma3);
   EXPECT_TRUE(has(all,
-                  "defaults of gemma3_text: num_attention_heads=8 vocab_size=262208 "
-                  "num_key_value_heads=4 head_dim=256 sliding_window_pattern=6 "
-                  "query_pre_attn_scalar=256 hidden_activation=gelu_pytorch_tanh"))
+                  "defaults of gemma3_text: head_dim=256 num_attention_heads=8 "
+                  "num_key_value_heads=4 vocab_size=262208 sliding_window_pattern=6 "
+                  "hidden_activation=gelu_pytorch_tanh query_pre_attn_scalar=256"))
       << all;
   EXPECT_TRUE(has(all, "all but the language model")) << all;
   EXPECT_FALSE(has(all, "soft cap")) << all;
@@ -495,79 +373,15 @@ TEST_F(ModelWorklistTest, Gemma3TakesWhatItsConfigLeavesOutFromTransformersDefau
 }
 
 TEST_F(ModelWorklistTest, Glm4RotatesHalfOfEachHead) {
-  const Texts expected = {
-      "attention batch=1 heads=32 kv_heads=2 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
-      "mask=causal",
-      "matmul m=16 n=4608 k=4096 dtype=bf16 bias=column",
-      "matmul m=16 n=4608 k=4096 n_kv=256 dtype=bf16 bias=column split=qkv",
-      "matmul m=16 n=4096 k=4096 dtype=bf16 bias=column",
-      "matmul m=16 n=256 k=4096 dtype=bf16 bias=column",
-      "matmul m=16 n=4096 k=4096 dtype=bf16",
-      "matmul m=16 n=27392 k=4096 dtype=bf16",
-      "matmul m=16 n=13696 k=4096 dtype=bf16 activation=silu gate=stacked",
-      "gated_activation rows=16 columns=13696 dtype=bf16 layout=packed",
-      "matmul m=16 n=4096 k=13696 dtype=bf16",
-      "matmul m=16 n=151552 k=4096 dtype=bf16",
-      "rmsnorm rows=16 columns=4096 dtype=bf16",
-      "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"};
-  EXPECT_EQ(texts(kGlm4), sorted(expected));
+  EXPECT_TRUE(problems_of("rope", kGlm4, {16}, {}).empty());
   EXPECT_TRUE(has(notes(kGlm4), "the rotation of q and k is left out"));
-  Texts whole = expected;
-  whole.emplace_back("rope tokens=16 heads=32 kv_heads=2 head_dim=128 dtype=bf16 pairs=neighbours");
-  whole.emplace_back(
-      "rope tokens=16 heads=32 kv_heads=2 head_dim=128 dtype=bf16 pairs=neighbours append=cache");
-  EXPECT_EQ(texts(replaced(kGlm4, "0.5", "1.0")), sorted(whole));
-}
-
-TEST_F(ModelWorklistTest, DeepseekV2WithoutLowRankQueries) {
-  // Heads have 128 + 64 columns of q, and 128 of keys and 128 of values come of the compressed 512.
   EXPECT_EQ(
-      texts(kDeepseekV2),
-      sorted(
-          {"attention batch=1 heads=16 q_len=16 kv_len=16 head_dim=192 head_dim_v=128 "
-           "dtype=bf16 mask=causal",
-           "matmul m=16 n=3072 k=2048 dtype=bf16", "matmul m=16 n=576 k=2048 dtype=bf16",
-           "matmul m=16 n=4096 k=512 dtype=bf16", "matmul m=16 n=2048 k=2048 dtype=bf16",
-           // The first layer is dense, the others have 64 experts and two shared ones.
-           "matmul m=16 n=21888 k=2048 dtype=bf16",
-           "matmul m=16 n=10944 k=2048 dtype=bf16 activation=silu gate=stacked",
-           "gated_activation rows=16 columns=10944 dtype=bf16 layout=packed",
-           "matmul m=16 n=2048 k=10944 dtype=bf16",
-           "grouped_matmul groups=64 rows=96 n=1408 k=2048 dtype=bf16 activation=silu gate=stacked",
-           "grouped_matmul groups=64 rows=96 n=2048 k=1408 dtype=bf16",
-           "matmul m=16 n=64 k=2048 dtype=bf16 out=fp32", "matmul m=16 n=5632 k=2048 dtype=bf16",
-           "matmul m=16 n=2816 k=2048 dtype=bf16 activation=silu gate=stacked",
-           "gated_activation rows=16 columns=2816 dtype=bf16 layout=packed",
-           "matmul m=16 n=2048 k=2816 dtype=bf16", "matmul m=16 n=102400 k=2048 dtype=bf16",
-           "rmsnorm rows=16 columns=2048 dtype=bf16",
-           "rmsnorm rows=16 columns=2048 dtype=bf16 residual=add"}));
+      problems_of("rope", replaced(kGlm4, "0.5", "1.0"), {16}, {}),
+      (Texts{"tokens=16 heads=32 kv_heads=2 head_dim=128 dtype=bf16 pairs=neighbours append=cache",
+             "tokens=16 heads=32 kv_heads=2 head_dim=128 dtype=bf16 pairs=neighbours"}));
 }
 
 TEST_F(ModelWorklistTest, DeepseekV3) {
-  EXPECT_EQ(texts(kDeepseekV3),
-            sorted({"attention batch=1 heads=128 q_len=16 kv_len=16 head_dim=192 head_dim_v=128 "
-                    "dtype=bf16 mask=causal",
-                    "matmul m=16 n=1536 k=7168 dtype=bf16",
-                    "matmul m=16 n=24576 k=1536 dtype=bf16",
-                    "rmsnorm rows=16 columns=1536 dtype=bf16",
-                    "matmul m=16 n=576 k=7168 dtype=bf16",
-                    "matmul m=16 n=32768 k=512 dtype=bf16",
-                    "matmul m=16 n=7168 k=16384 dtype=bf16",
-                    "matmul m=16 n=36864 k=7168 dtype=bf16",
-                    "matmul m=16 n=18432 k=7168 dtype=bf16 activation=silu gate=stacked",
-                    "gated_activation rows=16 columns=18432 dtype=bf16 layout=packed",
-                    "matmul m=16 n=7168 k=18432 dtype=bf16",
-                    "grouped_matmul groups=256 rows=128 n=2048 k=7168 dtype=bf16 activation=silu "
-                    "gate=stacked",
-                    "grouped_matmul groups=256 rows=128 n=7168 k=2048 dtype=bf16",
-                    "matmul m=16 n=256 k=7168 dtype=bf16 out=fp32",
-                    "matmul m=16 n=4096 k=7168 dtype=bf16",
-                    "matmul m=16 n=2048 k=7168 dtype=bf16 activation=silu gate=stacked",
-                    "gated_activation rows=16 columns=2048 dtype=bf16 layout=packed",
-                    "matmul m=16 n=7168 k=2048 dtype=bf16",
-                    "matmul m=16 n=129280 k=7168 dtype=bf16",
-                    "rmsnorm rows=16 columns=7168 dtype=bf16",
-                    "rmsnorm rows=16 columns=7168 dtype=bf16 residual=add"}));
   const std::string all = notes(kDeepseekV3);
   EXPECT_TRUE(has(all, "512 of 576 columns")) << all;
   EXPECT_TRUE(has(all, "64 of 192 columns")) << all;
@@ -575,91 +389,23 @@ TEST_F(ModelWorklistTest, DeepseekV3) {
   EXPECT_TRUE(has(all, "predict further tokens")) << all;
 }
 
-TEST_F(ModelWorklistTest, DeepseekV3OnEightGpusSharesHeadsButNotTheLowRankProducts) {
-  EXPECT_EQ(texts(kDeepseekV3, 8),
-            sorted({"attention batch=1 heads=16 q_len=16 kv_len=16 head_dim=192 head_dim_v=128 "
-                    "dtype=bf16 mask=causal",
-                    "matmul m=16 n=1536 k=7168 dtype=bf16",
-                    "matmul m=16 n=3072 k=1536 dtype=bf16",
-                    "rmsnorm rows=16 columns=1536 dtype=bf16",
-                    "matmul m=16 n=576 k=7168 dtype=bf16",
-                    "matmul m=16 n=4096 k=512 dtype=bf16",
-                    "matmul m=16 n=7168 k=2048 dtype=bf16",
-                    "matmul m=16 n=4608 k=7168 dtype=bf16",
-                    "matmul m=16 n=2304 k=7168 dtype=bf16 activation=silu gate=stacked",
-                    "gated_activation rows=16 columns=2304 dtype=bf16 layout=packed",
-                    "matmul m=16 n=7168 k=2304 dtype=bf16",
-                    "grouped_matmul groups=256 rows=128 n=256 k=7168 dtype=bf16 activation=silu "
-                    "gate=stacked",
-                    "grouped_matmul groups=256 rows=128 n=7168 k=256 dtype=bf16",
-                    "matmul m=16 n=256 k=7168 dtype=bf16 out=fp32",
-                    "matmul m=16 n=512 k=7168 dtype=bf16",
-                    "matmul m=16 n=256 k=7168 dtype=bf16 activation=silu gate=stacked",
-                    "gated_activation rows=16 columns=256 dtype=bf16 layout=packed",
-                    "matmul m=16 n=7168 k=256 dtype=bf16",
-                    "matmul m=16 n=16160 k=7168 dtype=bf16",
-                    "rmsnorm rows=16 columns=7168 dtype=bf16",
-                    "rmsnorm rows=16 columns=7168 dtype=bf16 residual=add"}));
-}
-
 TEST_F(ModelWorklistTest, GptOss) {
-  EXPECT_EQ(
-      texts(kGptOss),
-      sorted({"attention batch=1 heads=64 kv_heads=8 q_len=16 kv_len=16 head_dim=64 dtype=bf16 "
-              "mask=causal sink=head",
-              "matmul m=16 n=5120 k=2880 dtype=bf16 bias=column",
-              "matmul m=16 n=5120 k=2880 n_kv=512 dtype=bf16 bias=column split=qkv",
-              "matmul m=16 n=4096 k=2880 dtype=bf16 bias=column",
-              "matmul m=16 n=512 k=2880 dtype=bf16 bias=column",
-              "matmul m=16 n=2880 k=4096 dtype=bf16 bias=column",
-              "rope tokens=16 heads=64 kv_heads=8 head_dim=64 dtype=bf16",
-              "rope tokens=16 heads=64 kv_heads=8 head_dim=64 dtype=bf16 append=cache",
-              "matmul m=16 n=32 k=2880 dtype=bf16 bias=column",
-              "matmul m=16 n=201088 k=2880 dtype=bf16", "rmsnorm rows=16 columns=2880 dtype=bf16",
-              "rmsnorm rows=16 columns=2880 dtype=bf16 residual=add"}));
   const std::string all = notes(kGptOss);
   EXPECT_TRUE(has(all, "clamped SwiGLU")) << all;
   EXPECT_TRUE(has(all, "mxfp4, is of the experts alone")) << all;
 }
 
 TEST_F(ModelWorklistTest, Gpt2) {
-  const Texts expected = {
-      "attention batch=1 heads=12 q_len=16 kv_len=16 head_dim=64 dtype=bf16 mask=causal",
-      "matmul m=16 n=2304 k=768 dtype=bf16 bias=column",
-      "matmul m=16 n=2304 k=768 dtype=bf16 bias=column split=qkv",
-      "matmul m=16 n=768 k=768 dtype=bf16 bias=column", "matmul m=16 n=3072 k=768 dtype=bf16",
-      "matmul m=16 n=3072 k=768 dtype=bf16 bias=column activation=gelu_tanh",
-      "bias_activation rows=16 columns=3072 dtype=bf16",
-      "matmul m=16 n=768 k=3072 dtype=bf16 bias=column", "matmul m=16 n=50257 k=768 dtype=bf16",
-      // Of a step of decoding, whose norms no product has.
-      "matmul m=16 n=50257 k=768 dtype=bf16 out=fp32", "layernorm rows=16 columns=768 dtype=bf16",
-      "layernorm rows=16 columns=768 dtype=bf16 residual=add"};
-  EXPECT_EQ(texts(kGpt2), sorted(expected));
-  EXPECT_EQ(texts(with(kGpt2, "\"n_inner\": null")), sorted(expected));
-  EXPECT_EQ(texts(replaced(kGpt2, "n_embd", "hidden_size")), sorted(expected));
+  EXPECT_EQ(texts(with(kGpt2, "\"n_inner\": null")), texts(kGpt2));
+  EXPECT_EQ(texts(replaced(kGpt2, "n_embd", "hidden_size")), texts(kGpt2));
   const std::string all = notes(kGpt2);
   EXPECT_TRUE(has(all, "b_layout=kn")) << all;
   EXPECT_TRUE(has(all, "the embedding of positions")) << all;
 }
 
-TEST_F(ModelWorklistTest, Phi3) {
-  const Texts expected = {
-      "attention batch=1 heads=32 q_len=16 kv_len=16 head_dim=96 dtype=bf16 mask=causal",
-      "matmul m=16 n=9216 k=3072 dtype=bf16",
-      "matmul m=16 n=9216 k=3072 dtype=bf16 split=qkv",
-      "matmul m=16 n=3072 k=3072 dtype=bf16",
-      "rope tokens=16 heads=32 kv_heads=32 head_dim=96 dtype=bf16",
-      "rope tokens=16 heads=32 kv_heads=32 head_dim=96 dtype=bf16 append=cache",
-      "matmul m=16 n=16384 k=3072 dtype=bf16",
-      "matmul m=16 n=8192 k=3072 dtype=bf16 activation=silu gate=stacked",
-      "gated_activation rows=16 columns=8192 dtype=bf16 layout=packed",
-      "matmul m=16 n=3072 k=8192 dtype=bf16",
-      "matmul m=16 n=32064 k=3072 dtype=bf16",
-      "rmsnorm rows=16 columns=3072 dtype=bf16",
-      "rmsnorm rows=16 columns=3072 dtype=bf16 residual=add"};
-  EXPECT_EQ(texts(kPhi3), sorted(expected));
+TEST_F(ModelWorklistTest, Phi3MayRotateAPartOfEachHead) {
   EXPECT_EQ(texts(replaced(kPhi3, "\"num_key_value_heads\": 32", "\"head_dim\": null")),
-            sorted(expected));
+            texts(kPhi3));
   EXPECT_TRUE(has(notes(with(kPhi3, "\"rope_parameters\": {\"partial_rotary_factor\": 0.75}")),
                   "the rotation of q and k is left out"));
 }
@@ -781,32 +527,12 @@ TEST_F(ModelWorklistTest, RowsThatAProductCannotNormaliseComeNormalised) {
   }
 }
 
-TEST_F(ModelWorklistTest, GptOssHasSinksAndEveryOtherLayerAWindow) {
-  const std::string decode = "batch=16 heads=64 kv_heads=8 q_len=1 kv_len=129 head_dim=64 ";
-  const std::string chunk = "batch=1 heads=64 kv_heads=8 q_len=16 kv_len=129 head_dim=64 ";
-  EXPECT_EQ(
-      attention(kGptOss, {16}, {129}),
-      (Texts{"batch=1 heads=64 kv_heads=8 q_len=16 kv_len=16 head_dim=64 dtype=bf16 mask=causal "
-             "sink=head",
-             decode + "dtype=bf16 lengths=kv mask=causal sink=head",
-             decode + "window=128 dtype=bf16 lengths=kv mask=window sink=head",
-             decode + "dtype=bf16 lengths=kv cache=paged mask=causal sink=head",
-             decode + "window=128 dtype=bf16 lengths=kv cache=paged mask=window sink=head",
-             chunk + "dtype=bf16 lengths=kv mask=causal sink=head",
-             chunk + "window=128 dtype=bf16 lengths=kv mask=window sink=head",
-             chunk + "dtype=bf16 lengths=kv cache=paged mask=causal sink=head",
-             chunk + "window=128 dtype=bf16 lengths=kv cache=paged mask=window sink=head"}));
-  EXPECT_EQ(attention(kGptOss, {1}, {128}).size(), 2U) << "the window leaves none of 128 keys out";
+TEST_F(ModelWorklistTest, AWindowThatLeavesNoKeyOutIsNone) {
+  EXPECT_EQ(attention(kGptOss, {1}, {128}).size(), 2U);
+  EXPECT_EQ(attention(kGptOss, {1}, {129}).size(), 4U);
 }
 
 TEST_F(ModelWorklistTest, Gemma2CapsItsLogits) {
-  const std::string decode = "batch=1 heads=16 kv_heads=8 q_len=1 kv_len=8192 head_dim=256 ";
-  EXPECT_EQ(
-      attention(kGemma2, {1}, {8192}),
-      (Texts{decode + "dtype=bf16 lengths=kv mask=causal softcap=tanh",
-             decode + "window=4096 dtype=bf16 lengths=kv mask=window softcap=tanh",
-             decode + "dtype=bf16 lengths=kv cache=paged mask=causal softcap=tanh",
-             decode + "window=4096 dtype=bf16 lengths=kv cache=paged mask=window softcap=tanh"}));
   EXPECT_TRUE(has(notes(kGemma2), "launch attention with cap=50\n")) << notes(kGemma2);
   EXPECT_FALSE(has(notes(kGemma2), "defaults")) << notes(kGemma2);
   const std::string uncapped = replaced(kGemma2, "50.0", "null");
@@ -875,11 +601,10 @@ TEST_F(ModelWorklistTest, ScalesThatAreNotTheDefaultAreNoted) {
   EXPECT_TRUE(has(notes(with(kGpt2, "\"scale_attn_weights\": false")), "scale=1:"));
   EXPECT_TRUE(has(notes(with(kGpt2, "\"scale_attn_by_inverse_layer_idx\": true")),
                   "with the scale of its layer"));
-  // (0.1 ln 40 + 1)^2
   for (const char* how :
        {R"("rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0})",
         R"("rope_parameters": {"rope_type": "yarn", "factor": 40, "mscale_all_dim": 1})"}) {
-    EXPECT_TRUE(has(notes(with(kDeepseekV3, how)), "scale=1.87385/sqrt(head_dim)"))
+    EXPECT_TRUE(has(notes(with(kDeepseekV3, how)), "scale=(0.1 * 1 * ln(40) + 1)^2/sqrt(head_dim)"))
         << notes(with(kDeepseekV3, how));
   }
   EXPECT_FALSE(
@@ -979,6 +704,44 @@ TEST_F(ModelWorklistTest, WeightsInFp8WithAScaleATensorGiveFp8Products) {
   }
 }
 
+TEST_F(ModelWorklistTest, WeightsInFp8WithScalesOfBlocksGiveScaledProducts) {
+  for (const char* how : {R"({"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8",
+                              "weight_block_size": [128, 128]})",
+                          R"({"quant_method": "fp8"})"}) {
+    const std::string quantized = std::string("\"quantization_config\": ") + how;
+    const Texts dense = texts(with(kLlama, quantized));
+    EXPECT_EQ(dense.size(), 14U);
+    for (const char* product :
+         {"n=6144 k=4096 dtype=fp8_e4m3 out=bf16 scaling=block",
+          "n=6144 k=4096 n_kv=1024 dtype=fp8_e4m3 out=bf16 scaling=block split=qkv",
+          "n=4096 k=14336 dtype=fp8_e4m3 out=bf16 scaling=block",
+          "n=14336 k=4096 dtype=fp8_e4m3 out=bf16 scaling=block activation=silu gate=stacked",
+          "n=128256 k=4096 dtype=bf16"}) {
+      EXPECT_EQ(std::count(dense.begin(), dense.end(), std::string("matmul m=16 ") + product), 1)
+          << product;
+    }
+    EXPECT_EQ(problems_of("grouped_matmul", with(kDeepseekV3, quantized), {16}, {}, 8),
+              (Texts{"groups=256 rows=128 n=256 k=7168 dtype=fp8_e4m3 out=bf16 activation=silu "
+                     "gate=stacked",
+                     "groups=256 rows=128 n=7168 k=256 dtype=fp8_e4m3 out=bf16"}));
+    EXPECT_TRUE(has(notes(with(kLlama, quantized)), "the quantising of the products' operands"));
+  }
+}
+
+TEST_F(ModelWorklistTest, WeightsInFp8HaveResultsOfSixteenBits) {
+  const auto texts_of = [&](std::string_view config, DType dtype) {
+    const Result<ModelWorklist> list = model_worklist(
+        config, "config.json", {.tokens = {16}, .contexts = {64}, .dtype = dtype}, *catalog_);
+    Texts found;
+    for (const Problem& problem : list->problems) found.push_back(problem.text());
+    return found;
+  };
+  const std::string quantized = with(
+      kLlama, R"("quantization_config": {"quant_method": "fp8", "activation_scheme": "static"})");
+  EXPECT_EQ(texts_of(kLlama, DType::fp8_e4m3), texts_of(quantized, DType::bf16));
+  EXPECT_EQ(texts_of(quantized, DType::fp8_e4m3), texts_of(quantized, DType::bf16));
+}
+
 TEST_F(ModelWorklistTest, OtherwiseQuantisedProductsAreLeftOutAndNamed) {
   const Texts expected = {
       "attention batch=1 heads=32 kv_heads=8 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
@@ -990,10 +753,8 @@ TEST_F(ModelWorklistTest, OtherwiseQuantisedProductsAreLeftOutAndNamed) {
       "rmsnorm rows=16 columns=4096 dtype=bf16",
       "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"};
   const std::vector<std::pair<std::string, std::string>> methods = {
-      {R"({"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8",
-           "weight_block_size": [128, 128]})",
-       "fp8 with a scale for each block of 128 x 128"},
-      {R"({"quant_method": "fp8"})", "fp8 with a scale for each block of 128 x 128"},
+      {R"({"quant_method": "fp8", "weight_block_size": [64, 128]})",
+       "fp8 with a scale for each block of 64 x 128"},
       {R"({"activation_scheme": "dynamic", "quant_method": "fp8", "weight_block_size": null})",
        "fp8, activations with scales of their own"},
       {R"({"quant_method": "gptq", "bits": 4, "group_size": 128})", "gptq, 4 bits"},
@@ -1032,12 +793,15 @@ TEST_F(ModelWorklistTest, ActivationsThatAnOperationLacksAreLeftOutWhereItIsAske
   EXPECT_EQ(activations("relu"),
             Texts{"gated_activation rows=16 columns=14336 dtype=bf16 activation=relu "
                   "layout=packed"});
-  EXPECT_TRUE(has(notes(replaced(kLlama, "silu", "relu")), "matmul has no such activation"));
+  EXPECT_TRUE(
+      has(notes(replaced(kLlama, "silu", "relu")), "matmul: activation=relu is not one of"));
   EXPECT_EQ(activations("gelu").size(), 2U);
   EXPECT_EQ(activations("relu2"), Texts());
-  EXPECT_TRUE(has(notes(replaced(kLlama, "silu", "relu2")), "gated_activation has none such"));
+  EXPECT_TRUE(has(notes(replaced(kLlama, "silu", "relu2")),
+                  "gated_activation: activation=relu_squared is not one of"));
   EXPECT_EQ(activations("quick_gelu"), Texts());
-  EXPECT_TRUE(has(notes(replaced(kLlama, "silu", "quick_gelu")), "\"quick_gelu\""));
+  EXPECT_TRUE(
+      has(notes(replaced(kLlama, "silu", "quick_gelu")), "activation=quick_gelu is not one of"));
   const std::string without = replaced(kLlama, "\"hidden_act\": \"silu\", ", "");
   EXPECT_EQ(texts(without), texts(kLlama));
   EXPECT_TRUE(has(notes(without), "hidden_act=silu"));
@@ -1060,9 +824,9 @@ TEST_F(ModelWorklistTest, UnknownTypesAreRefusedWithTheKnownOnes) {
         message(R"({"model_type": "sees", "text_config": {"hidden_size": 8}})")}) {
     EXPECT_TRUE(has(refused, "config.json:1: ")) << refused;
     EXPECT_TRUE(has(refused,
-                    "known are llama, mistral, qwen2, qwen3, qwen3_moe, mixtral, gemma2, "
-                    "gemma3_text, gemma3, glm4, deepseek_v2, deepseek_v3, gpt_oss, gpt2, "
-                    "phi3."))
+                    "known are deepseek_v2, deepseek_v3, gemma2, gemma3, gemma3_text, glm4, "
+                    "glm4_moe, gpt2, gpt_oss, llama, mistral, mixtral, phi3, qwen2, qwen3, "
+                    "qwen3_moe."))
         << refused;
     EXPECT_TRUE(has(refused, "write the worklist by hand: {\"problems\": [")) << refused;
   }
@@ -1075,7 +839,7 @@ TEST_F(ModelWorklistTest, WhatIsWrongOrDoesNotDivideIsNamed) {
   EXPECT_TRUE(has(message(replaced(kLlama, "\"hidden_size\": 4096", "\"hidden_size\": -1")),
                   "config.json:3: hidden_size must be an integer from 1 to 1073741824, is -1"));
   EXPECT_TRUE(has(message(replaced(kLlama, "128256", "\"all\"")),
-                  "config.json:5: vocab_size must be an integer from 1 to 1073741824, is string"));
+                  "config.json:5: vocab_size must be an integer from 1 to 1073741824, is \"all\""));
   EXPECT_TRUE(has(message(replaced(kLlama, "\"silu\"", "null")), "hidden_act must be a string"));
   EXPECT_TRUE(
       has(message(replaced(kLlama, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 5")),

@@ -1,20 +1,14 @@
-#include "service/sweep/model_quantization.h"
+#include "models/quantization.h"
 
 #include <algorithm>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "support/text.h"
 
 namespace kernwright {
 namespace {
-
-struct Quantization {
-  Weights weights = Weights::plain;
-  std::string text;
-};
 
 std::string text_of(const JsonNode& node, std::string_view name) {
   const JsonNode* found = node.find(name);
@@ -26,7 +20,7 @@ bool is_true(const JsonNode& node, std::string_view name) {
   return found && found->boolean() && *found->boolean();
 }
 
-/// Whether one side of a group of compressed-tensors, weights or activations, is fp8 with one
+/// Returns if one side of a group of compressed-tensors, weights or activations, is fp8 with one
 /// fixed scale a tensor.
 bool is_static_fp8(const JsonNode* side) {
   if (side == nullptr || !side->object()) return false;
@@ -43,52 +37,62 @@ Quantization read_compressed_tensors(const JsonNode& node, const std::string& me
         return is_static_fp8(group.second.find("weights")) &&
                is_static_fp8(group.second.find("input_activations"));
       })) {
-    return {Weights::fp8, concat(method, ", fp8 with a scale a tensor")};
+    return {Weights::fp8_tensors, concat(method, ", fp8 with a scale a tensor"), {}};
   }
   const std::string format = text_of(node, "format");
-  return {Weights::quantized, format.empty() ? method : concat(method, ", ", format)};
+  return {Weights::other, format.empty() ? method : concat(method, ", ", format), {}};
 }
 
 Quantization read_fp8(const JsonNode& node) {
   if (is_true(node, "dequantize")) return {};
   const bool fixed = text_of(node, "activation_scheme") == "static";
   const JsonNode* block = node.find("weight_block_size");
-  // Where nothing is said transformers takes blocks. A scale of activations that is fixed before
-  // is one of the whole tensor, and goes with such weights.
-  if (block ? ConfigFields::is_null(*block) : fixed) {
-    return fixed ? Quantization{Weights::fp8, "fp8 with a scale a tensor"}
-                 : Quantization{Weights::quantized, "fp8, activations with scales of their own"};
+  // If nothing is said transformers takes blocks of 128 x 128. A scale of activations that is
+  // fixed before is one of the whole tensor, and goes with such weights.
+  if (block ? block->is_null() : fixed) {
+    return fixed ? Quantization{Weights::fp8_tensors, "fp8 with a scale a tensor", {}}
+                 : Quantization{Weights::other, "fp8, activations with scales of their own", {}};
   }
-  std::string size = "128 x 128";
-  if (block && block->array() && block->array()->size() == 2 && block->array()->at(0).integer() &&
-      block->array()->at(1).integer()) {
-    size = concat(*block->array()->at(0).integer(), " x ", *block->array()->at(1).integer());
+  constexpr std::int64_t kBlock = 128;  // of matmul
+  std::int64_t rows = kBlock;
+  std::int64_t columns = kBlock;
+  if (block) {
+    const JsonNode::Array* sizes = block->array();
+    if (!sizes || sizes->size() != 2 || !sizes->at(0).integer() || !sizes->at(1).integer()) {
+      return {Weights::other, "fp8 with blocks of no known size", {}};
+    }
+    rows = *sizes->at(0).integer();
+    columns = *sizes->at(1).integer();
   }
-  return {Weights::quantized, concat("fp8 with a scale for each block of ", size)};
+  const bool known = rows == kBlock && columns == kBlock && !fixed;
+  return {known ? Weights::fp8_blocks : Weights::other,
+          concat("fp8 with a scale for each block of ", rows, " x ", columns),
+          {}};
 }
 
-Quantization quantization_of(const JsonNode& node, std::vector<std::string>& notes) {
+Quantization quantization_of(const JsonNode& node) {
   const std::string method = text_of(node, "quant_method");
   if (method == "fp8") return read_fp8(node);
   if (method == "compressed-tensors") return read_compressed_tensors(node, method);
   if (method == "modelopt" && text_of(node, "quant_algo") == "FP8") {
-    return {Weights::fp8, "modelopt, fp8 with a scale a tensor"};
+    return {Weights::fp8_tensors, "modelopt, fp8 with a scale a tensor", {}};
   }
   if (method == "mxfp4") {
-    if (!is_true(node, "dequantize")) {
-      notes.emplace_back("quantization_config, mxfp4, is of the experts alone, which are left out");
-    }
-    return {};
+    if (is_true(node, "dequantize")) return {};
+    return {Weights::plain,
+            "mxfp4",
+            {"quantization_config, mxfp4, is of the experts alone, which are left out"}};
   }
   std::string text = method.empty() ? "by no known method" : method;
   const JsonNode* bits = node.find("bits");
   if (bits && bits->integer()) text += concat(", ", *bits->integer(), " bits");
   if (is_true(node, "load_in_4bit")) text += ", 4 bits";
   if (is_true(node, "load_in_8bit")) text += ", 8 bits";
-  return {Weights::quantized, text};
+  return {Weights::other, text, {}};
 }
 
-/// Modules that stay as they are although others are quantised. The head and routers do anyway.
+/// Notes modules that stay as they are although others are quantised. The head and routers do
+/// anyway.
 void note_exceptions(const JsonNode& node, std::vector<std::string>& notes) {
   std::size_t count = 0;
   std::string first;
@@ -115,18 +119,19 @@ void note_exceptions(const JsonNode& node, std::vector<std::string>& notes) {
 
 }  // namespace
 
-void read_quantization(const JsonNode& root, ConfigFields& fields, ModelConfig& model) {
-  const JsonNode* node = root.find("quantization_config");
-  if (node == nullptr) node = fields.find({"quantization_config"});
-  if (node == nullptr || ConfigFields::is_null(*node)) return;
+Result<Quantization> read_quantization(const JsonNode& root, const JsonNode& text,
+                                       std::string_view file) {
+  constexpr std::string_view kName = "quantization_config";
+  const JsonNode* node = root.find(kName);
+  if (node == nullptr) node = text.find(kName);
+  if (node == nullptr || node->is_null()) return Quantization{};
   if (!node->object()) {
-    fields.fail(*node, concat("quantization_config must be an object, is ", node->kind()));
-    return;
+    return Error{ErrorCode::invalid_argument, concat(file, ":", node->line, ": ", kName,
+                                                     " must be an object, is ", node->kind())};
   }
-  Quantization found = quantization_of(*node, model.notes);
-  model.weights = found.weights;
-  model.quantization = std::move(found.text);
-  if (model.weights != Weights::plain) note_exceptions(*node, model.notes);
+  Quantization found = quantization_of(*node);
+  if (found.weights != Weights::plain) note_exceptions(*node, found.notes);
+  return found;
 }
 
 }  // namespace kernwright

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/json.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Names how the weights of the layers' products are kept. `fp8_tensors` have one scale a tensor
+/// for weights and activations each, known before the launch. `fp8_blocks` have a scale for each
+/// block of 128 x 128, and for each 128 elements of a row of activations.
+enum class Weights { plain, fp8_tensors, fp8_blocks, other };
+
+struct Quantization {
+  Weights weights = Weights::plain;
+  std::string text;                ///< describes weights that are not plain
+  std::vector<std::string> notes;  ///< such as on modules that are kept otherwise
+};
+
+/// Reads the quantization_config of `text`, or else of `root`. Errors: `invalid_argument` naming
+/// `file` and line if it is not an object.
+Result<Quantization> read_quantization(const JsonNode& root, const JsonNode& text,
+                                       std::string_view file);
+
+}  // namespace kernwright
