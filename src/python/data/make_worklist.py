@@ -35,30 +35,35 @@ TOKENS = sorted({tokens for _, tokens in STEPS})
 LATER_ENGINES, LATER_CONTEXT, LATER_OTHERS = 6, 8, 100
 
 
+def run(tool, path, *options):
+    """Returns what `worklist` prints of a configuration."""
+    ran = subprocess.run([tool, "worklist", str(path), *options], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True)
+    if ran.returncode != 0:
+        sys.exit(ran.stderr)
+    return ran.stdout
+
+
 class Model:
     """A configuration, and who asks for which of its problems."""
 
-    def __init__(self, path):
-        self.path, config = path, json.loads(path.read_text())
-        self.fused = config["model_type"] in FUSED
-        self.normalises_heads = config["model_type"] in NORMALISING
-        self.hidden, self.vocabulary = config["hidden_size"], config["vocab_size"]
-        self.experts = config.get("num_local_experts", 0)
-        heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
-        head_dim = config.get("head_dim", self.hidden // heads)
-        self.qkv = (heads + 2 * kv_heads) * head_dim
+    def __init__(self, tool, path):
+        self.path = path
+        values = json.loads(run(tool, path, "--values", "type,hidden,vocabulary,experts,q_columns,"
+                                "k_columns,inner,layers"))
+        self.fused, self.normalises_heads = values["type"] in FUSED, values["type"] in NORMALISING
+        self.hidden, self.vocabulary = values["hidden"], values["vocabulary"]
+        self.experts = values["experts"]
+        self.qkv = values["q_columns"] + 2 * values["k_columns"]
         # The approximate number of its weights, to order models by.
-        inner = config["intermediate_size"] * max(self.experts, 1)
-        self.weights = config["num_hidden_layers"] * self.hidden * (self.hidden + inner)
+        inner = values["inner"] * max(self.experts, 1)
+        self.weights = values["layers"] * self.hidden * (self.hidden + inner)
 
     def problems(self, tool, tokens):
         """Yields its problems with these tokens, each as text and as words by name."""
-        listed = subprocess.run(
-            [tool, "worklist", str(self.path), "--tokens", str(tokens), "--contexts",
-             ",".join(map(str, CONTEXTS))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if listed.returncode != 0:
-            sys.exit(listed.stderr)
-        for text in json.loads(listed.stdout)["problems"]:
+        listed = run(tool, self.path, "--tokens", str(tokens),
+                     "--contexts", ",".join(map(str, CONTEXTS)))
+        for text in json.loads(listed)["problems"]:
             operation, *words = text.split()
             problem = {"operation": operation, **dict(word.split("=") for word in words)}
             if int(problem.get("batch", 1)) * int(problem.get("kv_len", 1)) <= MOST_KEYS:
@@ -114,7 +119,7 @@ class Model:
 
 def main():
     tool = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build/bin/kernwright")
-    models = sorted((Model(path) for folder in CONFIGS for path in folder.glob("*.json")),
+    models = sorted((Model(tool, path) for folder in CONFIGS for path in folder.glob("*.json")),
                     key=lambda model: model.weights)
     places = {}
     for number, model in enumerate(models):
