@@ -5,176 +5,98 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
-#include "input.h"
+#include <kernwright/model.h>
 
 namespace decode {
 namespace {
 
-using nlohmann::json;
-
 constexpr double kPi = 3.14159265358979323846;
-/// So large that products of two sizes and a small factor fit into 64 bits.
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 30;
 
-/// The fields of one JSON object. Remembers the first field with a wrong value.
-class Fields {
- public:
-  Fields(const json& object, std::string file, std::optional<kw::Error>& error)
-      : object_(object), file_(std::move(file)), error_(error) {}
-
-  /// Returns a size from 1; `fallback` if there is none. A `fallback` of 0 forbids that.
-  std::int64_t size(const char* name, std::int64_t fallback = 0) const {
-    const json* value = find(name, fallback == 0);
-    if (value == nullptr) return fallback;
-    if (!value->is_number_integer() || *value < 1 || *value > kLargestSize) {
-      refuse(name, shown(*value) + " is no whole number from 1 to " + std::to_string(kLargestSize));
-      return 1;
-    }
-    return value->get<std::int64_t>();
-  }
-
-  /// Returns a number above 0; `fallback` if there is none. A `fallback` of 0 forbids that.
-  double number(const char* name, double fallback = 0) const {
-    const json* value = find(name, fallback == 0);
-    if (value == nullptr) return fallback;
-    if (!value->is_number() || !(value->get<double>() > 0)) {
-      refuse(name, shown(*value) + " is no number above 0");
-      return 1;
-    }
-    return value->get<double>();
-  }
-
-  bool flag(const char* name) const {
-    const json* value = find(name, false);
-    if (value != nullptr && !value->is_boolean()) {
-      refuse(name, shown(*value) + " is neither true nor false");
-    }
-    return value != nullptr && *value == true;
-  }
-
-  /// Refuses a field that is there and is not `expected`.
-  void only(const char* name, const json& expected) const {
-    const json* value = find(name, false);
-    if (value != nullptr && *value != expected) {
-      refuse(name, shown(*value) + ", only " + shown(expected) + " is decoded");
-    }
-  }
-
-  /// Returns the field; null if it is missing or null.
-  const json* find(const char* name, bool required) const {
-    const auto found = object_.find(name);
-    if (found != object_.end() && !found->is_null()) return &*found;
-    if (required) refuse(name, "missing");
-    return nullptr;
-  }
-
-  void refuse(const char* name, const std::string& why) const {
-    if (!error_) error_ = {kw::ErrorCode::invalid_argument, file_ + ": " + name + ": " + why};
-  }
-
- private:
-  const json& object_;
-  std::string file_;
-  std::optional<kw::Error>& error_;
-};
-
-/// Reads the parameters of the rotations. Older files have rope_theta and rope_scaling, newer ones
-/// both in rope_parameters.
-void read_rope(const Fields& fields, const std::string& file, std::optional<kw::Error>& error,
-               ModelConfig& config) {
-  config.rope_theta = fields.number("rope_theta", 10000);
-  const json* scaling = fields.find("rope_parameters", false);
-  const bool parameters = scaling != nullptr;
-  const char* where = parameters ? "rope_parameters" : "rope_scaling";
-  if (!parameters) scaling = fields.find("rope_scaling", false);
-  if (scaling == nullptr) return;
-  if (!scaling->is_object()) return fields.refuse(where, shown(*scaling) + " is not an object");
-  const Fields inner(*scaling, file + ": " + where, error);
-  if (parameters) config.rope_theta = inner.number("rope_theta", config.rope_theta);
-  const json* type = inner.find("rope_type", false);
-  if (type == nullptr) type = inner.find("type", !parameters);
-  if (type == nullptr || *type == "default") return;
-  if (*type != "llama3") {
-    return inner.refuse("rope_type",
-                        shown(*type) + ", only \"llama3\" and \"default\" are decoded");
-  }
-  RopeScaling read;
-  read.factor = inner.number("factor");
-  read.low_frequency_factor = inner.number("low_freq_factor");
-  read.high_frequency_factor = inner.number("high_freq_factor");
-  read.original_positions = inner.number("original_max_position_embeddings");
-  if (!(read.low_frequency_factor < read.high_frequency_factor)) {
-    inner.refuse("low_freq_factor", std::to_string(read.low_frequency_factor) +
-                                        " is not below high_freq_factor " +
-                                        std::to_string(read.high_frequency_factor));
-  }
-  config.rope_scaling = read;
+kw::Error refusal(const std::string& file, const std::string& why) {
+  return {kw::ErrorCode::invalid_argument, file + ": " + why};
 }
 
-ModelConfig read_fields(const json& document, const std::string& file,
-                        std::optional<kw::Error>& error) {
-  const Fields fields(document, file, error);
-  ModelConfig config;
-  const json* type = fields.find("model_type", true);
-  if (type == nullptr) return config;
-  const bool qwen3 = *type == "qwen3";
-  if (!qwen3 && *type != "llama") {
-    fields.refuse("model_type", shown(*type) + ", only \"llama\" and \"qwen3\" are decoded");
-    return config;
+/// The rotations that are stretched; nothing where they are not. Errors: a way to stretch them
+/// that is not decoded.
+kw::Result<std::optional<RopeScaling>> read_scaling(std::string_view text, const std::string& file,
+                                                    const std::string& type) {
+  if (type == "default") return std::optional<RopeScaling>();
+  if (type != "llama3") {
+    return refusal(file,
+                   "rope_type is \"" + type + "\", only \"llama3\" and \"default\" are decoded");
   }
-  config.model_type = type->get<std::string>();
-  config.query_norm = qwen3;
-  config.hidden = fields.size("hidden_size");
-  config.layers = fields.size("num_hidden_layers");
-  config.heads = fields.size("num_attention_heads");
-  config.kv_heads = fields.size("num_key_value_heads", config.heads);
-  config.intermediate = fields.size("intermediate_size");
-  config.vocabulary = fields.size("vocab_size");
-  config.positions = fields.size("max_position_embeddings", kLargestSize);
-  config.norm_epsilon = fields.number("rms_norm_eps", 1e-6);
-  config.tied_head = fields.flag("tie_word_embeddings");
-  if (error) return config;
-  if (config.heads % config.kv_heads != 0) {
-    fields.refuse("num_attention_heads", std::to_string(config.heads) +
-                                             " is no multiple of num_key_value_heads " +
-                                             std::to_string(config.kv_heads));
+  const kw::Result<kw::ModelValues> read = kw::read_model(
+      text, file, {"rope_factor", "rope_low_factor", "rope_high_factor", "rope_positions"});
+  if (!read) return read.error();
+  const auto number = [&](const char* name) { return std::get<double>(read->at(name)); };
+  const RopeScaling scaling{number("rope_factor"), number("rope_low_factor"),
+                            number("rope_high_factor"), number("rope_positions")};
+  if (!(scaling.low_frequency_factor < scaling.high_frequency_factor)) {
+    return refusal(file, "low_freq_factor " + std::to_string(scaling.low_frequency_factor) +
+                             " is not below high_freq_factor " +
+                             std::to_string(scaling.high_frequency_factor));
   }
-  // A Qwen3 has heads of 128 elements if its file does not say otherwise.
-  config.head_dim = fields.size("head_dim", qwen3 ? 128 : config.hidden / config.heads);
-  if (!qwen3 && fields.find("head_dim", false) == nullptr && config.hidden % config.heads != 0) {
-    fields.refuse("hidden_size", std::to_string(config.hidden) +
-                                     " is no multiple of num_attention_heads " +
-                                     std::to_string(config.heads) + ", and head_dim is missing");
-  }
-  if (config.head_dim % 8 != 0) {
-    fields.refuse("head_dim", std::to_string(config.head_dim) + " is no multiple of 8");
-  }
-  fields.only("hidden_act", "silu");
-  fields.only("attention_bias", false);
-  fields.only("mlp_bias", false);
-  fields.only("partial_rotary_factor", 1.0);
-  fields.only("quantization_config", nullptr);
-  // A Llama has no window, whatever its file says; a Qwen3 in the layers from max_window_layers on.
-  if (qwen3 && fields.flag("use_sliding_window") &&
-      fields.size("max_window_layers", 28) < config.layers) {
-    config.window = fields.size("sliding_window", 4096);
-  }
-  read_rope(fields, file, error, config);
-  return config;
+  return std::optional(scaling);
 }
 
 }  // namespace
 
 kw::Result<ModelConfig> parse_config(std::string_view text, const std::string& file) {
-  const json document = parse_json(text);
-  if (!document.is_object()) {
-    return kw::Error{kw::ErrorCode::invalid_argument, file + ": " + kNoObject};
+  const kw::Result<kw::ModelValues> read =
+      kw::read_model(text, file,
+                     {"type", "hidden", "layers", "heads", "kv_heads", "head_dim", "inner",
+                      "vocabulary", "positions", "shortest_window", "epsilon", "theta", "rope_type",
+                      "query_norm", "tied_head", "activation", "biased", "rotates", "plain"});
+  if (!read) return read.error();
+  const auto word = [&](const char* name) { return std::get<std::string>(read->at(name)); };
+  const auto number = [&](const char* name) { return std::get<double>(read->at(name)); };
+  const auto size = [&](const char* name) { return static_cast<std::int64_t>(number(name)); };
+  ModelConfig config;
+  config.model_type = word("type");
+  if (config.model_type != "llama" && config.model_type != "qwen3") {
+    return refusal(file, "model_type is \"" + config.model_type +
+                             "\", only \"llama\" and \"qwen3\" are decoded");
   }
-  std::optional<kw::Error> error;
-  ModelConfig config = read_fields(document, file, error);
-  if (error) return *error;
+  config.hidden = size("hidden");
+  config.layers = size("layers");
+  config.heads = size("heads");
+  config.kv_heads = size("kv_heads");
+  config.head_dim = size("head_dim");
+  config.intermediate = size("inner");
+  config.vocabulary = size("vocabulary");
+  config.positions = size("positions");
+  config.window = size("shortest_window");
+  config.norm_epsilon = number("epsilon");
+  config.rope_theta = number("theta");
+  config.query_norm = size("query_norm") != 0;
+  config.tied_head = size("tied_head") != 0;
+  if (config.heads % config.kv_heads != 0) {
+    return refusal(file, "num_attention_heads " + std::to_string(config.heads) +
+                             " is no multiple of num_key_value_heads " +
+                             std::to_string(config.kv_heads));
+  }
+  if (config.head_dim == config.hidden / config.heads && config.hidden % config.heads != 0) {
+    return refusal(file, "hidden_size " + std::to_string(config.hidden) +
+                             " is no multiple of num_attention_heads " +
+                             std::to_string(config.heads));
+  }
+  if (config.head_dim % 8 != 0) {
+    return refusal(file, "head_dim " + std::to_string(config.head_dim) + " is no multiple of 8");
+  }
+  if (word("activation") != "silu") {
+    return refusal(file, "hidden_act is \"" + word("activation") + "\", only \"silu\" is decoded");
+  }
+  if (size("biased") != 0)
+    return refusal(file, "attention_bias or mlp_bias is true, only false is decoded");
+  if (size("rotates") == 0) return refusal(file, "partial_rotary_factor: only 1 is decoded");
+  if (size("plain") == 0)
+    return refusal(file, "quantization_config: only weights without are decoded");
+  kw::Result<std::optional<RopeScaling>> scaling = read_scaling(text, file, word("rope_type"));
+  if (!scaling) return scaling.error();
+  config.rope_scaling = *scaling;
   return config;
 }
 

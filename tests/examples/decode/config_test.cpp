@@ -7,7 +7,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "examples/decode/input.h"
 #include "model/files/embedded_files.h"
 
 namespace kernwright {
@@ -89,36 +88,37 @@ TEST(DecodeConfigTest, RotationsMayBeInOneObject) {
 }
 
 TEST(DecodeConfigTest, WhatIsNotDecodedIsRefusedByItsField) {
-  const auto starts = [](const std::string& text, const std::string& with) {
-    EXPECT_EQ(text.substr(0, 13 + with.size()), "config.json: " + with);
+  const auto contains = [](const std::string& text, const std::string& part) {
+    EXPECT_TRUE(text.starts_with("config.json:")) << text;
+    EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   const std::string qwen = "qwen3-0.6b", llama = "llama-3.2-1b";
-  starts(refusal(qwen, "model_type", nullptr), "model_type: missing");
-  starts(refusal(qwen, "model_type", "gpt2"), "model_type: \"gpt2\", only");
-  starts(refusal(qwen, "num_hidden_layers", nullptr), "num_hidden_layers: missing");
-  starts(refusal(qwen, "num_hidden_layers", "28"), "num_hidden_layers: \"28\" is no whole number");
-  starts(refusal(qwen, "vocab_size", 0), "vocab_size: 0 is no whole number from 1 to");
-  starts(refusal(qwen, "num_key_value_heads", 5),
-         "num_attention_heads: 16 is no multiple of num_key_value_heads 5");
-  starts(refusal(qwen, "head_dim", 100), "head_dim: 100 is no multiple of 8");
-  starts(refusal(qwen, "rms_norm_eps", -1), "rms_norm_eps: -1 is no number above 0");
-  starts(refusal(qwen, "tie_word_embeddings", 1), "tie_word_embeddings: 1 is neither true");
-  starts(refusal(qwen, "hidden_act", "gelu"), "hidden_act: \"gelu\", only \"silu\"");
-  starts(refusal(qwen, "attention_bias", true), "attention_bias: true, only false");
-  starts(refusal(llama, "mlp_bias", true), "mlp_bias: true, only false");
-  starts(refusal(llama, "quantization_config", {{"quant_method", "fp8"}}), "quantization_config");
-  starts(refusal(llama, "rope_scaling", {{"rope_type", "yarn"}, {"factor", 4}}),
-         "rope_scaling: rope_type: \"yarn\", only");
-  starts(refusal(llama, "rope_scaling", {{"rope_type", "llama3"}, {"factor", 4}}),
-         "rope_scaling: low_freq_factor: missing");
+  contains(refusal(qwen, "model_type", 3), "model_type must be a string, is integer");
+  contains(refusal(qwen, "model_type", "gpt2"), "model_type is \"gpt2\", only");
+  contains(refusal(qwen, "num_hidden_layers", nullptr),
+           "num_hidden_layers must be an integer from 1 to 1073741824, is null");
+  contains(refusal(qwen, "num_hidden_layers", "28"), "num_hidden_layers must be an integer");
+  contains(refusal(qwen, "vocab_size", 0), "vocab_size must be an integer from 1 to");
+  contains(refusal(qwen, "vocab_size", std::int64_t{1} << 40), "is 1099511627776");
+  contains(refusal(qwen, "num_key_value_heads", 5),
+           "num_attention_heads 16 is no multiple of num_key_value_heads 5");
+  contains(refusal(qwen, "head_dim", 100), "head_dim 100 is no multiple of 8");
+  contains(refusal(qwen, "rms_norm_eps", -1), "rms_norm_eps must be a number above 0, is -1");
+  contains(refusal(qwen, "tie_word_embeddings", 1), "tie_word_embeddings must be true or false");
+  contains(refusal(qwen, "hidden_act", "gelu"), "hidden_act is \"gelu_erf\", only \"silu\"");
+  contains(refusal(qwen, "attention_bias", true), "attention_bias or mlp_bias is true");
+  contains(refusal(llama, "mlp_bias", true), "attention_bias or mlp_bias is true");
+  contains(refusal(llama, "quantization_config", {{"quant_method", "fp8"}}), "quantization_config");
+  contains(refusal(llama, "rope_scaling", {{"rope_type", "yarn"}, {"factor", 4}}),
+           "rope_type is \"yarn\", only");
+  contains(refusal(llama, "rope_scaling", {{"rope_type", "llama3"}, {"factor", 4}}),
+           "low_freq_factor is missing");
   json document = sample(llama);
   document.erase("head_dim");
   document["hidden_size"] = 2050;
   EXPECT_EQ(parse(document).error().message,
-            "config.json: hidden_size: 2050 is no multiple of num_attention_heads 32, and head_dim "
-            "is missing");
-  EXPECT_EQ(parse_config("[1]", "a").error().message, std::string("a: ") + kNoObject);
-  EXPECT_EQ(parse_config("{", "a").error().message, std::string("a: ") + kNoObject);
+            "config.json: hidden_size 2050 is no multiple of num_attention_heads 32");
+  EXPECT_EQ(parse_config("[1]", "a").error().message, "a:1: a config is an object, is array");
 }
 
 TEST(DecodeConfigTest, AWindowIsRefusedWhereItIsShorterThanASequence) {

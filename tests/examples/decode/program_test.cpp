@@ -7,6 +7,7 @@
 #include <string_view>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <utility>
 
 #include "examples/decode/config.h"
 #include "examples/decode/step.h"
@@ -38,13 +39,21 @@ class DecodeProgramTest : public ::testing::Test {
     return ran;
   }
 
-  /// "--config FILE" for a tiny model, in which `more` are further fields.
+  /// Returns "--config FILE" for a tiny model with the fields `more`, which may replace its own.
   std::string tiny(const std::string& more) const {
     const std::string file = (dir_ / "config.json").string();
-    std::ofstream(file) << R"({"hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 6,
-                               "num_key_value_heads": 2, "head_dim": 64, "intermediate_size": 512,
-                               "vocab_size": 1000, )"
-                        << more << "}";
+    std::ofstream config(file);
+    config << '{';
+    for (const auto& [field, value] : {std::pair("\"hidden_size\"", 256),
+                                       {"\"num_hidden_layers\"", 3},
+                                       {"\"num_attention_heads\"", 6},
+                                       {"\"num_key_value_heads\"", 2},
+                                       {"\"head_dim\"", 64},
+                                       {"\"intermediate_size\"", 512},
+                                       {"\"vocab_size\"", 1000}}) {
+      if (more.find(field) == std::string::npos) config << field << ": " << value << ", ";
+    }
+    config << more << '}';
     return "--config " + file + " ";
   }
 
@@ -67,7 +76,7 @@ TEST_F(DecodeProgramTest, WhatIsWrongIsSaidBeforeAGpuIsLookedFor) {
   EXPECT_NE(ran.printed.find("none.json: cannot be read"), std::string::npos) << ran.printed;
   ran = run(tiny(R"("model_type": "gpt2")"));
   EXPECT_EQ(ran.exit_code, 1);
-  EXPECT_NE(ran.printed.find("model_type: \"gpt2\""), std::string::npos) << ran.printed;
+  EXPECT_NE(ran.printed.find("model_type is \"gpt2\""), std::string::npos) << ran.printed;
   ran = run(tiny(R"("model_type": "llama")") + "--prompt 3,1000");
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_NE(ran.printed.find("token 1000 is not below vocab_size 1000"), std::string::npos);
@@ -90,8 +99,9 @@ TEST_F(DecodeProgramTest, AConfigThatWouldEndTheProgramIsRefused) {
   }
   const std::string deep(200'000, '[');
   for (const char* field : {"hidden_act", "rope_scaling", "model_type", "hidden_size"}) {
-    refused(tiny(llama + R"(, ")" + field + R"(": )" + deep + std::string(200'000, ']')),
-            "nested up to 64 deep");
+    const std::string type = std::string_view(field) == "model_type" ? "" : llama + ", ";
+    refused(tiny(type + '"' + field + "\": " + deep + std::string(200'000, ']')),
+            "nested deeper than 64");
   }
   for (const char* file : {"/dev/zero", "/dev/full", "/dev/stdin < /dev/zero"}) {
     refused(std::string("--config ") + file, "not a regular file");
@@ -104,7 +114,7 @@ TEST_F(DecodeProgramTest, AConfigThatWouldEndTheProgramIsRefused) {
 TEST_F(DecodeProgramTest, WhatAFileSaysIsShownWithoutWhatATerminalObeys) {
   const Ran ran = run(tiny("\"model_type\": \"a\u009b31m\u202e\u00e9\""));
   EXPECT_EQ(ran.exit_code, 1);
-  EXPECT_NE(ran.printed.find(R"(model_type: "a\u009b31m\u202e)"
+  EXPECT_NE(ran.printed.find(R"(model_type "a\u009b31m\u202e)"
                              "\u00e9"),
             std::string::npos)
       << ran.printed;
