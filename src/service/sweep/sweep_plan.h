@@ -10,7 +10,7 @@
 
 namespace kernwright {
 
-/// What a sweep is going to do.
+/// The plan of a sweep.
 struct SweepPlan {
   struct Row {
     Problem problem;              ///< normalised

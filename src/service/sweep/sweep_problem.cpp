@@ -12,8 +12,8 @@
 namespace kernwright {
 namespace {
 
-/// What draws the inputs of attention takes NVRTC 4 to 8 s, as long as few problems of a quick
-/// sweep.
+/// NVRTC takes 4 to 8 s for the kernel that draws the inputs of attention, which is as long as a
+/// few problems of a quick sweep take.
 constexpr std::size_t kProblemsAhead = 8;
 
 }  // namespace

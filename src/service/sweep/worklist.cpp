@@ -139,7 +139,7 @@ Result<Family> parse_object(const JsonNode& node, std::string_view file) {
   return family;
 }
 
-/// Whether the text is a log of lookups: its first line is an object with a problem.
+/// Returns true if the text is a log of lookups: its first line is an object with a problem.
 bool is_log(std::string_view text, std::string_view file) {
   const Result<JsonNode> first = parse_json(text.substr(0, text.find('\n')), file);
   const JsonNode* const problem = first && first->object() ? first->find("problem") : nullptr;
