@@ -1,8 +1,8 @@
-// Checks the winners of all records of a cache again, at small odd sizes of their operations. It is
+// Checks the winners of all records of a cache again, at sizes of their operations' cases. It is
 // for compute-sanitizer, under which whole tunings would take hours.
 //
-// Each kernel is checked once per dtype, at the first of its operation's sizes at which it is a
-// candidate, or at its own size. Run-time parameters may differ there. Exit status 1: a kernel
+// Each kernel is checked once per dtype, at the first of these sizes at which it is a candidate, or
+// at its own size. Run-time parameters may differ there. Exit status 1: a kernel
 // failed, or is not a candidate any more.
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,70 +28,37 @@ namespace {
 
 constexpr const char* kUsage = "usage: winners --cache DIR [--only TEMPLATE]\n";
 
-constexpr struct {
-  std::string_view operation;
-  std::string_view sizes;
-} kSizes[] = {{"matmul", "m=515 n=776 k=1096"},
-              {"matmul", "m=13 n=776 k=1096"},
-              {"matmul", "m=1 n=776 k=1096"},
-              {"matmul", "m=13 n=8200 k=2056"},
-              {"matmul", "m=257 n=333 k=517"},
-              {"matmul", "m=515 n=1152 k=1096"},
-              {"rmsnorm", "rows=301 columns=4104"},
-              {"rmsnorm", "rows=77 columns=771"},
-              {"rmsnorm", "rows=5 columns=30001"},
-              {"bias_activation", "rows=301 columns=4104"},
-              {"bias_activation", "rows=77 columns=771"},
-              {"bias_activation", "rows=5003 columns=72"},
-              {"elementwise", "n=1000003"},
-              {"elementwise", "n=1000008"},
-              {"gated_activation", "rows=301 columns=4104"},
-              {"gated_activation", "rows=77 columns=771"},
-              {"gated_activation", "rows=5003 columns=72"},
-              {"rmsnorm", "rows=3001 columns=1032"},
-              {"rmsnorm", "rows=3001 columns=1024"},
-              {"layernorm", "rows=301 columns=4104"},
-              {"layernorm", "rows=77 columns=771"},
-              {"layernorm", "rows=5 columns=30001"},
-              {"layernorm", "rows=3001 columns=1032"},
-              {"layernorm", "rows=3001 columns=1024"},
-              {"softmax", "rows=301 columns=4104"},
-              {"softmax", "rows=77 columns=771"},
-              {"softmax", "rows=5 columns=30001"},
-              {"softmax", "rows=3001 columns=1032"},
-              {"softmax", "rows=3001 columns=1024"},
-              {"rmsnorm", "rows=5 columns=131072"},
-              {"layernorm", "rows=5 columns=131072"},
-              {"softmax", "rows=5 columns=131072"},
-              {"reduce", "rows=301 columns=4104"},
-              {"reduce", "rows=77 columns=771"},
-              {"reduce", "rows=5 columns=30001"},
-              {"reduce", "rows=3001 columns=1032"},
-              {"reduce", "rows=5 columns=131072"},
-              {"rope", "tokens=301 heads=7 kv_heads=3 head_dim=128"},
-              {"rope", "tokens=77 heads=5 kv_heads=1 head_dim=6"},
-              {"vector_add", "n=1000003"},
-              {"vector_add", "n=1000008"}};
-
-/// Returns sizes of an operation, beginning with those that most kernels fit. Sizes of a product
-/// with few rows require that no lower tile would hold them, and that parts of k are long enough:
-/// hence so many.
-std::vector<std::string> sizes_of(std::string_view operation) {
-  std::vector<std::string> sizes;
-  for (const auto& [name, size] : kSizes) {
-    if (name == operation) sizes.emplace_back(size);
+/// Returns problems of an operation that are small enough for a sanitizer: those of its cases, the
+/// largest first, and of a product more. Sizes of a product with few rows require that no lower
+/// tile would hold them, and that parts of k are long enough: hence so many.
+std::vector<Problem> small_problems(const Catalog& catalog, const Operation& operation) {
+  constexpr std::int64_t kMostFlops = 1'000'000'000;
+  std::vector<std::pair<std::int64_t, Problem>> counted;
+  for (const OperationCase& one : operation.cases) {
+    for (const std::string& text : one.few()) {
+      const BoundProblem problem = take(catalog.bind(take(Problem::parse(text))));
+      const std::int64_t flops = take(operation.flops.evaluate(problem.scope()));
+      if (flops <= kMostFlops) counted.emplace_back(flops, problem.problem());
+    }
   }
-  if (operation != "matmul") return sizes;
+  std::stable_sort(counted.begin(), counted.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Problem> problems;
+  for (auto& [flops, problem] : counted) problems.push_back(std::move(problem));
+  if (operation.name != "matmul") return problems;
+  const auto add = [&](int m, int n, int k) {
+    problems.push_back(take(Problem::parse(concat("matmul m=", m, " n=", n, " k=", k))));
+  };
   for (const int k : {440, 1096, 2056, 4104, 16520, 52232}) {
     for (const int many : {1000, 72, 8200, 28680}) {
       for (int few = 5; few < 256; few += 8) {
-        sizes.push_back(concat("m=", few, " n=", many, " k=", k));
-        sizes.push_back(concat("m=", many, " n=", few, " k=", k));
+        add(few, many, k);
+        add(many, few, k);
       }
     }
-    sizes.push_back(concat("m=528 n=776 k=", k));
+    add(528, 776, k);
   }
-  return sizes;
+  return problems;
 }
 
 /// Returns the launches of the kernel that `winner` compiles to; none if its template has changed.
@@ -118,16 +84,18 @@ std::vector<Configuration> launches_of(const KernelTemplate& made, const Configu
 /// at small values.
 Problem like(const Problem& small, const Problem& tuned) {
   constexpr std::int64_t kMatrices = 3;
-  constexpr std::int64_t kPitch = 104472;  // beyond every extent of the sizes above, twice
-  constexpr std::int64_t kWidth = 64;      // what it leaves of 1152 columns is a multiple of it too
+  constexpr std::int64_t kPitch = 104472;  // beyond every extent of a small product, twice
+  constexpr std::int64_t kWidth = 64;      // of some columns it leaves a multiple of it too
   Problem::Dims dims = small.dims();
   const bool split = std::any_of(tuned.flags().begin(), tuned.flags().end(),
                                  [](const auto& flag) { return flag.first == "split"; });
-  if (split) dims.emplace_back("n_kv", kWidth);
+  const auto sized = [&](const std::string& name) {
+    return std::any_of(dims.begin(), dims.end(),
+                       [&](const auto& dim) { return dim.first == name; });
+  };
+  if (split && !sized("n_kv")) dims.emplace_back("n_kv", kWidth);
   for (const auto& [name, value] : tuned.dims()) {
-    const bool sized =
-        std::any_of(dims.begin(), dims.end(), [&](const auto& dim) { return dim.first == name; });
-    if (!sized) dims.emplace_back(name, name == "batch" ? kMatrices : kPitch);
+    if (!sized(name)) dims.emplace_back(name, name == "batch" ? kMatrices : kPitch);
   }
   return Problem::make(small.operation(), std::move(dims), tuned.flags());
 }
@@ -151,8 +119,9 @@ bool Bench::check(const Problem& tuned, const RankedConfiguration& winner) {
       *take(world_.catalog->kernel_template(winner.choice.kernel_template));
   const std::vector<Configuration> launches = launches_of(made, winner.choice.configuration);
   std::vector<Problem> problems;
-  for (const std::string& size : sizes_of(tuned.operation())) {
-    problems.push_back(like(take(Problem::parse(concat(tuned.operation(), " ", size))), tuned));
+  const Operation& operation = *take(world_.catalog->operation(made.operation));
+  for (const Problem& small : small_problems(*world_.catalog, operation)) {
+    problems.push_back(like(small, tuned));
   }
   problems.push_back(tuned);
   for (const Problem& one : problems) {

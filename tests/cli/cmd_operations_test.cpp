@@ -24,8 +24,21 @@ TEST_F(OperationsTest, ListsThemAll) {
   expect_width(ran.out, 80);
   const nlohmann::json all = kernwright({"operations", "--json"}).json()["operations"];
   EXPECT_GE(all.size(), 10U);
+  const std::vector<std::string_view> lines = split(ran.out, '\n');
+  const std::size_t column = lines.front().find("computes");
+  ASSERT_TRUE(lines.front().starts_with("  operation ") && column != std::string_view::npos);
+  EXPECT_NE(ran.out.find("\nWhat one of them takes: kernwright operations NAME\n"),
+            std::string::npos);
+  std::size_t next = 1;
   for (const nlohmann::json& operation : all) {
-    EXPECT_NE(ran.out.find(operation["operation"].get<std::string>()), std::string::npos);
+    // Its name, and beside it what it computes, over as many lines as that takes.
+    std::string shown;
+    const std::string name = operation["operation"];
+    ASSERT_TRUE(next < lines.size() && lines[next].starts_with("  " + name + " ")) << name;
+    do {
+      shown += concat(shown.empty() ? "" : " ", lines[next++].substr(column));
+    } while (next < lines.size() && lines[next].starts_with("   "));
+    EXPECT_EQ(shown, operation["description"].get<std::string>());
   }
 }
 

@@ -55,10 +55,6 @@ class Golden {
 using GoldenTest = ProgramTest;
 using GoldenToolkitTest = ToolkitProgramTest;
 
-TEST_F(GoldenTest, OperationsListsWhatThereIs) {
-  Golden::expect("operations.txt", kernwright({"operations"}), dir_.path());
-}
-
 TEST_F(GoldenTest, OperationsDescribesOne) {
   Golden::expect("operations_vector_add.txt", kernwright({"operations", "vector_add"}),
                  dir_.path());

@@ -1,5 +1,5 @@
 #pragma once
-// The built-in templates as values of parametrised tests.
+// The built-in templates and operations as values of parametrised tests.
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -13,6 +13,12 @@ namespace kernwright {
 inline std::vector<std::string> template_names() {
   std::vector<std::string> names;
   for (const KernelTemplate& made : catalog().templates()) names.push_back(made.name);
+  return names;
+}
+
+inline std::vector<std::string> operation_names() {
+  std::vector<std::string> names;
+  for (const Operation& operation : catalog().operations()) names.push_back(operation.name);
   return names;
 }
 

@@ -49,12 +49,12 @@ void expect_new(const JsonReader& json, const std::vector<Named>& others, const 
 
 class OperationReader {
  public:
-  explicit OperationReader(const JsonReader& json) : json_(json) {}
+  OperationReader(const JsonReader& json, bool bind_cases) : json_(json), bind_cases_(bind_cases) {}
 
   Operation read() {
     json_.expect_keys({"operation", "description", "dims", "dtypes", "flags", "derived", "requires",
                        "tensors", "scalars", "inputs", "tolerance", "flops", "bytes", "specials",
-                       "unfused", "example", "reference"});
+                       "unfused", "example", "cases", "reference"});
     operation_.name = json_.required("operation").value_name();
     operation_.description = json_.required("description").string();
     read_dims(json_.required("dims"));
@@ -77,6 +77,7 @@ class OperationReader {
     operation_.unfused = detail::read_unfused(json_.optional("unfused"), operation_, names_);
     read_reference(json_.required("reference"));
     if (json_.diagnostics().ok()) read_example(json_.required("example"));
+    if (json_.diagnostics().ok()) read_cases(json_.optional("cases"));
     return std::move(operation_);
   }
 
@@ -544,18 +545,51 @@ class OperationReader {
       }
     }
     Result<Problem> example =
-        operation_.normalize(Problem::make(operation_.name, std::move(dims), std::move(flags)));
+        accept(Problem::make(operation_.name, std::move(dims), std::move(flags)));
     if (!example) {
       json.fail(example.error().message);
-    } else if (Result<std::vector<TensorShape>> shapes = operation_.tensor_shapes(*example);
-               !shapes) {
-      json.fail(shapes.error().message);
     } else {
       operation_.example = *std::move(example);
     }
   }
 
+  /// Returns the normalised problem if the operation computes it.
+  Result<Problem> accept(const Problem& problem) const {
+    KW_ASSIGN(Problem normalized, operation_.normalize(problem));
+    KW_TRY(operation_.tensor_shapes(normalized));
+    return normalized;
+  }
+
+  /// Reads the cases. A text of a list is bound in one problem: they may stand for hundreds.
+  void read_cases(const JsonReader& json) {
+    if (!json.present()) return;
+    for (const JsonReader& entry : json.elements()) {
+      entry.expect_keys({"why", "problems"});
+      OperationCase one{operation_.name, entry.required("why").string(), {}};
+      if (one.why.empty()) entry.fail("why it is awkward is missing");
+      const JsonReader problems = entry.required("problems");
+      for (const JsonReader& list : problems.elements()) {
+        one.lists.emplace_back();
+        for (const JsonReader& text : list.elements()) one.lists.back().push_back(text.string());
+        if (one.lists.back().empty()) list.fail("at least one text is needed");
+      }
+      if (one.lists.empty()) problems.fail("at least one list is needed");
+      if (!json_.diagnostics().ok()) return;
+      if (bind_cases_) bind(one, problems);
+      operation_.cases.push_back(std::move(one));
+    }
+  }
+
+  void bind(const OperationCase& one, const JsonReader& json) const {
+    for (const std::string& text : one.few()) {
+      const Result<Problem> problem = Problem::parse(text);
+      const Result<Problem> accepted = problem ? accept(*problem) : problem;
+      if (!accepted) json.fail(concat("\"", text, "\": ", accepted.error().message));
+    }
+  }
+
   JsonReader json_;
+  bool bind_cases_;
   Operation operation_;
   std::vector<std::string> names_;
 };
@@ -563,10 +597,10 @@ class OperationReader {
 }  // namespace
 
 Result<Operation> parse_operation(std::string_view json, std::string_view file,
-                                  std::string reference_source) {
+                                  std::string reference_source, bool bind_cases) {
   KW_ASSIGN(const JsonNode root, parse_json(json, file));
   Diagnostics diagnostics(file);
-  Operation operation = OperationReader(JsonReader(root, diagnostics)).read();
+  Operation operation = OperationReader(JsonReader(root, diagnostics), bind_cases).read();
   if (!diagnostics.ok()) return diagnostics.error();
   operation.reference_source = std::move(reference_source);
   operation.folder = std::filesystem::path(file).parent_path().string();

@@ -377,6 +377,32 @@ class Normalizer {
 
 }  // namespace
 
+std::string OperationCase::problem(std::size_t index, bool in_all_ways) const {
+  std::string text;
+  for (std::size_t i = lists.size(); i-- > 0;) {  // the last list changes fastest
+    const std::string& part = lists[i][index % lists[i].size()];
+    if (in_all_ways) index /= lists[i].size();
+    if (!part.empty()) text = concat(" ", part, text);
+  }
+  return concat(operation, text);
+}
+
+std::vector<std::string> OperationCase::all() const {
+  std::size_t count = 1;
+  for (const auto& list : lists) count *= list.size();
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < count; ++i) texts.push_back(problem(i, true));
+  return texts;
+}
+
+std::vector<std::string> OperationCase::few() const {
+  std::size_t count = 1;
+  for (const auto& list : lists) count = std::max(count, list.size());
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < count; ++i) texts.push_back(problem(i, false));
+  return texts;
+}
+
 std::size_t Dim::family(std::int64_t size) const {
   return static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), size) -
                                   edges.begin());

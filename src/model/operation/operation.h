@@ -188,6 +188,22 @@ struct TensorShape {
   std::int64_t bytes() const { return bytes_of(layout().span(), dtype); }
 };
 
+/// Awkward problems of an operation, which tests, faults and sanitizers take: one text of each
+/// list, in all ways.
+struct OperationCase {
+  std::string operation;
+  std::string why;  ///< they are awkward
+  std::vector<std::vector<std::string>> lists;
+
+  /// Returns the texts of all problems.
+  std::vector<std::string> all() const;
+  /// Returns as many of them as the longest list has texts; each text is in one.
+  std::vector<std::string> few() const;
+
+ private:
+  std::string problem(std::size_t index, bool in_all_ways) const;
+};
+
 /// The contract of a computation, as read from operation.json. Immutable; any thread may call any
 /// method.
 struct Operation {
@@ -211,7 +227,8 @@ struct Operation {
   Expression bytes;                    ///< the fewest bytes that memory must move
   std::optional<Expression> specials;  ///< exponentials, logarithms, tangents; none: 0
   Problem example;                     ///< one real shape, for `make tune` and tests
-  std::vector<UnfusedStep> unfused;    ///< the same as separate kernels, if any
+  std::vector<OperationCase> cases;
+  std::vector<UnfusedStep> unfused;  ///< the same as separate kernels, if any
   LaunchSpec reference;
   std::string reference_source;
   std::vector<DeviceHeader> reference_headers;  ///< files beside it, which it may include

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "model/candidate/candidate.h"
-#include "support/text.h"
 #include "tests/model/built_in_catalog.h"
 #include "tests/model/samples.h"
 #include "tests/model/valid_candidates.h"
@@ -68,30 +67,6 @@ TEST_F(ArgmaxContractTest, OnlyWhereBlocksShareARowThereIsAWorkspace) {
     }
   }
   EXPECT_GT(shared, 0);
-}
-
-TEST_F(ArgmaxContractTest, RowsOfAnyLengthHaveACandidate) {
-  for (const char* dtype : {"bf16", "fp16", "fp32"}) {
-    for (const int columns : {1, 2, 3, 7, 1000, 50257, 128256, 1000003}) {
-      for (const int rows : {1, 16, 5000}) {
-        EXPECT_FALSE(
-            candidates(concat("argmax rows=", rows, " columns=", columns, " dtype=", dtype))
-                .empty())
-            << rows << ' ' << columns;
-      }
-    }
-  }
-}
-
-TEST_F(ArgmaxContractTest, HasAReferenceAndItsInputs) {
-  const auto problem = bind("argmax rows=5 columns=300 dtype=bf16");
-  ASSERT_TRUE(problem) << problem.error().message;
-  EXPECT_TRUE(make_reference_plan(*problem, h200()));
-  const auto& kernels = *problem->operation().input_kernels;
-  for (const std::string& kernel : {kernels.timing, kernels.exact, kernels.nan}) {
-    ASSERT_FALSE(kernel.empty());
-    EXPECT_TRUE(make_input_plan(*problem, kernel, h200()));
-  }
 }
 
 }  // namespace

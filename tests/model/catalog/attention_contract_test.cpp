@@ -328,36 +328,5 @@ TEST_F(AttentionContractTest, ItsUnfusedFormAppendsFirst) {
   EXPECT_EQ(rope->kernels.size(), 2U);
 }
 
-TEST_F(AttentionContractTest, EveryCombinationHasAReferenceAndItsInputs) {
-  int planned = 0;
-  std::vector<BoundProblem> problems;
-  for (const char* lengths : {"full", "kv", "ragged"}) {
-    for (const char* more : {"", " cache=paged", " mask=window window=3 bias=alibi sink=head",
-                             " layout=bhsd lse=base2 softcap=tanh", " kv=fp8_e4m3 descale=tensor",
-                             " dtype=fp8_e4m3 out=fp16 descale=head"}) {
-      problems.push_back(named(concat("lengths=", lengths, more)).value());
-    }
-  }
-  for (const char* append : {"rope", "norm_rope"}) {
-    for (const char* more : {"", " cache=paged layout=bhsd pairs=neighbours lse=base2"}) {
-      problems.push_back(named(concat("append=", append, more), kDecode).value());
-    }
-  }
-  for (const BoundProblem& problem : problems) {
-    const auto reference = make_reference_plan(problem, h200());
-    EXPECT_TRUE(reference) << reference.error().message;
-    for (const std::string& kernel :
-         {attention_.input_kernels->timing, attention_.input_kernels->exact,
-          attention_.input_kernels->count, attention_.input_kernels->nan}) {
-      const auto inputs = make_input_plan(problem, kernel, h200());
-      EXPECT_TRUE(inputs) << inputs.error().message;
-      EXPECT_NE(attention_.input_kernels->source.find(concat("void ", kernel, "(")),
-                std::string::npos);
-      ++planned;
-    }
-  }
-  EXPECT_EQ(planned, 88);
-}
-
 }  // namespace
 }  // namespace kernwright

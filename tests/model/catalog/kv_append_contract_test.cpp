@@ -11,7 +11,6 @@
 #include "support/text.h"
 #include "tests/model/built_in_catalog.h"
 #include "tests/model/samples.h"
-#include "tests/model/valid_candidates.h"
 
 namespace kernwright {
 namespace {
@@ -97,22 +96,6 @@ TEST_F(KvAppendContractTest, WhatIsRotatedMayBeNormalisedFirst) {
             (std::vector<std::string>{"k_scale", "v_scale", "eps"}));
 }
 
-// The threads that have a head are in one warp, whatever the width of heads, and begin anew with
-// every token.
-TEST_F(KvAppendContractTest, NormalisedHeadsHaveCandidates) {
-  for (const int size : {8, 16, 24, 72, 80, 96, 128, 256, 512}) {
-    const auto problem = append_.normalize(
-        Problem::parse(concat("kv_append batch=2 kv_heads=2 heads=4 q_len=3 kv_len=5 head_dim=",
-                              size, " dtype=bf16 rope=qk norm=rms"))
-            .value());
-    ASSERT_TRUE(problem) << problem.error().message;
-    const auto all =
-        valid_candidates(**catalog().kernel_template("kv_append/streamed"),
-                         BoundProblem::bind(append_, *problem).value(), *find_profile("h200"));
-    EXPECT_FALSE(all.empty()) << size;
-  }
-}
-
 TEST_F(KvAppendContractTest, ACacheOfEightBitsHasScales) {
   EXPECT_TRUE(append_.present_scalars(named("").value())->empty());
   const Problem narrow = named("kv=fp8_e4m3").value();
@@ -134,26 +117,6 @@ TEST_F(KvAppendContractTest, WhatDoesNotGoTogetherIsRefused) {
   says("q_total=4", "only ragged sequences differ");
   says("kv_total=7", "only with lengths=kv or ragged");
   says("ldk_cache=24", "a token of the cache has so many elements");
-}
-
-TEST_F(KvAppendContractTest, EveryCombinationHasAReferenceAndItsInputs) {
-  int planned = 0;
-  for (const char* lengths : {"full", "kv", "ragged"}) {
-    for (const char* more :
-         {"", " cache=paged", " rope=k layout=bhsd", " rope=qk kv=fp8_e4m3", " rope=qk norm=rms"}) {
-      const BoundProblem problem =
-          BoundProblem::bind(append_, named(concat("lengths=", lengths, more)).value()).value();
-      const auto reference = make_reference_plan(problem, h200());
-      EXPECT_TRUE(reference) << reference.error().message;
-      for (const std::string& kernel : {append_.input_kernels->timing, append_.input_kernels->exact,
-                                        append_.input_kernels->nan}) {
-        const auto inputs = make_input_plan(problem, kernel, h200());
-        EXPECT_TRUE(inputs) << inputs.error().message;
-        ++planned;
-      }
-    }
-  }
-  EXPECT_EQ(planned, 45);
 }
 
 }  // namespace

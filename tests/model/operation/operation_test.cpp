@@ -39,6 +39,26 @@ TEST(OperationTest, ReadsEveryField) {
   EXPECT_EQ(operation.folder, "scale");
 }
 
+TEST(OperationTest, ACaseStandsForOneTextOfEachListInAllWays) {
+  const auto operation = parse_operation(
+      replaced(kScaleOperation, R"("reference": {)",
+               R"("cases": [{"why": "odd", "problems": [["m=1", "m=2", "m=3"], ["n=5"],
+                  ["dtype=bf16", "dtype=fp32"], ["", "weight=none"]]}], "reference": {)"),
+      "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  ASSERT_EQ(operation->cases.size(), 1U);
+  const OperationCase& odd = operation->cases[0];
+  EXPECT_EQ(odd.why, "odd");
+  const std::vector<std::string> all = odd.all();
+  ASSERT_EQ(all.size(), 12U);
+  EXPECT_EQ(all[0], "scale m=1 n=5 dtype=bf16");
+  EXPECT_EQ(all[1], "scale m=1 n=5 dtype=bf16 weight=none");
+  EXPECT_EQ(all[11], "scale m=3 n=5 dtype=fp32 weight=none");
+  EXPECT_EQ(odd.few(), (std::vector<std::string>{"scale m=1 n=5 dtype=bf16",
+                                                 "scale m=2 n=5 dtype=fp32 weight=none",
+                                                 "scale m=3 n=5 dtype=bf16"}));
+}
+
 TEST(OperationTest, ABucketHasFamiliesAndADistance) {
   const auto with = [](const std::string& m) {
     return parse_operation(replaced(kScaleOperation, R"("m": {"bind": "bucket"})", R"("m": )" + m),
@@ -685,7 +705,7 @@ INSTANTIATE_TEST_SUITE_P(
             "\"flops\"", "\"flop\"",
             "o.json:15: flop: unknown key, known are operation, description, dims, dtypes, flags, "
             "derived, requires, tensors, scalars, inputs, tolerance, flops, bytes, specials, "
-            "unfused, example, reference"},
+            "unfused, example, cases, reference"},
         Refused{"2 * m * n\"", "2 * m * k\"",
                 "o.json:15: flops: \"2 * m * k\": unknown name \"k\", known are dtype_bf16, "
                 "dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n"},
@@ -744,6 +764,19 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"\"m\": 64,", "\"m\": 0,", "o.json:17: example: scale: dim m=0 is less than 1"},
         Refused{"\"m\": 64,", "\"m\": \"64\",",
                 "o.json:17: example.m: expected integer, found string"},
+        Refused{"\"reference\": {", R"("cases": [{"problems": [["m=1 n=2"]]}], "reference": {)",
+                "o.json:18: cases[0].why: missing"},
+        Refused{"\"reference\": {", R"("cases": [{"why": "one", "problem": []}], "reference": {)",
+                "o.json:18: cases[0].problem: unknown key, known are why, problems"},
+        Refused{"\"reference\": {",
+                R"("cases": [{"why": "one", "problems": [[]]}], "reference": {)",
+                "o.json:18: cases[0].problems[0]: at least one text is needed"},
+        Refused{
+            "\"reference\": {",
+            R"("cases": [{"why": "one", "problems": [["m=1"], ["n=2", "n=0"], ["dtype=bf16"]]}],
+                    "reference": {)",
+            "o.json:18: cases[0].problems: \"scale m=1 n=0 dtype=bf16\": scale: dim n=0 is less "
+            "than 1"},
         Refused{"[\"256\"]", "[\"1\", \"1\", \"1\", \"1\"]",
                 "o.json:20: reference.block: expected 1 to 3 expressions, found 4"},
         Refused{"\"timing\": \"normal\"", "\"timing\": \"zeros\"",

@@ -76,37 +76,6 @@ INSTANTIATE_TEST_SUITE_P(Parts, AttentionPairwiseGpuTest, ::testing::Range(0, 8)
 
 class AttentionGpuTest : public TemplateChecks {};
 
-// Five, six and seven heads share one of k, which no vector of heads divides; tables, sinks and
-// slopes end at the end of their memory.
-TEST_F(AttentionGpuTest, FinalistsReadNothingBehindTheirTensors) {
-  check_finalists(
-      {"attention batch=3 heads=10 kv_heads=2 q_len=1 kv_len=333 head_dim=64 dtype=bf16 sink=head",
-       "attention batch=2 heads=18 kv_heads=3 q_len=70 kv_len=150 head_dim=128 dtype=fp16 "
-       "sink=head bias=alibi lse=natural",
-       "attention batch=4 heads=14 kv_heads=2 q_len=3 kv_len=300 kv_total=600 page=24 head_dim=64 "
-       "dtype=bf16 lengths=kv cache=paged mask=causal sink=head",
-       "attention batch=2 heads=4 q_len=130 kv_len=500 kv_total=700 page=192 head_dim=96 "
-       "dtype=bf16 lengths=kv cache=paged mask=causal",
-       "attention batch=5 heads=4 q_len=90 kv_len=200 q_total=120 kv_total=300 head_dim=72 "
-       "head_dim_v=88 dtype=fp16 lengths=ragged mask=window window=65 lse=base2",
-       "attention batch=2 heads=3 q_len=65 kv_len=129 head_dim=64 ldq=72 ldk=80 ldv=88 ldo=96 "
-       "dtype=bf16 layout=bhsd",
-       "attention batch=3 heads=6 kv_heads=2 q_len=5 kv_len=333 head_dim=80 head_dim_v=112 "
-       "dtype=bf16 kv=fp8_e4m3 mask=causal descale=head",
-       "attention batch=2 heads=4 q_len=70 kv_len=300 kv_total=400 page=24 head_dim=64 "
-       "dtype=fp8_e4m3 out=bf16 lengths=kv cache=paged descale=tensor"});
-}
-
-// The caches end at the end of their memory, and so do the tables of angles.
-TEST_F(AttentionGpuTest, FinalistsAppendWithinTheirTensors) {
-  if (device_->profile().sm_arch != 90) GTEST_SKIP() << "only Hopper has a kernel that appends";
-  check_finalists(
-      {"attention batch=3 heads=4 kv_heads=2 q_len=1 kv_len=300 kv_total=700 head_dim=128 "
-       "dtype=bf16 lengths=kv append=norm_rope",
-       "attention batch=4 heads=14 kv_heads=2 q_len=1 kv_len=300 kv_total=600 page=16 head_dim=64 "
-       "dtype=fp16 lengths=kv cache=paged layout=bhsd append=rope pairs=neighbours lse=natural"});
-}
-
 TEST_F(AttentionGpuTest, PagesOfAnySizeAreRead) {
   std::vector<std::string> problems;
   for (const int page : {1, 5, 32, 40, 192, 256, 1000}) {

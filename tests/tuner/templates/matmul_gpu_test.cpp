@@ -1,5 +1,4 @@
-// Matrix products: defaults at odd sizes with every flag, and what a template does in some of its
-// configurations alone.
+// Matrix products: what a template does in some of its configurations alone.
 
 #include <cstdint>
 #include <functional>
@@ -36,81 +35,6 @@ class MatmulGpuTest : public TemplateChecks {
   }
 };
 
-TEST_F(MatmulGpuTest, DefaultsAreRightAtOddSizes) {
-  std::vector<std::string> problems;
-  for (const int m : {1, 7, 127, 1000}) {
-    for (const int n : {1, 7, 127, 1000}) {
-      for (const int k : {1, 7, 127, 1000}) {
-        problems.push_back(concat("matmul m=", m, " n=", n, " k=", k, " dtype=bf16"));
-      }
-    }
-  }
-  for (const char* more :
-       {"m=1000 n=127 k=1000", "m=127 n=1000 k=7", "m=300 n=264 k=8", "m=1 n=8 k=8",
-        "m=257 n=8 k=4096", "m=3 n=777 k=4104", "m=16 n=4096 k=4096", "m=33 n=100 k=14336",
-        "m=64 n=1001 k=520", "m=4097 n=1 k=4097", "m=1025 n=1023 k=1027", "m=130 n=3 k=16389",
-        "m=257 n=513 k=8194", "m=500 n=300 k=2052"}) {
-    problems.push_back(concat("matmul ", more, " dtype=fp16"));
-  }
-  check_defaults(problems);
-}
-
-TEST_F(MatmulGpuTest, EpiloguesAreRightAtOddSizes) {
-  std::vector<std::string> problems;
-  // Short sums leave no room for a wrong activation within the bound.
-  for (const char* sizes :
-       {"m=1 n=7 k=8 dtype=bf16", "m=13 n=1001 k=24 dtype=fp16", "m=61 n=264 k=72 dtype=bf16",
-        "m=127 n=127 k=7 dtype=fp16", "m=129 n=1000 k=40 dtype=bf16",
-        "m=1500 n=1608 k=264 dtype=fp16", "m=300 n=3 k=1000 dtype=bf16"}) {
-    for (const char* parts :
-         {"bias=column", "residual=add", "activation=gelu_tanh", "activation=gelu_erf",
-          "activation=silu", "bias=column residual=add",
-          "bias=column activation=gelu_tanh residual=add", "bias=column activation=silu",
-          "bias=column activation=gelu_erf residual=add", "scaling=alpha", "residual=scaled",
-          "scaling=alpha bias=column activation=silu residual=scaled"}) {
-      problems.push_back(concat("matmul ", sizes, " ", parts));
-    }
-  }
-  check_defaults(problems);
-}
-
-TEST_F(MatmulGpuTest, TypesAndLayoutsAreRightAtOddSizes) {
-  std::vector<std::string> problems;
-  for (const char* sizes :
-       {"m=1 n=7 k=8", "m=13 n=1001 k=24", "m=61 n=264 k=72", "m=127 n=127 k=7",
-        "m=129 n=1000 k=40", "m=1500 n=1608 k=264", "m=300 n=3 k=1000", "m=77 n=520 k=4096",
-        "m=600 n=776 k=1040", "m=1501 n=1603 k=1035", "m=5 n=1000 k=1033", "m=1500 n=3080 k=400"}) {
-    for (const char* types :
-         {"dtype=fp8_e4m3", "dtype=fp8_e4m3 out=bf16 scaling=alpha", "dtype=fp8_e4m3 out=fp32",
-          "dtype=fp8_e4m3 out=fp16 accumulate=fast bias=column activation=silu residual=add",
-          "dtype=bf16 out=fp32", "dtype=fp16 out=bf16 bias=column", "dtype=bf16 out=fp8_e4m3",
-          "dtype=bf16 b_layout=kn", "dtype=fp16 b_layout=kn bias=column activation=gelu_tanh",
-          "dtype=fp16 out=fp32 b_layout=kn residual=scaled", "dtype=fp32 tf32=allow",
-          "dtype=fp32 tf32=allow bias=column activation=gelu_tanh residual=scaled",
-          "dtype=fp32 tf32=allow out=bf16 scaling=alpha"}) {
-      problems.push_back(concat("matmul ", sizes, " ", types));
-    }
-  }
-  check_defaults(problems);
-}
-
-TEST_F(MatmulGpuTest, ScaledBlocksAreRightAtOddSizes) {
-  std::vector<std::string> problems;
-  for (const char* sizes :
-       {"m=1 n=7 k=8", "m=13 n=1001 k=24", "m=61 n=264 k=1000", "m=127 n=127 k=127",
-        "m=129 n=1000 k=130", "m=1500 n=1608 k=264", "m=300 n=3 k=1000", "m=77 n=520 k=4096",
-        "m=1501 n=1603 k=1035", "m=5 n=2112 k=7168", "m=130 n=264 k=520 batch=3",
-        "m=64 n=384 k=640 lds=8", "m=777 n=640 k=144 lda=160 ldb=176 ldd=641"}) {
-    for (const char* kinds :
-         {"out=bf16", "out=fp32", "out=fp8_e4m3", "out=bf16 bias=column residual=scaled",
-          "out=fp16 bias=column activation=silu residual=add",
-          "out=bf16 activation=silu gate=stacked"}) {
-      problems.push_back(concat("matmul ", sizes, " dtype=fp8_e4m3 scaling=block ", kinds));
-    }
-  }
-  check_defaults(problems);
-}
-
 // Tiles that meet one block of scales or two, wait or not, and share operands in clusters.
 TEST_F(MatmulGpuTest, TilesOfScaledBlocksAreRight) {
   if (arch() != 90) GTEST_SKIP() << "for Hopper alone";
@@ -122,41 +46,6 @@ TEST_F(MatmulGpuTest, TilesOfScaledBlocksAreRight) {
   check_one_of_each({"matmul m=64 n=2112 k=7168 dtype=fp8_e4m3 out=bf16 scaling=block",
                      "matmul m=7 n=1000 k=4230 dtype=fp8_e4m3 out=bf16 scaling=block"},
                     "matmul/skinny", {"BN", "BK", "SPLIT", "SLICES"}, 8);
-}
-
-TEST_F(MatmulGpuTest, GatesAreRightAtOddSizes) {
-  std::vector<std::string> problems;
-  for (const char* sizes :
-       {"m=1 n=7 k=8", "m=5 n=1001 k=4104", "m=13 n=1001 k=24", "m=61 n=264 k=72",
-        "m=127 n=127 k=7", "m=129 n=1000 k=40", "m=1500 n=808 k=264", "m=300 n=3 k=1000",
-        "m=1500 n=801 k=259", "m=64 n=2048 k=4096", "m=200 n=1000 k=1033"}) {
-    for (const char* kinds :
-         {"dtype=bf16", "dtype=bf16 activation=silu", "dtype=fp16 activation=gelu_tanh",
-          "dtype=fp16 activation=gelu_erf scaling=alpha", "dtype=bf16 activation=silu out=fp32",
-          "dtype=bf16 activation=silu out=fp8_e4m3", "dtype=bf16 activation=silu b_layout=kn",
-          "dtype=fp16 activation=gelu_tanh b_layout=kn",
-          "dtype=fp8_e4m3 activation=silu out=bf16 scaling=alpha",
-          "dtype=fp8_e4m3 activation=silu accumulate=fast scaling=alpha",
-          "dtype=fp32 tf32=allow activation=silu"}) {
-      problems.push_back(concat("matmul ", sizes, " gate=stacked ", kinds));
-    }
-  }
-  check_defaults(problems);
-}
-
-TEST_F(MatmulGpuTest, NormalisedRowsAreRightAtOddSizes) {
-  std::vector<std::string> problems;
-  for (const char* sizes :
-       {"m=1 n=7 k=8", "m=5 n=1001 k=4104", "m=13 n=1001 k=24", "m=8 n=264 k=72", "m=16 n=127 k=7",
-        "m=9 n=1000 k=1033", "m=3 n=501 k=520 lda=530 ldb=528", "m=16 n=4096 k=1024",
-        "m=2 n=1024 k=3072"}) {
-    for (const char* kinds :
-         {"", "residual=add", "activation=silu gate=stacked", "bias=column activation=gelu_tanh",
-          "scaling=alpha residual=scaled", "out=fp32", "out=fp8_e4m3", "split=qkv n_kv=2"}) {
-      problems.push_back(concat("matmul ", sizes, " dtype=bf16 norm=rms ", kinds));
-    }
-  }
-  check_defaults(problems);
 }
 
 // More tiles than multiprocessors, so that tiles wait; k that ends before they have left and after.

@@ -138,15 +138,15 @@ class TemplateChecks : public GpuWorld {
     return chosen;
   }
 
-  /// `count` different candidates of one template, evenly spread by a hash.
+  /// Returns `count` different candidates of one template, evenly spread by a hash.
   static std::vector<std::size_t> some(const CandidateList& list, std::string_view kernel_template,
-                                       std::size_t count) {
+                                       std::size_t count, std::uint64_t seed = 3) {
     std::vector<std::size_t> all;
     for (std::size_t i = 0; i < list.candidates.size(); ++i) {
       if (list.candidates[i].kernel_template->name == kernel_template) all.push_back(i);
     }
     std::sort(all.begin(), all.end(),
-              [](std::size_t a, std::size_t b) { return hash_at(3, a) < hash_at(3, b); });
+              [&](std::size_t a, std::size_t b) { return hash_at(seed, a) < hash_at(seed, b); });
     all.resize(std::min(all.size(), count));
     return all;
   }

@@ -3,7 +3,7 @@
 #include <numbers>
 #include <utility>
 
-#include "tests/tuner/templates/in_double.h"
+#include "tests/tuner/templates/in_double/in_double.h"
 
 namespace kernwright {
 namespace {
@@ -21,15 +21,6 @@ std::pair<double, double> activated(std::string_view activation, double x) {
   const double exponent = activation == "silu" ? x : 2 * u;
   const double y = x / (1 + std::exp(-exponent));
   return {y, std::fabs(y) * (1 + std::fabs(exponent))};
-}
-
-}  // namespace
-
-std::string flag(const Problem& problem, std::string_view name) {
-  for (const auto& [key, value] : problem.flags()) {
-    if (key == name) return value;
-  }
-  return {};
 }
 
 Outputs gated_activation_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
@@ -89,6 +80,7 @@ Outputs rope_in_double(const Arrays& in, const Dims& d, const Problem& problem) 
   return out;
 }
 
+/// Computes the formulas a*x+y, silu(x)*y and max(x,y)/(1+exp(-z)).
 Outputs elementwise_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
   const std::string formula = flag(problem, "formula");
   Outputs out;
@@ -111,29 +103,24 @@ Outputs elementwise_in_double(const Arrays& in, const Dims& d, const Problem& pr
   return out;
 }
 
-Outputs argmax_in_double(const Arrays& in, const Dims& d, const Problem&) {
+Outputs vector_add_in_double(const Arrays& in, const Dims& d, const Problem&) {
   Outputs out;
-  const std::size_t columns = d.at("columns");
-  for (std::size_t r = 0; r < d.at("rows"); ++r) {
-    const double* const row = in.at("x").data() + r * columns;
-    out["index"].add(static_cast<double>(std::max_element(row, row + columns) - row), 0);
+  for (std::size_t i = 0; i < d.at("n"); ++i) {
+    const double a = in.at("a")[i];
+    const double b = in.at("b")[i];
+    out["c"].add(a + b, std::fabs(a) + std::fabs(b));
   }
   return out;
 }
 
-Outputs embedding_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
-  Outputs out;
-  for (std::size_t t = 0; t < d.at("tokens"); ++t) {
-    const auto row = static_cast<std::size_t>(in.at("tokens")[t]);
-    for (std::size_t c = 0; c < d.at("hidden"); ++c) {
-      const double x = in.at("table")[row * d.at("hidden") + c];
-      out["x"].add(x, std::fabs(x));
-    }
-    if (flag(problem, "lengths") == "advance") {
-      out["lengths_out"].add(in.at("lengths")[t] + 1, 0);
-    }
-  }
-  return out;
-}
+const InDouble kGatedActivationForm("gated_activation", gated_activation_in_double);
+const InDouble kBiasActivationForm("bias_activation", bias_activation_in_double);
+const InDouble kRopeForm("rope", rope_in_double);
+const InDouble kVectorAddForm("vector_add", vector_add_in_double);
+const InDouble kElementwiseForm("elementwise", elementwise_in_double, [](const Problem& problem) {
+  const std::string formula = flag(problem, "formula");
+  return formula == "a*x+y" || formula == "silu(x)*y" || formula == "max(x,y)/(1+exp(-z))";
+});
 
+}  // namespace
 }  // namespace kernwright

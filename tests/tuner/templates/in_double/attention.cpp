@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "tests/tuner/templates/in_double.h"
+#include "tests/tuner/templates/in_double/in_double.h"
 
 namespace kernwright {
 namespace {
@@ -85,8 +85,6 @@ double descale(const Arrays& in, const Problem& problem, const std::string& name
   const auto found = in.find(name + "_descale");
   return kind == "head" && found != in.end() ? found->second[place] : 1;
 }
-
-}  // namespace
 
 Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
   const double scale = static_cast<float>(0.11), cap = 3;  // as in checks
@@ -349,4 +347,21 @@ Outputs attention_schedule_in_double(const Arrays& in, const Dims& d, const Prob
   return out;
 }
 
+const InDouble kAttentionMergeForm("attention_merge", attention_merge_in_double);
+const InDouble kKvAppendForm("kv_append", kv_append_in_double);
+const InDouble kAttentionScheduleForm("attention_schedule", attention_schedule_in_double);
+
+/// Every query must see a key. Nothing is appended.
+const InDouble kAttentionForm("attention", attention_in_double, [](const Problem& problem) {
+  if (!flag(problem, "append").empty() || !flag(problem, "schedule").empty()) return false;
+  const bool masked = !flag(problem, "mask").empty();
+  if (flag(problem, "lengths").empty()) {
+    return !masked || dim(problem, "q_len") <= dim(problem, "kv_len");
+  }
+  const std::int64_t most = dim(problem, "batch") * dim(problem, "kv_len");
+  const std::int64_t total = dim(problem, "kv_total");  // 0: each sequence has the most
+  return !masked && (total == 0 || 2 * total >= most);
+});
+
+}  // namespace
 }  // namespace kernwright

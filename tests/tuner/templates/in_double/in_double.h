@@ -1,0 +1,62 @@
+#pragma once
+// The results with which references are compared: on the host in double, by tensor name, with
+// magnitudes.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kernwright/problem.h>
+
+namespace kernwright {
+
+/// Inputs of one problem, by tensor name.
+using Arrays = std::map<std::string, std::vector<double>>;
+struct Expected {
+  std::vector<double> value;
+  std::vector<double> magnitude;
+
+  void add(double one, double terms) {
+    value.push_back(one);
+    magnitude.push_back(terms);
+  }
+};
+/// By output.
+using Outputs = std::map<std::string, Expected>;
+using Dims = std::map<std::string, std::size_t>;
+
+/// Returns the value of a flag or dtype as the problem has it; empty if it is left out.
+std::string flag(const Problem& problem, std::string_view name);
+
+/// Returns the value of a dim as the problem has it; 0 if it is left out.
+std::int64_t dim(const Problem& problem, std::string_view name);
+
+/// The double precision form of an operation. A file that defines one makes it known.
+class InDouble {
+ public:
+  using Compute = std::function<Outputs(const Arrays&, const Dims&, const Problem&)>;
+  using Takes = std::function<bool(const Problem&)>;
+
+  /// `takes` says for which problems it is right, and its bounds hold; none: all.
+  InDouble(std::string operation, Compute compute, Takes takes = {});
+
+  /// Returns the form of an operation; null if it has none.
+  static const InDouble* of(const std::string& operation);
+
+  Outputs compute(const Arrays& in, const Dims& d, const Problem& problem) const {
+    return compute_(in, d, problem);
+  }
+  bool takes(const Problem& problem) const { return !takes_ || takes_(problem); }
+
+ private:
+  static std::map<std::string, const InDouble*>& known();
+
+  Compute compute_;
+  Takes takes_;
+};
+
+}  // namespace kernwright

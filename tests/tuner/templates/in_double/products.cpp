@@ -1,0 +1,135 @@
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numbers>
+
+#include "tests/tuner/templates/in_double/in_double.h"
+
+namespace kernwright {
+namespace {
+
+double activate(std::string_view activation, double x) {
+  if (activation == "gelu_tanh") {
+    return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+  }
+  if (activation == "gelu_erf") return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+  if (activation == "silu") return x / (1 + std::exp(-x));
+  return x;
+}
+
+/// A sum of products, and the sum of their absolute values.
+struct Sum {
+  double value = 0;
+  double terms = 0;
+};
+
+Outputs matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
+  const auto& a = in.at("a");
+  const auto& b = in.at("b");
+  const std::size_t m = d.at("m"), n = d.at("n"), k = d.at("k"), n_kv = d.at("n_kv");
+  const bool split = flag(problem, "split") == "qkv";
+  const bool kn = flag(problem, "b_layout") == "kn";
+  const bool gated = flag(problem, "gate") == "stacked";
+  const std::string activation = flag(problem, "activation");
+  const double alpha = flag(problem, "scaling") == "alpha" ? 0.5 : 1;
+  const double beta = flag(problem, "residual") == "scaled" ? 0.5 : 1;
+  const double steepest = activation.empty() ? 1 : 1.13;
+  const bool tf32 = flag(problem, "tf32") == "allow";
+  const double root = std::sqrt(static_cast<double>(k));
+  const double unit = 8 * root * (tf32 ? 0x1p-24 : 0x1p-22);
+  const std::size_t rows_b = gated ? 2 * n : n;
+  // Returns the sum for product i / m of a batch.
+  const auto sum_of = [&](std::size_t i, std::size_t j) {
+    const double* const own_b = b.data() + i / m * k * rows_b;
+    Sum sum;
+    for (std::size_t l = 0; l < k; ++l) {
+      const double product = alpha * a[i * k + l] * (kn ? own_b[l * rows_b + j] : own_b[j * k + l]);
+      sum.value += product;
+      sum.terms += std::fabs(product);
+    }
+    if (tf32) {  // each product may be cut off by 2^-9 of it, in tensor cores that add as ever
+      const double cut =
+          std::min(0x1p-9 * sum.terms, 0x1p-8 / root * sum.terms + 0x1p-9 * std::fabs(sum.value));
+      sum.terms = 4 * sum.terms + cut / unit;
+    }
+    return sum;
+  };
+  Outputs out;
+  for (std::size_t i = 0; i < d.at("batch") * m; ++i) {
+    for (std::size_t j = 0; j < n; ++j) {
+      const Sum sum = sum_of(i, j);
+      if (gated) {
+        const Sum up = sum_of(i, n + j);
+        const double gate = activate(activation, sum.value);
+        out["d"].add(gate * up.value,
+                     std::fabs(gate) * up.terms +
+                         steepest * sum.terms * (std::fabs(up.value) + unit * up.terms));
+        continue;
+      }
+      const double shift = in.contains("bias") ? in.at("bias")[j] : 0;
+      const double added = in.contains("residual") ? in.at("residual")[i * n + j] : 0;
+      const bool in_v = split && j >= n - n_kv, in_k = split && j >= n - 2 * n_kv && !in_v;
+      out[in_v   ? "d_v"
+          : in_k ? "d_k"
+                 : "d"]
+          .add(activate(activation, sum.value + shift) + beta * added,
+               steepest * (sum.terms + std::fabs(shift)) + beta * std::fabs(added));
+    }
+  }
+  return out;
+}
+
+const InDouble kMatmulForm("matmul", matmul_in_double, [](const Problem& problem) {
+  const std::string scaling = flag(problem, "scaling");
+  return dim(problem, "k") <= 1000 && flag(problem, "norm").empty() &&
+         (scaling.empty() || scaling == "alpha") && flag(problem, "dtype") != "fp8_e4m3" &&
+         flag(problem, "out") != "fp8_e4m3";
+});
+
+/// A place that belongs to no group keeps its value.
+Outputs grouped_matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
+  const std::size_t n = d.at("n"), k = d.at("k"), room = d.at("room");
+  const bool gated = flag(problem, "gate") == "stacked";
+  const bool masked = flag(problem, "layout") == "masked";
+  const std::string activation = flag(problem, "activation");
+  const double steepest = activation.empty() ? 1 : 1.13;
+  const double unit = 8 * std::sqrt(static_cast<double>(k)) * 0x1p-22;
+  Expected out;
+  for (const double kept : in.at("d")) out.add(kept, 0);
+  std::size_t first = 0;
+  for (std::size_t group = 0; group < d.at("groups"); ++group) {
+    const auto given = static_cast<std::size_t>(in.at(masked ? "counts" : "ends")[group]);
+    if (masked) first = group * room;
+    const std::size_t end = masked ? first + given : given;
+    for (; first < end; ++first) {
+      const auto sum_of = [&](std::size_t row) {
+        Sum sum;
+        for (std::size_t l = 0; l < k; ++l) {
+          const double product =
+              in.at("a")[first * k + l] * in.at("b")[(group * (gated ? 2 : 1) * n + row) * k + l];
+          sum.value += product;
+          sum.terms += std::fabs(product);
+        }
+        return sum;
+      };
+      for (std::size_t j = 0; j < n; ++j) {
+        const Sum sum = sum_of(j);
+        const Sum up = gated ? sum_of(n + j) : Sum{1, 0};
+        const double gate = activate(activation, sum.value);
+        out.value[first * n + j] = gate * up.value;
+        out.magnitude[first * n + j] =
+            std::fabs(gate) * up.terms +
+            steepest * sum.terms * (std::fabs(up.value) + unit * up.terms);
+      }
+    }
+  }
+  return {{"d", std::move(out)}};
+}
+
+const InDouble kGroupedMatmulForm("grouped_matmul", grouped_matmul_in_double,
+                                  [](const Problem& problem) {
+                                    return flag(problem, "dtype") != "fp8_e4m3";
+                                  });
+
+}  // namespace
+}  // namespace kernwright
