@@ -119,13 +119,27 @@ Result<void> MutantBuilds::write_manifests(const Catalog& built_in) {
     if (!base) return base.error();
     const Result<std::string> manifest = mutant.apply((*base)->manifest().text);
     if (!manifest) return manifest.error();
-    const fs::path folder = folder_ / mutated_name(mutant);
+    // A change that an operator made may be none that a manifest can have: it is loaded alone
+    // first.
+    const fs::path alone = folder_ / "alone";
+    const fs::path folder = (mutant.place ? alone : folder_) / mutated_name(mutant);
     if (auto done = publish_file(folder / kManifest, *manifest); !done) return done;
     if (auto done = publish_file(folder / (*base)->source_file, (*base)->source); !done) {
       return done;
     }
     for (const DeviceHeader& header : (*base)->headers) {
       if (auto done = publish_file(folder / header.name, header.text); !done) return done;
+    }
+    if (!mutant.place) continue;
+    std::error_code failed;
+    if (Catalog::load({alone})) {
+      const fs::path kept = folder_ / mutated_name(mutant);
+      fs::create_directories(kept.parent_path(), failed);
+      if (!failed) fs::rename(folder, kept, failed);
+    }
+    if (!failed) fs::remove_all(alone, failed);
+    if (failed) {
+      return Error{ErrorCode::io, concat(folder.native(), ": ", failed.message())};
     }
   }
   return {};
@@ -198,7 +212,7 @@ Result<std::unique_ptr<MutantBuilds>> MutantBuilds::make(const MutantList& list,
     Result<MutantTry> made = builds->make_try(mutant, where, profile);
     if (made) {
       builds->tries_.push_back(*std::move(made));
-    } else {
+    } else if (!mutant || !mutant->place) {
       failures += concat(failures.empty() ? "" : "\n", made.error().message);
     }
   };
@@ -215,23 +229,40 @@ std::string MutantTry::label() const {
                 where->name);
 }
 
-std::vector<std::string> find_defects(const std::vector<const MutantTry*>& tries,
-                                      const std::vector<Build>& compiled) {
-  std::vector<std::string> defects;
+std::vector<Change> changes_of(const std::vector<const MutantTry*>& tries,
+                               const std::vector<Build>& compiled) {
+  std::vector<Change> changes;
   std::map<std::size_t, std::size_t> controls;  // of a case: index into `tries`
   for (std::size_t i = 0; i < tries.size(); ++i) {
     const MutantTry& made = *tries[i];
     const CompileResult& kernel = compiled[i].get();
-    if (!kernel) {
-      defects.push_back(concat(made.label(), " does not compile: ", kernel.error().message));
-    } else if (!made.mutant) {
+    Change change = kernel ? Change::code : Change::no_code;
+    if (kernel && !made.mutant) {
       controls.emplace(made.control, i);
-    } else if (const auto found = controls.find(made.control); found != controls.end()) {
+    } else if (const auto found = controls.find(made.control); kernel && found != controls.end()) {
       const std::size_t control = found->second;
       if ((*kernel)->bits == (*compiled[control].get())->bits &&
           plan_text(made.candidate.plan) == plan_text(tries[control]->candidate.plan)) {
-        defects.push_back(concat(made.label(), " is what its control is"));
+        change = Change::none;
       }
+    }
+    changes.push_back(change);
+  }
+  return changes;
+}
+
+std::vector<std::string> find_defects(const std::vector<const MutantTry*>& tries,
+                                      const std::vector<Build>& compiled,
+                                      const std::vector<Change>& changes) {
+  std::vector<std::string> defects;
+  for (std::size_t i = 0; i < tries.size(); ++i) {
+    const MutantTry& made = *tries[i];
+    if (made.mutant && made.mutant->place) continue;
+    if (changes[i] == Change::no_code) {
+      defects.push_back(
+          concat(made.label(), " does not compile: ", compiled[i].get().error().message));
+    } else if (changes[i] == Change::none) {
+      defects.push_back(concat(made.label(), " is what its control is"));
     }
   }
   return defects;

@@ -35,8 +35,8 @@ struct MutantTry {
 /// by itself.
 class MutantBuilds {
  public:
-  /// `list` must outlive this. Errors: one line for each mutant whose text is not found or whose
-  /// candidate is rejected.
+  /// `list` must outlive this. Errors: one line for each mutant of a list whose text is not found
+  /// or whose candidate is rejected. Mutants that operators made are then left out.
   static Result<std::unique_ptr<MutantBuilds>> make(const MutantList& list,
                                                     const DeviceProfile& profile);
   ~MutantBuilds();
@@ -59,10 +59,22 @@ class MutantBuilds {
   std::vector<MutantTry> tries_;
 };
 
-/// The defects of the list itself, a line each: mutants and controls that do not compile, and
-/// mutants with the same launches and machine code as their control. `tries` has the control of
-/// every mutant in it; `compiled` has the results of their requests.
+/// How a try differs from its control.
+enum class Change {
+  none,
+  code,
+  no_code
+};  // the same launches and machine code; it does not compile
+
+/// Returns it for each of `tries`, which have the control of every mutant in them; `compiled` has
+/// the results of their requests. A control that compiles has `code`.
+std::vector<Change> changes_of(const std::vector<const MutantTry*>& tries,
+                               const std::vector<Build>& compiled);
+
+/// Returns the defects of the list itself, a line each: controls and mutants of a list that do not
+/// compile or change nothing.
 std::vector<std::string> find_defects(const std::vector<const MutantTry*>& tries,
-                                      const std::vector<Build>& compiled);
+                                      const std::vector<Build>& compiled,
+                                      const std::vector<Change>& changes);
 
 }  // namespace kernwright

@@ -122,6 +122,8 @@ std::string_view to_string(MutantKind kind) {
 }
 
 Result<std::string> Mutant::apply(std::string_view text) const {
+  std::string mutated(text);
+  if (place) return mutated.replace(*place, find.size(), replace);
   std::vector<std::size_t> places;
   for (std::size_t at = text.find(find); at != text.npos; at = text.find(find, at + 1)) {
     places.push_back(at);
@@ -134,9 +136,7 @@ Result<std::string> Mutant::apply(std::string_view text) const {
                         kernel_template, ", ", file, ", ",
                         unique ? std::string("not once") : concat("not ", occurrence, " times"))};
   }
-  std::string mutated(text);
-  mutated.replace(places[which], find.size(), replace);
-  return mutated;
+  return mutated.replace(places[which], find.size(), replace);
 }
 
 Result<MutantList> MutantList::parse(std::span<const EmbeddedFile> files) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,8 +16,9 @@
 
 namespace kernwright {
 
-/// The kind of a seeded fault. With faults of synchronisation results may be right by luck; faults
-/// of arithmetic and indexing are chosen so that results are always wrong.
+/// The kind of a seeded fault. With faults of synchronisation results may be right by luck. Those
+/// of arithmetic and indexing that a list names are chosen so that results are always wrong; those
+/// that operators make may change nothing.
 enum class MutantKind { arithmetic, indexing, synchronisation };
 
 std::string_view to_string(MutantKind kind);
@@ -38,17 +40,18 @@ struct Mutant {
   std::string file;
   std::string find;
   std::string replace;
-  int occurrence = 0;              ///< of `find`, from 1; 0: it must be the only one
-  std::vector<std::size_t> cases;  ///< into MutantList::cases
-  std::string fault;               ///< what is wrong with it
-  std::string survives_because;    ///< why no run can show it; empty if one should
+  int occurrence = 0;                ///< of `find`, from 1; 0: it must be the only one
+  std::optional<std::size_t> place;  ///< the place of `find`, if an operator made the mutant
+  std::vector<std::size_t> cases;    ///< into MutantList::cases
+  std::string fault;                 ///< what is wrong with it
+  std::string survives_because;      ///< why no run can show it; empty if one should
 
   /// Returns `text` with the fault. Errors: `not_found` if `text` does not have the text to be
   /// replaced, or not as often as `occurrence` needs.
   Result<std::string> apply(std::string_view text) const;
 };
 
-/// The seeded faults of our templates. One file per template:
+/// Seeded faults of templates. One file per template:
 ///
 ///   {"template": "matmul/tiled",
 ///    "cases": {NAME: {"problem": "matmul m=77 ...", "configuration": {"BM": 64, ...}}},

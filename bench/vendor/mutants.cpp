@@ -1,11 +1,15 @@
 // Runs seeded faults in copies of our own templates through the checks that every candidate passes.
-// No fault of arithmetic or indexing may be accepted. In the same run the unchanged templates and
-// cuBLASLt's products must not be refused.
+// Faults of arithmetic and indexing are made by operators, at places that a seed chooses. Some
+// change nothing, so those that are accepted are listed to be looked at, and of each kind some must
+// be found in every template. No fault of these kinds that a list names may be accepted. In the
+// same run the unchanged templates and cuBLASLt's products must not be refused.
 //
-//   mutants [--json FILE] [--only KIND|NAME|cublaslt] [--list DIR] [--seconds N] [--compile-only]
+//   mutants [--json FILE] [--only KIND|NAME|cublaslt] [--list DIR] [--seed N] [--seconds N]
+//           [--compile-only]
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -21,6 +25,7 @@
 #include "bench/common/cublaslt.h"
 #include "bench/common/mutant_builds.h"
 #include "bench/common/mutant_examiner.h"
+#include "bench/common/mutant_generator.h"
 #include "bench/common/mutant_list.h"
 #include "compile/compile_pool.h"
 #include "device/cuda/cuda_device.h"
@@ -37,8 +42,8 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kUsage =
-    "usage: mutants [--json FILE] [--only KIND|NAME|cublaslt] [--list DIR] [--seconds N]\n"
-    "               [--compile-only]\n";
+    "usage: mutants [--json FILE] [--only KIND|NAME|cublaslt] [--list DIR] [--seed N]\n"
+    "               [--seconds N] [--compile-only]\n";
 constexpr const char* kProfile = "h200";
 constexpr std::string_view kCublasLt = "cublaslt";  ///< in place of a kind: no mutant at all
 constexpr std::int64_t kWorkspaceBytes = 64 << 20;
@@ -56,6 +61,7 @@ struct Tally {
   int mutants = 0;
   int accepted = 0;
   int not_run = 0;
+  int unchanged = 0;  ///< made by operators, without a candidate that compiles to other code
   std::map<std::string, int> found_by;  ///< "screening wrong_result"
 };
 
@@ -84,8 +90,16 @@ class Bench {
 };
 
 bool Bench::compile() {
-  const std::vector<std::string> defects = find_defects(tries_, compiled_);
+  const std::vector<Change> changes = changes_of(tries_, compiled_);
+  const std::vector<std::string> defects = find_defects(tries_, compiled_, changes);
   for (const std::string& defect : defects) std::printf("%s\n", defect.c_str());
+  std::map<Change, int> count;
+  for (std::size_t i = 0; i < tries_.size(); ++i) {
+    if (tries_[i]->mutant && tries_[i]->mutant->place) ++count[changes[i]];
+  }
+  std::printf(
+      "tries made by operators: %d compile to other code, %d to the same, %d do not compile\n",
+      count[Change::code], count[Change::none], count[Change::no_code]);
   return defects.empty();
 }
 
@@ -122,11 +136,16 @@ bool Bench::run(std::uint64_t seed) {
   };
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
+  const std::vector<Change> changes = changes_of(tries_, compiled_);
   MutantExaminer examiner(builds_.template_dir(), seed);
   std::map<const Mutant*, std::vector<Examination>> endings;
   int refused = 0;
   for (const std::size_t i : order) {
     const MutantTry& made = *tries_[i];
+    if (made.mutant && made.mutant->place) {
+      endings[made.mutant];  // stays empty if none of its tries changes anything
+      if (changes[i] != Change::code) continue;
+    }
     Examination ending;
     if (const CompileResult& kernel = compiled_[i].get(); !kernel) {
       ending.detail = kernel.error().message;
@@ -152,28 +171,33 @@ bool Bench::run(std::uint64_t seed) {
   return report(endings, refused);
 }
 
-/// A fault of arithmetic or indexing counts as accepted if one of its tries was accepted, one of
-/// synchronisation if all were.
+/// A fault of arithmetic or indexing that a list names counts as accepted if one of its tries was
+/// accepted, another if all were.
 bool Bench::report(const std::map<const Mutant*, std::vector<Examination>>& endings,
                    int refused) const {
   bool right = refused == 0;
   std::map<std::string, Tally> table;
   for (const auto& [mutant, tried] : endings) {
-    const bool races = mutant->kind == MutantKind::synchronisation;
+    const bool must = !mutant->place && mutant->kind != MutantKind::synchronisation;
     const auto accepted = [](const Examination& f) { return f.accepted(); };
     const bool all_ran = std::all_of(tried.begin(), tried.end(), [](auto& f) { return f.ran; });
-    const bool taken = races ? std::all_of(tried.begin(), tried.end(), accepted)
-                             : std::any_of(tried.begin(), tried.end(), accepted);
+    const bool taken = must ? std::any_of(tried.begin(), tried.end(), accepted)
+                            : std::all_of(tried.begin(), tried.end(), accepted);
     Tally& tally = table[concat(to_string(mutant->kind), " ", mutant->kernel_template)];
     ++tally.mutants;
+    if (tried.empty()) {
+      ++tally.unchanged;
+      continue;
+    }
     if (!all_ran) {
       ++tally.not_run;
       right = false;
     }
     if (taken) {
       ++tally.accepted;
-      right = right && races;
-      const std::string why = !races                             ? "NEVER RIGHT"
+      right = right && !must;
+      const std::string why = must                               ? "NEVER RIGHT"
+                              : mutant->place                    ? "MAY BE EQUIVALENT"
                               : mutant->survives_because.empty() ? "UNEXPLAINED"
                                                                  : mutant->survives_because;
       std::printf("accepted: %s (%s): %s [%s]\n", mutant->name.c_str(),
@@ -184,10 +208,15 @@ bool Bench::report(const std::map<const Mutant*, std::vector<Examination>>& endi
     }
   }
   for (const auto& [name, tally] : table) {
-    std::printf("%-40s %4d mutants %4d accepted %4d not run  ", name.c_str(), tally.mutants,
-                tally.accepted, tally.not_run);
+    std::printf("%-40s %4d mutants %4d accepted %4d not run %4d unchanged  ", name.c_str(),
+                tally.mutants, tally.accepted, tally.not_run, tally.unchanged);
     for (const auto& [by, count] : tally.found_by) std::printf(" %s: %d", by.c_str(), count);
     std::printf("\n");
+    // One mutant alone may well change nothing.
+    if (tally.found_by.empty() && tally.mutants > 1 && !name.starts_with("synchronisation")) {
+      right = false;
+      std::printf("%s: NONE WAS FOUND\n", name.c_str());
+    }
   }
   std::printf("%d controls refused\n", refused);
   return right;
@@ -317,6 +346,7 @@ struct Options {
   std::string json;
   std::string only;
   std::string list;
+  std::uint64_t seed = 1;  ///< of the places that operators change
   double seconds = 600;
   bool compile_only = false;
 };
@@ -336,6 +366,8 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
       options.only = argv[i];
     } else if (name == "--list") {
       options.list = argv[i];
+    } else if (name == "--seed") {
+      options.seed = std::strtoull(argv[i], nullptr, 10);
     } else if (name == "--seconds") {
       options.seconds = std::strtod(argv[i], nullptr);
     } else {
@@ -369,8 +401,7 @@ int run(int argc, const char* const* argv) {
     std::fputs(kUsage, stderr);
     return 2;
   }
-  const auto list =
-      options->list.empty() ? MutantList::built_in() : MutantList::load(options->list);
+  auto list = options->list.empty() ? MutantList::built_in() : MutantList::load(options->list);
   if (!list) return report(list.error());
   Result<DeviceProfile> profile = find_profile(kProfile);
   Json device;
@@ -385,6 +416,13 @@ int run(int argc, const char* const* argv) {
     device = cpu_device();
   }
   if (!profile) return report(profile.error());
+  if (options->list.empty()) {
+    const auto catalog = Catalog::load({});
+    if (!catalog) return report(catalog.error());
+    if (auto added = add_generated_mutants(*list, **catalog, *profile, options->seed); !added) {
+      return report(added.error());
+    }
+  }
   const auto builds = MutantBuilds::make(*list, *profile);
   if (!builds) return report(builds.error());
   const std::vector<const MutantTry*> tries = select(**builds, options->only);

@@ -49,7 +49,7 @@ TEST_P(CasesGpuTest, FinalistsTouchNoUnmappedPage) {
   }
 }
 
-/// Of every template about kConfigurations, which its problems share.
+/// The problems share about kConfigurations of every template.
 TEST_P(CasesGpuTest, RandomConfigurationsAreRight) {
   constexpr std::size_t kConfigurations = 400;
   const std::vector<std::string> texts = few();
