@@ -472,7 +472,7 @@ table("forwards", {f"{part} exchanged": exchange(part, negated_copy) for part in
 table("forwards", {
     "another activation": lambda p: swapped(
         next(m for m in p.layer().modules() if hasattr(m, "act_fn")), "act_fn",
-        p.random.choice((nn.ReLU(), nn.Tanh())))})
+        p.random.choice((nn.ReLU(), nn.Sigmoid())))})
 table("forwards", {f"of the class of {part} replaced": replace_class_forward(part) for part in (
     "q", "norm", "act", "mlp", "attention", "layer", "rotary", "model")}, mixes=False)
 table("forwards", {
