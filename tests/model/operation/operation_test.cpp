@@ -1,6 +1,8 @@
 #include "model/operation/operation.h"
 
 #include <gtest/gtest.h>
+#include <string>
+#include <string_view>
 
 #include "model/candidate/candidate.h"
 #include "model/catalog/operation_reader.h"
@@ -15,6 +17,12 @@ std::string normalized(const Problem& problem) {
   const Result<Problem> result = operation.normalize(problem);
   return result ? result->text() : result.error().message;
 }
+
+std::string normalized(std::string_view problem) {
+  return normalized(Problem::parse(problem).value());
+}
+
+Result<Operation> parsed(std::string_view text) { return parse_operation(text, "o.json", ""); }
 
 TEST(OperationTest, ReadsEveryField) {
   const Operation operation = scale_operation();
@@ -40,11 +48,10 @@ TEST(OperationTest, ReadsEveryField) {
 }
 
 TEST(OperationTest, ACaseStandsForOneTextOfEachListInAllWays) {
-  const auto operation = parse_operation(
-      replaced(kScaleOperation, R"("reference": {)",
-               R"("cases": [{"why": "odd", "problems": [["m=1", "m=2", "m=3"], ["n=5"],
-                  ["dtype=bf16", "dtype=fp32"], ["", "weight=none"]]}], "reference": {)"),
-      "o.json", "");
+  const auto operation =
+      parsed(replaced(kScaleOperation, R"("reference": {)",
+                      R"("cases": [{"why": "odd", "problems": [["m=1", "m=2", "m=3"], ["n=5"],
+                  ["dtype=bf16", "dtype=fp32"], ["", "weight=none"]]}], "reference": {)"));
   ASSERT_TRUE(operation) << operation.error().message;
   ASSERT_EQ(operation->cases.size(), 1U);
   const OperationCase& odd = operation->cases[0];
@@ -61,8 +68,7 @@ TEST(OperationTest, ACaseStandsForOneTextOfEachListInAllWays) {
 
 TEST(OperationTest, ABucketHasFamiliesAndADistance) {
   const auto with = [](const std::string& m) {
-    return parse_operation(replaced(kScaleOperation, R"("m": {"bind": "bucket"})", R"("m": )" + m),
-                           "o.json", "");
+    return parsed(replaced(kScaleOperation, R"("m": {"bind": "bucket"})", R"("m": )" + m));
   };
   const auto operation = with(R"({"bind": "bucket", "edges": [16, 128], "distance": 1.5})");
   ASSERT_TRUE(operation) << operation.error().message;
@@ -83,18 +89,16 @@ TEST(OperationTest, ABucketHasFamiliesAndADistance) {
 TEST(OperationTest, AnOperationMayHaveNoExactInputs) {
   const std::string text =
       replaced(kScaleOperation, R"("exact": "small_integers")", R"("exact": "none")");
-  const auto operation = parse_operation(text, "o.json", "");
+  const auto operation = parsed(text);
   ASSERT_TRUE(operation) << operation.error().message;
   EXPECT_FALSE(operation->exact_inputs);
 }
 
 /// The scale operation whose first input, of `dtype`, has a draw of its own.
 Result<Operation> with_draw(std::string_view draw, std::string_view dtype = "int32") {
-  return parse_operation(
-      replaced(
-          kScaleOperation, R"("name": "a", "role": "in", "dtype": "dtype",)",
-          concat(R"("name": "a", "role": "in", "dtype": ")", dtype, R"(", "draw": )", draw, ",")),
-      "o.json", "");
+  return parsed(replaced(
+      kScaleOperation, R"("name": "a", "role": "in", "dtype": "dtype",)",
+      concat(R"("name": "a", "role": "in", "dtype": ")", dtype, R"(", "draw": )", draw, ",")));
 }
 
 TEST(OperationTest, ATensorMayHaveADrawOfItsOwn) {
@@ -132,9 +136,8 @@ TEST(OperationTest, ADrawThatIsNotKnownNamesThoseThatAre) {
   }
   EXPECT_FALSE(with_draw(R"({"uniform": {"from": 0}})"));
   EXPECT_FALSE(with_draw(R"({"uniform": {"from": 0, "to": "unknown"}})"));
-  const auto output = parse_operation(
-      replaced(kScaleOperation, R"("role": "out",)", R"("role": "out", "draw": "normal",)"),
-      "o.json", "");
+  const auto output =
+      parsed(replaced(kScaleOperation, R"("role": "out",)", R"("role": "out", "draw": "normal",)"));
   ASSERT_FALSE(output);
   EXPECT_NE(output.error().message.find("an output is not drawn"), std::string::npos);
 }
@@ -167,10 +170,9 @@ TEST(OperationTest, ADtypeThatIsNotKnownNamesThoseThatAre) {
 }
 
 TEST(OperationTest, AScalarMayBeAnInt64) {
-  const auto operation = parse_operation(
+  const auto operation = parsed(
       replaced(kScaleOperation, R"("dtype": "fp32", "default": 0.5})",
-               R"("dtype": "int64", "default": 5000000000, "when": "weight == weight_none"})"),
-      "o.json", "");
+               R"("dtype": "int64", "default": 5000000000, "when": "weight == weight_none"})"));
   ASSERT_TRUE(operation) << operation.error().message;
   const BoundProblem without =
       BoundProblem::bind(*operation, Problem::parse("scale m=1 n=2 dtype=bf16").value()).value();
@@ -183,13 +185,12 @@ TEST(OperationTest, ExactInputsMayDependOnTheProblem) {
   const std::string text =
       replaced(kScaleOperation, R"("exact": "small_integers")",
                R"("exact": "small_integers", "exact_when": "weight == weight_none")");
-  const auto operation = parse_operation(text, "o.json", "");
+  const auto operation = parsed(text);
   ASSERT_TRUE(operation) << operation.error().message;
   ASSERT_TRUE(operation->exact_when);
   EXPECT_EQ(operation->exact_when->text(), "weight == weight_none");
 
-  const auto refused = parse_operation(
-      replaced(text, R"("exact": "small_integers")", R"("exact": "none")"), "o.json", "");
+  const auto refused = parsed(replaced(text, R"("exact": "small_integers")", R"("exact": "none")"));
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("there are no exact inputs"), std::string::npos)
       << refused.error().message;
@@ -200,7 +201,7 @@ TEST(OperationTest, ARequirementRefusesProblemsWithItsReason) {
       kScaleOperation, R"("tensors": [)",
       R"("requires": [{"rule": "weight == weight_scale || dtype == dtype_fp32", "why": "so"}],
   "tensors": [)");
-  const auto operation = parse_operation(text, "o.json", "");
+  const auto operation = parsed(text);
   ASSERT_TRUE(operation) << operation.error().message;
   EXPECT_TRUE(operation->normalize(Problem::parse("scale m=1 n=2 dtype=fp32 weight=none").value()));
   const auto refused =
@@ -216,7 +217,7 @@ TEST(OperationTest, AScalarMayBeOfSomeProblemsAlone) {
   const std::string text =
       replaced(kScaleOperation, R"("default": 0.5})",
                R"("default": 0.5, "check": 3, "when": "weight == weight_none"})");
-  const auto operation = parse_operation(text, "o.json", "");
+  const auto operation = parsed(text);
   ASSERT_TRUE(operation) << operation.error().message;
   const auto normalized = [&](std::string_view problem) {
     return operation->normalize(Problem::parse(problem).value()).value();
@@ -254,10 +255,8 @@ Result<Operation> with_pitch(std::string_view usual = "n") {
   std::string text = replaced(kScaleOperation, R"("n": {"bind": "exact"}})",
                               concat(R"("n": {"bind": "exact"}, "pitch": {"bind": "exact", )",
                                      R"("default": ")", usual, R"("}})"));
-  return parse_operation(
-      replaced(text, R"("dtype": "dtype", "extent": ["m", "n"]},)",
-               R"("dtype": "dtype", "extent": ["m", "n"], "pitches": ["pitch"]},)"),
-      "o.json", "");
+  return parsed(replaced(text, R"("dtype": "dtype", "extent": ["m", "n"]},)",
+                         R"("dtype": "dtype", "extent": ["m", "n"], "pitches": ["pitch"]},)"));
 }
 
 TEST(OperationTest, ADimAtItsDefaultIsNoPartOfTheKey) {
@@ -313,11 +312,9 @@ TEST(OperationTest, RowsMayLieApart) {
 
 TEST(OperationTest, EntriesOfEveryDimMayLieApart) {
   const auto operation = [](std::string_view pitches) {
-    return parse_operation(
-        replaced(
-            kScaleOperation, R"("dtype": "dtype", "extent": ["m", "n"]},)",
-            concat(R"("dtype": "dtype", "extent": ["m", "2", "n"], "pitches": [)", pitches, "]},")),
-        "o.json", "");
+    return parsed(replaced(
+        kScaleOperation, R"("dtype": "dtype", "extent": ["m", "n"]},)",
+        concat(R"("dtype": "dtype", "extent": ["m", "2", "n"], "pitches": [)", pitches, "]},")));
   };
   const auto shape = [&](std::string_view pitches) {
     return operation(pitches)->tensor_shapes(scale_problem(4, 3));
@@ -340,10 +337,8 @@ TEST(OperationTest, EntriesOfEveryDimMayLieApart) {
 
 TEST(OperationTest, DerivedValuesMayBeNamedLikeDims) {
   const auto with = [](std::string_view derived) {
-    return parse_operation(
-        replaced(replaced(kScaleOperation, "\"2 * m * n\"", "\"2 * all\""), "\"tensors\"",
-                 concat("\"derived\": {", derived, "}, \"tensors\"")),
-        "o.json", "");
+    return parsed(replaced(replaced(kScaleOperation, "\"2 * m * n\"", "\"2 * all\""), "\"tensors\"",
+                           concat("\"derived\": {", derived, "}, \"tensors\"")));
   };
   const auto operation = with(R"("wide": "m + n", "all": "wide * n")");
   ASSERT_TRUE(operation) << operation.error().message;
@@ -361,16 +356,15 @@ TEST(OperationTest, DerivedValuesMayBeNamedLikeDims) {
 
 TEST(OperationTest, SpecialFunctionsAreCounted) {
   EXPECT_FALSE(scale_operation().specials);
-  const auto operation = parse_operation(
-      replaced(kScaleOperation, "\"example\"", "\"specials\": \"m * n\", \"example\""), "o.json",
-      "");
+  const auto operation =
+      parsed(replaced(kScaleOperation, "\"example\"", "\"specials\": \"m * n\", \"example\""));
   ASSERT_TRUE(operation) << operation.error().message;
   EXPECT_EQ(operation->specials->evaluate(operation->scope(scale_problem(2, 3))).value(), 6);
 }
 
 TEST(OperationTest, AScalarsDefaultMayDependOnTheProblem) {
   const auto with = [](std::string_view fields) {
-    return parse_operation(replaced(kScaleOperation, R"("default": 0.5)", fields), "o.json", "");
+    return parsed(replaced(kScaleOperation, R"("default": 0.5)", fields));
   };
   const auto operation = with(R"json("default": "1 / sqrt(n)", "check": 0.11)json");
   ASSERT_TRUE(operation) << operation.error().message;
@@ -388,9 +382,8 @@ TEST(OperationTest, AScalarsDefaultMayDependOnTheProblem) {
 
 TEST(OperationTest, AnOutputSaysHowItIsCompared) {
   const auto with = [](std::string_view name, std::string_view fields) {
-    return parse_operation(replaced(kScaleOperation, concat("\"name\": \"", name, "\","),
-                                    concat("\"name\": \"", name, "\", ", fields, ",")),
-                           "o.json", "");
+    return parsed(replaced(kScaleOperation, concat("\"name\": \"", name, "\","),
+                           concat("\"name\": \"", name, "\", ", fields, ",")));
   };
   const auto operation =
       with("d", R"("exact": "none", "infinite": "equal", "intermediate": "dtype")");
@@ -412,10 +405,8 @@ TEST(OperationTest, AnOutputSaysHowItIsCompared) {
 
 TEST(OperationTest, AnOutputMaySayWhoseMemoryItMayBe) {
   const auto with = [](std::string_view name, std::string_view input) {
-    return parse_operation(
-        replaced(kScaleOperation, concat("\"name\": \"", name, "\","),
-                 concat("\"name\": \"", name, "\", \"in_place\": \"", input, "\",")),
-        "o.json", "");
+    return parsed(replaced(kScaleOperation, concat("\"name\": \"", name, "\","),
+                           concat("\"name\": \"", name, "\", \"in_place\": \"", input, "\",")));
   };
   const auto operation = with("d", "a");
   ASSERT_TRUE(operation) << operation.error().message;
@@ -434,11 +425,9 @@ TEST(OperationTest, AnOutputMaySayWhoseMemoryItMayBe) {
 
 TEST(OperationTest, AnIntegerInputSaysItsValues) {
   const auto with = [](std::string_view dtype, std::string_view values) {
-    return parse_operation(
-        replaced(
-            kScaleOperation, R"("name": "w", "role": "in", "dtype": "fp32")",
-            concat(R"("name": "w", "role": "in", "dtype": ")", dtype, R"(", "values": )", values)),
-        "o.json", "");
+    return parsed(replaced(
+        kScaleOperation, R"("name": "w", "role": "in", "dtype": "fp32")",
+        concat(R"("name": "w", "role": "in", "dtype": ")", dtype, R"(", "values": )", values)));
   };
   const auto operation = with(
       "int32",
@@ -462,11 +451,9 @@ TEST(OperationTest, AnIntegerInputSaysItsValues) {
 
 /// The scale operation whose inputs are drawn by kernels.
 Result<Operation> with_input_kernels(std::string_view fields, std::string_view tensor = "") {
-  return parse_operation(
-      replaced(
-          replaced(kScaleOperation, R"("timing": "normal", "exact": "small_integers")", fields),
-          R"("name": "a",)", concat(R"("name": "a",)", tensor)),
-      "o.json", "");
+  return parsed(replaced(
+      replaced(kScaleOperation, R"("timing": "normal", "exact": "small_integers")", fields),
+      R"("name": "a",)", concat(R"("name": "a",)", tensor)));
 }
 
 TEST(OperationTest, KernelsOfItsOwnMayDrawTheInputs) {
@@ -518,9 +505,8 @@ Result<Operation> with_out(std::string_view entry) {
   std::string text =
       replaced(kScaleOperation, R"("dtypes": {"dtype": ["bf16", "fp32"]})",
                R"("dtypes": {"dtype": ["bf16", "fp32"], "out": )" + std::string(entry) + "}");
-  return parse_operation(
-      replaced(text, R"("role": "out", "dtype": "dtype")", R"("role": "out", "dtype": "out")"),
-      "o.json", "");
+  return parsed(
+      replaced(text, R"("role": "out", "dtype": "dtype")", R"("role": "out", "dtype": "out")"));
 }
 
 TEST(OperationTest, ATypeVariableMayFollowAnother) {
@@ -549,11 +535,9 @@ TEST(OperationTest, ATypeVariableMayFollowAnother) {
 
 /// The scale operation with a formula over x and y.
 Operation with_formula() {
-  const auto operation = parse_operation(
-      replaced(
-          replaced(kScaleOperation, R"("flags": {)", R"("flags": {"f": {"formula": ["x", "y"]}, )"),
-          R"("dtype": "bf16"})", R"("dtype": "bf16", "f": "x + 1"})"),
-      "o.json", "");
+  const auto operation = parsed(replaced(
+      replaced(kScaleOperation, R"("flags": {)", R"("flags": {"f": {"formula": ["x", "y"]}, )"),
+      R"("dtype": "bf16"})", R"("dtype": "bf16", "f": "x + 1"})"));
   EXPECT_TRUE(operation) << operation.error().message;
   return *operation;
 }
@@ -596,47 +580,40 @@ TEST(OperationTest, WhatATypeVariableFollowsMustFit) {
 }
 
 TEST(OperationTest, TheKeyHasADTypesOwnSpelling) {
-  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bfloat16").value()),
-            normalized(Problem::parse("scale m=1 n=2 dtype=bf16").value()));
-  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=Float32").value()),
-            "scale m=1 n=2 dtype=fp32");
+  EXPECT_EQ(normalized("scale m=1 n=2 dtype=bfloat16"), normalized("scale m=1 n=2 dtype=bf16"));
+  EXPECT_EQ(normalized("scale m=1 n=2 dtype=Float32"), "scale m=1 n=2 dtype=fp32");
 }
 
 TEST(OperationTest, NormalizeSaysWhatWasPerhapsMeant) {
-  EXPECT_EQ(normalized(Problem::parse("scale M=1 n=2 dtype=bf16").value()),
+  EXPECT_EQ(normalized("scale M=1 n=2 dtype=bf16"),
             "scale: no dim M=1 (did you mean m?), dims are m, n; see kernwright operations scale");
-  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 wieght=scale").value()),
+  EXPECT_EQ(normalized("scale m=1 n=2 dtype=bf16 wieght=scale"),
             "scale: no flag or dtype wieght=scale (did you mean weight?), dtypes are dtype, flags "
             "are weight; see kernwright operations scale");
-  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 weight=Scale").value()),
+  EXPECT_EQ(normalized("scale m=1 n=2 dtype=bf16 weight=Scale"),
             "scale: weight=Scale (did you mean scale?) is not one of none, scale; see kernwright "
             "operations scale");
 }
 
 TEST(OperationTest, NormalizeNamesWhatIsWrongAndWhatIsAllowed) {
-  EXPECT_EQ(normalized(Problem::parse("matmul m=1 n=2 dtype=bf16").value()),
-            "scale: asked for \"matmul\"");
-  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 k=3 dtype=bf16").value()),
+  EXPECT_EQ(normalized("matmul m=1 n=2 dtype=bf16"), "scale: asked for \"matmul\"");
+  EXPECT_EQ(normalized("scale m=1 n=2 k=3 dtype=bf16"),
             "scale: no dim k=3, dims are m, n; see kernwright operations scale");
-  EXPECT_EQ(normalized(Problem::parse("scale m=1 dtype=bf16").value()),
+  EXPECT_EQ(normalized("scale m=1 dtype=bf16"),
             "scale: dim n is missing, dims are m, n; see kernwright operations scale");
-  EXPECT_EQ(normalized(Problem::parse("scale m=0 n=2 dtype=bf16").value()),
-            "scale: dim m=0 is less than 1");
-  EXPECT_EQ(normalized(Problem::parse("scale m=x n=2 dtype=bf16").value()),
-            "scale: dim m=x is no positive integer");
-  EXPECT_EQ(normalized(Problem::parse("scale m=1 m=2 n=2 dtype=bf16").value()),
-            "scale: dim m is given twice");
-  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2").value()),
+  EXPECT_EQ(normalized("scale m=0 n=2 dtype=bf16"), "scale: dim m=0 is less than 1");
+  EXPECT_EQ(normalized("scale m=x n=2 dtype=bf16"), "scale: dim m=x is no positive integer");
+  EXPECT_EQ(normalized("scale m=1 m=2 n=2 dtype=bf16"), "scale: dim m is given twice");
+  EXPECT_EQ(normalized("scale m=1 n=2"),
             "scale: dtype is missing, it may be bf16, fp32; see kernwright operations scale");
-  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=fp16").value()),
+  EXPECT_EQ(normalized("scale m=1 n=2 dtype=fp16"),
             "scale: dtype=fp16 is not one of bf16, fp32; see kernwright operations scale");
-  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 weight=some").value()),
+  EXPECT_EQ(normalized("scale m=1 n=2 dtype=bf16 weight=some"),
             "scale: weight=some is not one of none, scale; see kernwright operations scale");
-  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 bias=on").value()),
+  EXPECT_EQ(normalized("scale m=1 n=2 dtype=bf16 bias=on"),
             "scale: no flag or dtype bias=on, dtypes are dtype, flags are weight; see kernwright "
             "operations scale");
-  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 dtype=bf16").value()),
-            "scale: flag dtype is given twice");
+  EXPECT_EQ(normalized("scale m=1 n=2 dtype=bf16 dtype=bf16"), "scale: flag dtype is given twice");
 }
 
 TEST(OperationTest, ScopeGivesDimsFlagsAndConstants) {
@@ -671,7 +648,7 @@ TEST(OperationTest, AbsentTensorsAreLeftOut) {
 TEST(OperationTest, AnInputMayBeMarkedAsWarm) {
   const std::string text = replaced(kScaleOperation, R"("extent": ["m", "n"]},)",
                                     R"("extent": ["m", "n"], "l2": "warm"},)");
-  const auto operation = parse_operation(text, "o.json", "");
+  const auto operation = parsed(text);
   ASSERT_TRUE(operation) << operation.error().message;
   const auto shapes = operation->tensor_shapes(scale_problem(2, 3));
   ASSERT_TRUE(shapes);
@@ -691,7 +668,7 @@ class OperationErrorTest : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(OperationErrorTest, NamesFileLineAndField) {
   const Result<Operation> operation =
-      parse_operation(replaced(kScaleOperation, GetParam().from, GetParam().to), "o.json", "");
+      parsed(replaced(kScaleOperation, GetParam().from, GetParam().to));
   ASSERT_FALSE(operation);
   EXPECT_EQ(operation.error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(operation.error().message, GetParam().message);

@@ -76,39 +76,6 @@ INSTANTIATE_TEST_SUITE_P(Parts, AttentionPairwiseGpuTest, ::testing::Range(0, 8)
 
 class AttentionGpuTest : public TemplateChecks {};
 
-TEST_F(AttentionGpuTest, PagesOfAnySizeAreRead) {
-  std::vector<std::string> problems;
-  for (const int page : {1, 5, 32, 40, 192, 256, 1000}) {
-    for (const char* queries : {"q_len=1", "q_len=130 mask=causal"}) {
-      problems.push_back(concat("attention batch=3 heads=4 kv_heads=2 ", queries,
-                                " kv_len=1100 kv_total=2500 page=", page,
-                                " head_dim=64 dtype=bf16 lengths=kv cache=paged"));
-    }
-  }
-  check_random_configurations(problems, 3);
-}
-
-// Fewer slots than sequences and more, one, and so many that most have no work; sequences without
-// keys or queries.
-TEST_F(AttentionGpuTest, WorkListsAreFollowed) {
-  const std::string rest = " heads=8 kv_heads=2 head_dim=128 dtype=bf16 schedule=given";
-  std::vector<std::string> problems;
-  for (const char* shape :
-       {"slots=1 batch=1 q_len=1 kv_len=5000 lengths=kv",
-        "slots=300 batch=1 q_len=1 kv_len=5000 lengths=kv",
-        "slots=5 batch=40 q_len=1 kv_len=3000 kv_total=20000 lengths=kv cache=paged lse=natural",
-        "slots=33 batch=40 q_len=1 kv_len=3000 kv_total=20000 lengths=kv cache=paged lse=natural",
-        "slots=33 batch=40 q_len=4 kv_len=900 kv_total=5000 q_total=60 lengths=ragged mask=causal "
-        "sink=head",
-        "slots=300 batch=17 q_len=3 kv_len=4000 kv_total=9000 lengths=kv mask=window "
-        "window=700"}) {
-    problems.push_back(concat("attention ", shape, rest));
-  }
-  check_random_configurations(problems, 4);
-  if (HasFatalFailure()) return;
-  check_finalists({problems[2], problems[4], problems[5]});
-}
-
 // More sequences than a grid has in its other dimensions, and so many tiles of queries that their
 // number times the number of heads passes 32 bits if neither is limited.
 TEST_F(AttentionGpuTest, LargeCountsAreRight) {

@@ -97,18 +97,6 @@ class TemplateChecks : public GpuWorld {
     }
   }
 
-  /// `count` configurations of every template of the problem's operation.
-  void check_random_configurations(const std::vector<std::string>& problems, std::size_t count) {
-    for (const std::string& text : problems) {
-      const BoundProblem problem = bound(text);
-      const CandidateList list = enumerate(problem);
-      for (const KernelTemplate* made : catalog_->templates_of(problem.operation().name)) {
-        check(problem, list, some(list, made->name, count), 7);
-        if (HasFatalFailure()) return;
-      }
-    }
-  }
-
   /// The defaults as finalists: against unmapped pages too.
   void check_finalists(const std::vector<std::string>& problems) {
     for (const std::string& text : problems) {
