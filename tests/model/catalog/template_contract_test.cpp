@@ -42,133 +42,24 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
     return h200();
   }
 
-  /// The operation's example, or with what is matched by bucket at 1 for a template of small sizes,
-  /// or with the flag or the dtypes that the template is for, or with one such dim at 1.
+  /// Returns the operation's example; for a template that does not take it, the first problem of a
+  /// case with which its default configuration is valid.
   BoundProblem example() const {
-    const BoundProblem plain = BoundProblem::bind(operation_, operation_.example).value();
-    const auto suits = [&](const BoundProblem& problem) {
-      return applies(made_, problem, device()).has_value();
-    };
-    if (suits(plain)) return plain;
-    std::vector<Problem> others{with_buckets_over(operation_.example.dims().front().second)};
-    for (const Flag& flag : operation_.flags) {
-      for (const std::string& value : flag.values) {
-        others.push_back(operation_.example.with(flag.name, value));
-      }
+    const std::vector<BoundProblem> all = problems();
+    if (applies(made_, all.front(), device())) return all.front();
+    for (const BoundProblem& problem : all) {
+      if (make_candidate(made_, problem, made_.default_configuration, device())) return problem;
     }
-    for (const Problem& typed : in_every_dtype(operation_.example)) others.push_back(typed);
-    for (const Problem& flat : with_one_bucket_at_one(1)) others.push_back(flat);
-    for (const Problem& other : others) {
-      const auto problem = BoundProblem::bind(operation_, other);
-      if (problem && suits(*problem)) return *problem;
-    }
-    ADD_FAILURE() << GetParam() << " applies to no variation of the example";
-    return plain;
+    ADD_FAILURE() << "the default of " << GetParam() << " is valid for no problem of the cases";
+    return all.front();
   }
 
-  /// The example with every dim that is matched by bucket divided by `divisor`.
-  Problem with_buckets_over(std::int64_t divisor) const {
-    Problem::Dims dims = operation_.example.dims();
-    for (auto& [name, size] : dims) {
-      if (find_named(operation_.dims, name)->match != DimMatch::bucket) continue;
-      size = std::max<std::int64_t>(size / divisor, 1);
-    }
-    return Problem::make(operation_.name, dims, operation_.example.flags());
-  }
-
-  /// The example with one dim that is matched by bucket at 1 and the others `multiple` times as
-  /// large, for each such dim.
-  std::vector<Problem> with_one_bucket_at_one(std::int64_t multiple) const {
-    const auto in_buckets = [&](const std::string& name) {
-      return find_named(operation_.dims, name)->match == DimMatch::bucket;
-    };
-    std::vector<Problem> problems;
-    for (const auto& [flat, extent] : operation_.example.dims()) {
-      if (!in_buckets(flat)) continue;
-      Problem::Dims dims = operation_.example.dims();
-      for (auto& [name, size] : dims) {
-        if (in_buckets(name)) size = name == flat ? 1 : size * multiple;
-      }
-      problems.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
-    }
-    return problems;
-  }
-
-  /// Returns the problem with each dtype of one type variable, and with each of another too that
-  /// would follow it.
-  std::vector<Problem> in_every_dtype(const Problem& problem) const {
-    std::vector<Problem> problems;
-    for (const TypeVariable& variable : operation_.type_variables) {
-      for (const DType dtype : variable.dtypes) {
-        problems.push_back(problem.with(variable.name, std::string(to_string(dtype))));
-        const Problem one = problems.back();
-        for (const TypeVariable& other : operation_.type_variables) {
-          if (other.default_variable != variable.name) continue;
-          for (const DType its : other.dtypes) {
-            problems.push_back(one.with(other.name, std::string(to_string(its))));
-          }
-        }
-      }
-    }
-    return problems;
-  }
-
-  /// Problems that between them reach every value: the example, smaller and odd ones, in every
-  /// dtype and with every flag.
+  /// Returns the operation's example, and the problems of its cases.
   std::vector<BoundProblem> problems() const {
-    std::vector<Problem> shapes{operation_.example};
-    for (const std::int64_t divisor : {16, 32, 64, 128, 256, 512, 17, 19, 22, 25, 29, 52}) {
-      shapes.push_back(with_buckets_over(divisor));
-    }
-    for (const std::int64_t divisor : {4, 64, 1024}) {
-      Problem::Dims dims = operation_.example.dims();
-      for (auto& [name, size] : dims) size = std::max<std::int64_t>(size / divisor, 1);
-      shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
-    }
-    for (std::size_t i = 0; i < operation_.example.dims().size(); ++i) {
-      Problem::Dims dims = operation_.example.dims();
-      dims[i].second = std::max<std::int64_t>(dims[i].second / 512, 1);
-      shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
-    }
-    for (const std::int64_t multiple : {8, 3}) {
-      Problem::Dims dims = operation_.example.dims();
-      dims.back().second = 40 * multiple;
-      shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
-    }
-    for (const std::int64_t divisor : {64, 256}) {
-      Problem::Dims dims = operation_.example.dims();
-      for (auto& [name, size] : dims) size = std::max<std::int64_t>(size / divisor, 1);
-      dims.back().second = operation_.example.dims().back().second * 16;
-      shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
-    }
-    for (const std::int64_t multiple : {1, 16}) {
-      for (Problem& problem : with_one_bucket_at_one(multiple)) {
-        shapes.push_back(std::move(problem));
-      }
-    }
-    Problem::Dims flat = operation_.example.dims();
-    flat.front().second *= 16;
-    flat.back().second = std::max<std::int64_t>(flat.back().second / 16, 1);
-    shapes.push_back(Problem::make(operation_.name, flat, operation_.example.flags()));
-    std::vector<BoundProblem> all;
-    // Some values go with others alone, and some sizes leave a tensor without elements: nothing but
-    // a rule of the operation or a tensor's extent may refuse a problem.
-    const auto add = [&](const Problem& problem) {
-      const Result<BoundProblem> bound = BoundProblem::bind(operation_, problem);
-      if (bound) {
-        all.push_back(*bound);
-        return;
-      }
-      const std::string& why = bound.error().message;
-      EXPECT_TRUE(why.find(operation_.name + ": rule \"") != std::string::npos ||
-                  why.find(": extent \"") != std::string::npos)
-          << why;
-    };
-    for (const Problem& shape : shapes) add(shape);
-    for (const Problem& shape : shapes) {
-      for (const Problem& typed : in_every_dtype(shape)) add(typed);
-      for (const Flag& flag : operation_.flags) {
-        for (const std::string& value : flag.values) add(shape.with(flag.name, value));
+    std::vector<BoundProblem> all{BoundProblem::bind(operation_, operation_.example).value()};
+    for (const OperationCase& one : operation_.cases) {
+      for (const std::string& text : one.all()) {
+        all.push_back(BoundProblem::bind(operation_, Problem::parse(text).value()).value());
       }
     }
     return all;
