@@ -113,8 +113,11 @@ Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& proble
   if (!service.has_device() && options.budget.trials == TuningBudget{}.trials) {
     options.budget.trials = kPredictCompiles;
   }
-  Result<TuningResult> result = service.has_device() ? service.tune(problem, std::move(options))
-                                                     : service.predict(problem, options.budget);
+  Result<TuningResult> result = [&]() -> Result<TuningResult> {
+    if (!service.has_device()) return service.predict(problem, options.budget);
+    KW_ASSIGN(TuningResult tuned, service.tune(problem, std::move(options)));
+    return tuned;
+  }();
   watch.end();
   return result;
 }

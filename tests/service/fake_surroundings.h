@@ -23,6 +23,7 @@ struct FakeWorld {
   std::atomic<int> compiles{0};
   std::atomic<int> identities{0};
   std::atomic<int> loads{0};
+  std::function<void()> compiling = [] {};  ///< called by every compile
   bool toolkit_missing = false;
   bool loading_fails = false;
   /// Returns the outcome of a program that runs on the device.
@@ -48,6 +49,7 @@ class FakeCompiler final : public Compiler {
   }
   Result<CompiledKernel> compile(const CompileRequest& request) override {
     ++world_.compiles;
+    world_.compiling();
     CompiledKernel kernel;
     kernel.bits = request.digest("fake").hex();
     kernel.target = request.target;

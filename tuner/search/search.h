@@ -86,9 +86,10 @@ struct TuningResult {
   std::shared_ptr<const CompiledKernel> kernel;  ///< the winner's
   std::vector<Trial> trials;
   TimeShares shares;
-  int rejected = 0;  ///< configurations that are not candidates
+  int rejected = 0;                 ///< configurations that are not candidates
+  std::filesystem::path file = {};  ///< of the record; empty before it is stored
   /// Why another process will not find the record with its winner's artifact; empty: it will.
-  /// Whatever stores the record sets this.
+  /// Whatever stores the record sets this and `file`.
   std::string unstored;
   /// Options that did not apply, parts that were only sampled, and results that could not be kept
   /// (an artifact, the trial log).

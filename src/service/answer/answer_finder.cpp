@@ -147,17 +147,13 @@ std::vector<Choice> AnswerFinder::early_variants(const BoundProblem& problem,
 }
 
 std::vector<GradedRecord> AnswerFinder::next_best(const BoundProblem& problem,
-                                                  const KernelSummary& served) const {
-  const Answers answers = look_up_with_neighbours(problem);
-  const auto own = std::ranges::find_if(answers.records, [&](const GradedRecord& record) {
-    const Choice& choice = record.head.winner.choice;
-    return choice.kernel_template == served.kernel_template &&
-           choice.configuration.text() == served.configuration;
-  });
-  if (own == answers.records.end()) return {};
-  std::vector<HeadWinner> ranked{own->head.winner};
-  if (!own->file.empty()) {
-    if (const Lookup<TuningRecord> record = read_record(own->file)) {
+                                                  const GradedRecord& served) const {
+  std::vector<HeadWinner> ranked{served.head.winner};
+  if (!served.file.empty()) {
+    const Lookup<TuningRecord> record = read_record(served.file);
+    // If another process tuned meanwhile, the file may be of another text of the template.
+    if (record &&
+        record.value->environment.template_digest == served.head.environment.template_digest) {
       for (const RankedConfiguration& one : record.value->runners_up) {
         HeadWinner& next = ranked.emplace_back(winner_of(one, record.value->rounds));
         // The record has the digest of the winner's template alone, so the artifact of another
@@ -198,10 +194,11 @@ std::vector<GradedRecord> AnswerFinder::next_best(const BoundProblem& problem,
     }
   }
   found.insert(found.end(), further.begin(), further.end());
+  const Decisions decisions = look_up(problem).decisions;
   std::vector<GradedRecord> records;
   for (HeadWinner& one : found) {
-    if (one.choice == ranked.front().choice || answers.decisions.banned(one.choice.id())) continue;
-    records.push_back(*own);
+    if (one.choice == ranked.front().choice || decisions.banned(one.choice.id())) continue;
+    records.push_back(served);
     records.back().head.winner = std::move(one);
   }
   return records;

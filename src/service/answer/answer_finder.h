@@ -51,12 +51,12 @@ class AnswerFinder {
   /// that is worse than `worst` is offered.
   Coverage find(const BoundProblem& problem, Match worst, Bits bits, const Take& take) const;
 
-  /// Returns the kernels that can take the place of `served`, a kernel that `find` took. They are
-  /// kernels of the record that it came from, as records that they had won: its runners-up, which
-  /// were checked as the winner was. Beside each is its variant that differs in arguments `early`
-  /// alone, which is the same kernel outside of chains. The best come first. None is banned.
+  /// Returns the kernels that can take the place of the winner of `served`, a record that `find`
+  /// took, as records that they had won. They are its runners-up, which were checked as the winner
+  /// was. Beside each is its variant that differs in arguments `early` alone, which is the same
+  /// kernel outside of chains. The best come first. None is banned.
   std::vector<GradedRecord> next_best(const BoundProblem& problem,
-                                      const KernelSummary& served) const;
+                                      const GradedRecord& served) const;
   /// Returns the winner of a record as a kernel for the problem. Errors: why it is not one.
   Result<Offer> offer(const BoundProblem& problem, const GradedRecord& record, Bits bits) const;
 

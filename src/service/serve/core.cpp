@@ -28,14 +28,21 @@ constexpr std::size_t kMostPredicted = 8;
 // How long a tuned miss waits for another process that tunes the same problem.
 constexpr std::chrono::minutes kPatienceToTune{2};
 
-KernelSummary summarize(const Problem& normalized, const RecordHead& head, Match match,
-                        MissReason reason, std::string artifact) {
+/// Returns a record that was made just now, as a lookup would find it.
+GradedRecord graded(const TuningResult& made, Match match, MissReason reason) {
+  return {
+      .head = head_of(made.record), .match = match, .reason = reason, .file = made.file.string()};
+}
+
+KernelSummary summarize(const Problem& normalized, const GradedRecord& record,
+                        std::string artifact) {
+  const RecordHead& head = record.head;
   return {.problem = normalized.text(),
           .kernel_template = head.winner.choice.kernel_template,
           .configuration = head.winner.choice.configuration.text(),
           .artifact = std::move(artifact),
-          .match = match,
-          .reason = reason,
+          .match = record.match,
+          .reason = record.reason,
           .measured_us = head.winner.measured_us,
           .predicted_us = head.winner.predicted_us,
           .roofline_us = head.roofline_us,
@@ -84,7 +91,7 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
       options_.background_seconds, [this](const Problem& problem, const std::atomic<bool>& stop) {
         TuningOptions tuning;
         tuning.budget.seconds = options_.tune_seconds;
-        const Result<TuningResult> tuned =
+        const Result<Tuned> tuned =
             guarded([&] { return tune(problem, std::move(tuning), &stop); });
         if (tuned) return tuned->shares.wall_seconds;
         if (!stop) site_.say(LogLevel::warning, concat("not tuned: ", tuned.error().message));
@@ -214,56 +221,56 @@ void ServiceCore::record(const KernelSummary& answer) {
 Result<std::vector<Kernel>> ServiceCore::get_best_kernels(const Problem& problem,
                                                           std::size_t count) {
   KW_ASSIGN(const Kernel best, get_best_kernel(problem));
-  KW_ASSIGN(const BoundProblem bound, bind(problem));
-  const std::shared_ptr<const LoadedKernel> served = LoadedKernel::of(best);
+  const ServedKernel& served = ServedKernel::of(*LoadedKernel::of(best));  // the table keeps it
   std::vector<Kernel> kernels;
   if (count > 0) kernels.push_back(best);
-  const std::lock_guard lock(next_best_mutex_);
-  const auto [place, fresh] = next_best_.try_emplace(served.get());
-  NextBest& next = place->second;
-  if (fresh) next.records = next_best(bound, *served, count);
-  while (next.loaded.size() + 1 < count && next.tried < next.records.size()) {
-    load_one(bound, *served, next);
+  ServedKernel::Alternatives& others = served.alternatives();
+  const std::lock_guard lock(others.mutex);
+  if (!others.records) others.records = next_best(served, count);
+  while (others.loaded.size() + 1 < count && others.tried < others.records->size()) {
+    load_one(served, others);
   }
-  for (const auto& kernel : next.loaded) {
+  for (const auto& kernel : others.loaded) {
     if (kernels.size() < count) kernels.push_back(kernel->handle());
   }
   return kernels;
 }
 
-std::vector<GradedRecord> ServiceCore::next_best(const BoundProblem& problem,
-                                                 const LoadedKernel& best, std::size_t count) {
-  std::vector<GradedRecord> found = answers_.next_best(problem, best.summary());
+std::vector<GradedRecord> ServiceCore::next_best(const ServedKernel& best, std::size_t count) {
+  const GradedRecord& record = best.record();
+  std::vector<GradedRecord> found = answers_.next_best(best.problem(), record);
   // The prediction that is made at a miss compiles one candidate alone.
-  if (best.summary().match == Match::predicted && may_compile() && found.size() + 1 < count &&
-      desk_.predict(problem, {.trials = static_cast<int>(std::min(count, kMostPredicted))})) {
-    found = answers_.next_best(problem, best.summary());
+  if (record.match == Match::predicted && may_compile() && found.size() + 1 < count) {
+    const Result<TuningResult> more = desk_.predict(
+        best.problem(), {.trials = static_cast<int>(std::min(count, kMostPredicted))});
+    if (more)
+      found = answers_.next_best(best.problem(), graded(*more, record.match, record.reason));
   }
   return found;
 }
 
-void ServiceCore::load_one(const BoundProblem& problem, const LoadedKernel& best,
-                           NextBest& next) const {
-  const GradedRecord& record = next.records[next.tried++];
+void ServiceCore::load_one(const ServedKernel& best, ServedKernel::Alternatives& others) const {
+  const GradedRecord& record = (*others.records)[others.tried++];
   const auto is_same = [&](const LoadedKernel& other, const Offer& offer) {
     return other.summary().artifact == offer.artifact.digest &&
            same_in_chain(other.plan(), offer.candidate.plan);
   };
   const Loaded loaded = [&]() -> Loaded {
-    KW_ASSIGN(Offer offer, answers_.offer(problem, record, bits()));
-    for (const auto& other : next.loaded) {
+    KW_ASSIGN(Offer offer, answers_.offer(best.problem(), record, bits()));
+    for (const auto& other : others.loaded) {
       if (is_same(*other, offer)) return other;
     }
     if (is_same(best, offer)) return best.shared_from_this();
-    return load(problem, record.head, record.match, record.reason, std::move(offer));
+    return load(best.problem(), record, std::move(offer));
   }();
   if (!loaded) {
-    site_.say(LogLevel::warning, concat(record.head.winner.choice.id(), " for ", problem.text(),
-                                        " is passed over: ", loaded.error().message));
+    site_.say(LogLevel::warning,
+              concat(record.head.winner.choice.id(), " for ", best.problem().text(),
+                     " is passed over: ", loaded.error().message));
     return;
   }
-  const auto known = std::ranges::find(next.loaded, *loaded);
-  if (loaded->get() != &best && known == next.loaded.end()) next.loaded.push_back(*loaded);
+  const auto known = std::ranges::find(others.loaded, *loaded);
+  if (loaded->get() != &best && known == others.loaded.end()) others.loaded.push_back(*loaded);
 }
 
 ServiceCore::Loaded ServiceCore::resolve(const BoundProblem& problem) {
@@ -288,9 +295,7 @@ std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_cache(const BoundPro
   std::shared_ptr<const LoadedKernel> served;
   coverage =
       answers_.find(problem, worst, bits(), [&](const GradedRecord& record, Result<Offer> offer) {
-        Loaded loaded =
-            offer ? load(problem, record.head, record.match, record.reason, *std::move(offer))
-                  : std::move(offer).error();
+        Loaded loaded = offer ? load(problem, record, *std::move(offer)) : std::move(offer).error();
         if (!loaded) {
           site_.say(LogLevel::warning, concat("a record of ", record.head.key.problem,
                                               " is passed over: ", loaded.error().message));
@@ -335,8 +340,8 @@ ServiceCore::Loaded ServiceCore::make(const BoundProblem& problem, Coverage miss
   return load(problem, predicted, Match::predicted, missing.reason);
 }
 
-ServiceCore::Loaded ServiceCore::load(const BoundProblem& problem, const RecordHead& head,
-                                      Match match, MissReason reason, Offer offer) const {
+ServiceCore::Loaded ServiceCore::load(const BoundProblem& problem, GradedRecord record,
+                                      Offer offer) const {
   std::unique_ptr<Launcher> launcher;
   Error why_not{ErrorCode::unavailable,
                 concat("this service works for the sku ", site_.profile.id, " without a GPU")};
@@ -346,20 +351,21 @@ ServiceCore::Loaded ServiceCore::load(const BoundProblem& problem, const RecordH
     loaded_kernels_.fetch_add(1, std::memory_order_relaxed);
     loaded_bytes_.fetch_add(offer.artifact.kernel->bits.size(), std::memory_order_relaxed);
   }
-  return std::make_shared<const LoadedKernel>(
-      summarize(problem.problem(), head, match, reason, std::move(offer.artifact.digest)),
-      std::move(offer.candidate.plan), std::move(launcher), std::move(why_not),
-      options_.check_launches);
+  KernelSummary summary = summarize(problem.problem(), record, std::move(offer.artifact.digest));
+  return Loaded(std::make_shared<const ServedKernel>(
+      problem, std::move(record), std::move(summary), std::move(offer.candidate.plan),
+      std::move(launcher), std::move(why_not), options_.check_launches));
 }
 
 ServiceCore::Loaded ServiceCore::load(const BoundProblem& problem, const TuningResult& made,
                                       Match match, MissReason reason) const {
-  const RecordHead head = head_of(made.record);
+  GradedRecord record = graded(made, match, reason);
   MissReason refused = MissReason::none;
-  KW_ASSIGN(Candidate winner, answers_.candidate(problem, head.winner, refused));
-  return load(problem, head, match, reason,
+  KW_ASSIGN(Candidate winner, answers_.candidate(problem, record.head.winner, refused));
+  std::string artifact = record.head.winner.artifact;
+  return load(problem, std::move(record),
               {.candidate = std::move(winner),
-               .artifact = {.digest = head.winner.artifact, .kernel = made.kernel}});
+               .artifact = {.digest = std::move(artifact), .kernel = made.kernel}});
 }
 
 void ServiceCore::count(const BoundProblem& problem, Match match, MissReason reason) {
@@ -405,16 +411,16 @@ void ServiceCore::seal(SealMode mode) {
   if (background_ && mode == SealMode::error) background_->end();
 }
 
-Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions options,
-                                       const std::atomic<bool>* stop) {
+Result<ServiceCore::Tuned> ServiceCore::tune(const Problem& problem, TuningOptions options,
+                                             const std::atomic<bool>* stop) {
   KW_TRY(check_not_forked());
   KW_ASSIGN(const BoundProblem bound, bind(problem));
   const AwaitedTunings::Awaited awaited(awaited_);
   KW_ASSIGN(TuningResult tuned,
             desk_.tune(bound, std::move(options), stop == nullptr ? awaited.stop() : stop));
   KW_ASSIGN(auto winner, load(bound, tuned, Match::exact, MissReason::none));
-  table_.publish(bound.problem(), std::move(winner));
-  return tuned;
+  const LoadedKernel* served = table_.publish(problem, bound.problem(), std::move(winner));
+  return Tuned{std::move(tuned), served->handle()};
 }
 
 Result<TuningResult> ServiceCore::predict(const Problem& problem, const TuningBudget& budget) {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +24,7 @@
 #include "service/serve/kernel_table.h"
 #include "service/serve/lookup_counters.h"
 #include "service/serve/metrics.h"
+#include "service/serve/served_kernel.h"
 #include "service/serve/shape_recorder.h"
 #include "service/tune/awaited_tunings.h"
 #include "service/tune/background_tuner.h"
@@ -70,9 +70,12 @@ class ServiceCore {
   /// the best first.
   Result<std::vector<Kernel>> get_best_kernels(const Problem& problem, std::size_t count);
 
+  struct Tuned : TuningResult {
+    Kernel kernel;  ///< the winner
+  };
   /// `TuningDesk::tune`. The winner replaces what get_best_kernel returned so far.
-  Result<TuningResult> tune(const Problem& problem, TuningOptions options,
-                            const std::atomic<bool>* stop = nullptr);
+  Result<Tuned> tune(const Problem& problem, TuningOptions options,
+                     const std::atomic<bool>* stop = nullptr);
   /// Ends the tunings that callers wait for: calls of `tune` without a flag, and misses that are
   /// tuned.
   void stop_tuning() { awaited_.stop(); }
@@ -145,23 +148,15 @@ class ServiceCore {
   std::shared_ptr<const LoadedKernel> serve_from_cache(const BoundProblem& problem,
                                                        Coverage& coverage);
   Loaded make(const BoundProblem& problem, Coverage missing);
-  Loaded load(const BoundProblem& problem, const RecordHead& head, Match match, MissReason reason,
-              Offer offer) const;
+  Loaded load(const BoundProblem& problem, GradedRecord record, Offer offer) const;
   /// Loads the winner of a record that was made just now.
   Loaded load(const BoundProblem& problem, const TuningResult& made, Match match,
               MissReason reason) const;
-  /// The next best kernels after one that is served, with the ones that were loaded so far.
-  struct NextBest {
-    std::vector<GradedRecord> records;
-    std::size_t tried = 0;  ///< of the records
-    std::vector<std::shared_ptr<const LoadedKernel>> loaded;
-  };
   /// Returns the alternatives to `best`, best first. If `best` is only predicted and fewer than
   /// `count` are known, predicts more.
-  std::vector<GradedRecord> next_best(const BoundProblem& problem, const LoadedKernel& best,
-                                      std::size_t count);
+  std::vector<GradedRecord> next_best(const ServedKernel& best, std::size_t count);
   /// Tries the next record: its kernel is loaded, unless it launches as one that is there.
-  void load_one(const BoundProblem& problem, const LoadedKernel& best, NextBest& next) const;
+  void load_one(const ServedKernel& best, ServedKernel::Alternatives& others) const;
   void count(const BoundProblem& problem, Match match, MissReason reason);
   void tune_in_background(const Problem& normalized);
 
@@ -179,8 +174,6 @@ class ServiceCore {
   AnswerFinder answers_;
   TuningDesk desk_;
   KernelTable table_;
-  std::mutex next_best_mutex_;
-  std::map<const LoadedKernel*, NextBest> next_best_;
   LookupCounters counters_;
   std::mutex watch_mutex_;
   std::shared_ptr<ShapeRecorder> recorder_;

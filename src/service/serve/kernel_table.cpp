@@ -27,7 +27,7 @@ Result<const LoadedKernel*> KernelTable::find_or_make(const Problem& written,
       const LoadedKernel* landed = hot_.find(normalized);
       if (landed && landed->summary().match <= worst) return landed;
       KW_ASSIGN(std::shared_ptr<const LoadedKernel> made, make());
-      return publish(normalized, std::move(made));
+      return publish(written, normalized, std::move(made));
     }));
     const std::lock_guard lock(flights_mutex_);
     flights_.erase(text);
@@ -37,7 +37,7 @@ Result<const LoadedKernel*> KernelTable::find_or_make(const Problem& written,
   return kernel;
 }
 
-const LoadedKernel* KernelTable::publish(const Problem& normalized,
+const LoadedKernel* KernelTable::publish(const Problem& written, const Problem& normalized,
                                          std::shared_ptr<const LoadedKernel> kernel) {
   const LoadedKernel* served = kernel.get();
   {
@@ -45,6 +45,7 @@ const LoadedKernel* KernelTable::publish(const Problem& normalized,
     kept_.push_back(std::move(kernel));
   }
   hot_.publish(normalized, served);
+  hot_.alias(written, normalized);
   return served;
 }
 

@@ -30,9 +30,9 @@ class KernelTable {
   Result<const LoadedKernel*> find_or_make(const Problem& written, const Problem& normalized,
                                            Match worst, const std::function<Made()>& make);
 
-  /// Serves the kernel for the problem from now on, in every spelling. The kernels that were served
-  /// before stay loaded.
-  const LoadedKernel* publish(const Problem& normalized,
+  /// Serves the kernel for the problem from now on, in every spelling, `written` included. The
+  /// kernels that were served before stay loaded.
+  const LoadedKernel* publish(const Problem& written, const Problem& normalized,
                               std::shared_ptr<const LoadedKernel> kernel);
 
  private:

@@ -83,9 +83,8 @@ Result<Kernel> Service::tune(const Problem& problem, const TuneOptions& options)
                           .seconds = at.seconds});
       };
     }
-    Result<TuningResult> tuned = core_->tune(problem, std::move(tuning));
-    if (!tuned) return std::move(tuned).error();
-    return core_->get_best_kernel(problem);
+    KW_ASSIGN(const ServiceCore::Tuned tuned, core_->tune(problem, std::move(tuning)));
+    return tuned.kernel;
   });
 }
 

@@ -181,7 +181,7 @@ void TuningDesk::store(TuningResult& result) const {
   const bool measured = result.record.grade == RecordGrade::measured;
   if (auto put = site_.cache.put_record(result.record, measured ? &trials : nullptr); !put) {
     result.unstored = put.error().message;
-  } else if (!site_.cache.artifact(result.record.winner.artifact)) {
+  } else if (result.file = *std::move(put); !site_.cache.artifact(result.record.winner.artifact)) {
     result.unstored = "the winner's artifact could not be written";
   }
   if (!result.unstored.empty()) {

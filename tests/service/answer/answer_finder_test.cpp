@@ -222,9 +222,7 @@ TEST_F(EarlyTemplateTest, TheNextBestAreRunnersUpEachWithOtherEarlyArguments) {
   made.runners_up = {ranked(problem, {{"PROGRAMMATIC", 1}}), ranked(problem, {{"THREADS", 128}}),
                      ranked(problem, {{"ROUNDS", 2}})};
   ASSERT_TRUE(site_.cache.put_record(made));
-  KernelSummary served;
-  served.kernel_template = made.winner.choice.kernel_template;
-  served.configuration = made.winner.choice.configuration.text();
+  GradedRecord served = finder_.look_up(problem).records.front();
   std::vector<std::string> found;
   for (const GradedRecord& record : finder_.next_best(problem, served)) {
     EXPECT_EQ(record.match, Match::exact);
@@ -244,8 +242,12 @@ TEST_F(EarlyTemplateTest, TheNextBestAreRunnersUpEachWithOtherEarlyArguments) {
                                              "THREADS=256 DEPTH=1 ROUNDS=2 PROGRAMMATIC=1"}))
       << "what starts early in another way alone is the same in a chain, and found when it is "
          "loaded";
-  served.configuration = "THREADS=128 DEPTH=0 ROUNDS=1 PROGRAMMATIC=0";
-  EXPECT_TRUE(finder_.next_best(problem, served).empty()) << "it is no record's winner";
+  served.head.environment.template_digest = "another";
+  for (const GradedRecord& record : finder_.next_best(problem, served)) {
+    const Configuration& configuration = record.head.winner.choice.configuration;
+    EXPECT_EQ(configuration.at("THREADS"), 256) << "from a file that was written since";
+    EXPECT_EQ(configuration.at("ROUNDS"), 1);
+  }
 }
 
 TEST_F(EarlyTemplateTest, RunnersUpThatReadAheadComeFirst) {
@@ -255,9 +257,7 @@ TEST_F(EarlyTemplateTest, RunnersUpThatReadAheadComeFirst) {
   made.runners_up = {ranked(problem, {}, "scale/constant"), ranked(problem, {{"THREADS", 128}}),
                      ranked(problem, {})};
   ASSERT_TRUE(site_.cache.put_record(made));
-  KernelSummary served;
-  served.kernel_template = made.winner.choice.kernel_template;
-  served.configuration = made.winner.choice.configuration.text();
+  const GradedRecord served = finder_.look_up(problem).records.front();
   std::vector<std::string> templates;
   for (const GradedRecord& record : finder_.next_best(problem, served)) {
     templates.push_back(record.head.winner.choice.kernel_template);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <gmock/gmock.h>
 
+#include "support/try.h"
 #include "tests/service/core_fixture.h"
 #include "tests/sum_of_three.h"
 
@@ -24,14 +25,17 @@ class UnfusedReportTest : public ServiceCoreTest {
           seconds_.push_back(seconds);
           TuningOptions options;
           options.budget.trials = trials_;
-          Result<TuningResult> result = core.has_device() ? core.tune(problem, options)
-                                                          : core.predict(problem, {.trials = 1});
-          if (!result) return result.error();
+          TuningResult result;
+          if (core.has_device()) {
+            KW_ASSIGN(result, core.tune(problem, options));
+          } else {
+            KW_ASSIGN(result, core.predict(problem, {.trials = 1}));
+          }
           if (!took_.empty()) {
-            result->record.wall_seconds = took_.front();
+            result.record.wall_seconds = took_.front();
             took_.erase(took_.begin());
           }
-          return result->record;
+          return result.record;
         },
         budget_, 1);
   }

@@ -1,10 +1,13 @@
 #include "service/serve/core.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <gtest/gtest.h>
 #include <set>
 #include <string>
@@ -103,7 +106,7 @@ TEST_F(ServiceCoreTest, ATunedWinnerIsServedHereAndInTheNextServiceWithoutAToolk
   std::string winner;
   {
     const auto core = open();
-    const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+    const auto tuned = core->tune(problem_, few_trials());
     ASSERT_TRUE(tuned) << tuned.error().message;
     const Result<Kernel> kernel = core->get_best_kernel(problem_);
     ASSERT_TRUE(kernel) << kernel.error().message;
@@ -130,7 +133,7 @@ TEST_F(ServiceCoreTest, TheBestKernelsAreTheWinnerAndTheNextOfItsRecord) {
   std::vector<std::string> given;
   {
     const auto core = open();
-    const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+    const auto tuned = core->tune(problem_, few_trials());
     ASSERT_TRUE(tuned) << tuned.error().message;
     const Result<std::vector<Kernel>> kernels = core->get_best_kernels(problem_, 3);
     ASSERT_TRUE(kernels) << kernels.error().message;
@@ -165,10 +168,47 @@ TEST_F(ServiceCoreTest, TheBestKernelsAreTheWinnerAndTheNextOfItsRecord) {
   EXPECT_EQ(again, given) << "all from the cache";
 }
 
+TEST_F(ServiceCoreTest, AlternativesOfOneKernelDoNotWaitForCompilesOfAnother) {
+  const Problem other = vector_add(4096, DType::fp32);
+  {
+    const auto core = open();
+    for (const Problem& problem : {problem_, other}) {
+      const auto tuned = core->tune(problem, few_trials());
+      ASSERT_TRUE(tuned) << tuned.error().message;
+      for (const RankedConfiguration& ranked : tuned->record.runners_up) {
+        if (ranked.artifact == tuned->record.winner.artifact) continue;
+        std::filesystem::remove(core->cache().artifacts().path(ranked.artifact));
+      }
+    }
+  }
+  std::atomic<bool> first{true};
+  std::promise<void> waits;
+  std::promise<void> released;
+  world_.compiling = [&] {
+    if (!first.exchange(false)) return;
+    waits.set_value();
+    released.get_future().wait();
+  };
+  ServiceOptions options;
+  options.cache = cache_.path();
+  options.compile_threads = 2;
+  const auto core = *ServiceCore::open(std::move(options), fake_surroundings(world_));
+  const auto best_two = [&](const Problem& problem) {
+    return core->get_best_kernels(problem, 2).value().size();
+  };
+  std::future<std::size_t> slow = std::async(std::launch::async, best_two, problem_);
+  waits.get_future().wait();
+  std::future<std::size_t> quick = std::async(std::launch::async, best_two, other);
+  EXPECT_EQ(quick.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  released.set_value();
+  EXPECT_EQ(slow.get(), 2U);
+  EXPECT_EQ(quick.get(), 2U);
+}
+
 TEST_F(ServiceCoreTest, WhatCannotBeLoadedIsNoAlternative) {
   {
     const auto core = open();
-    const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+    const auto tuned = core->tune(problem_, few_trials());
     ASSERT_TRUE(tuned) << tuned.error().message;
     for (const RankedConfiguration& ranked : tuned->record.runners_up) {
       if (ranked.artifact == tuned->record.winner.artifact) continue;
@@ -209,7 +249,7 @@ TEST_F(ServiceCoreTest, ARecordThatCannotBeWrittenIsNamedInItsResult) {
   const auto core = open();
   {
     const FaultyFiles full(cache_.path().string(), FaultyFiles::Call::write, ENOSPC);
-    const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+    const auto tuned = core->tune(problem_, few_trials());
     ASSERT_TRUE(tuned) << tuned.error().message;
     EXPECT_NE(tuned->unstored, "");
     const Result<TuningResult> predicted = core->predict(problem_, {.trials = 1});
@@ -223,7 +263,7 @@ TEST_F(ServiceCoreTest, ARecordThatCannotBeWrittenIsNamedInItsResult) {
 
 TEST_F(ServiceCoreTest, AKernelTunedForOneStateOfTheL2IsNotServedForAnother) {
   l2_ = L2State::mixed;
-  const Result<TuningResult> tuned = open()->tune(problem_, few_trials());
+  const auto tuned = open()->tune(problem_, few_trials());
   ASSERT_TRUE(tuned) << tuned.error().message;
   EXPECT_EQ(tuned->record.key.policy.text(), "l2=mixed launch=graph power=sustained");
   EXPECT_TRUE(open(MissPolicy::fail)->get_best_kernel(problem_));
@@ -236,7 +276,7 @@ TEST_F(ServiceCoreTest, AKernelTunedForOneStateOfTheL2IsNotServedForAnother) {
 // The fake device has no noise; of a tie the default would win.
 TEST_F(ServiceCoreTest, TheFastestOfTheMeasuredWinsUnlessTheDefaultTies) {
   const auto core = open();
-  const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+  const auto tuned = core->tune(problem_, few_trials());
   ASSERT_TRUE(tuned) << tuned.error().message;
   double best = 1e30;
   for (const Trial& trial : tuned->trials) {
@@ -265,7 +305,7 @@ TEST_F(ServiceCoreTest, WhatCallersWaitForIsStopped) {
   const auto core = open();
   TuningOptions options = few_trials();
   options.progress = [&](const TuningProgress&) { core->stop_tuning(); };
-  const Result<TuningResult> tuned = core->tune(problem_, options);
+  const auto tuned = core->tune(problem_, options);
   ASSERT_FALSE(tuned);
   EXPECT_EQ(tuned.error().message, "tuning was stopped");
   EXPECT_TRUE(core->tune(problem_, few_trials()));
@@ -414,7 +454,7 @@ class OwnTemplateTest : public ServiceCoreTest {
 
 TEST_F(OwnTemplateTest, IsTunedAndFetchedLikeABuiltInOne) {
   const auto core = open();
-  const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+  const auto tuned = core->tune(problem_, few_trials());
   ASSERT_TRUE(tuned) << tuned.error().message;
   EXPECT_EQ(tuned->rejected, 1);
   const Result<Kernel> kernel = core->get_best_kernel(problem_);

@@ -80,7 +80,7 @@ TEST_F(KernelTableTest, APublishedKernelReplacesTheOneThatWasServedWhichStays) {
                                          [] { return KernelTable::Made(kernel()); });
   ASSERT_TRUE(first);
   const std::weak_ptr<const LoadedKernel> kept = (*first)->weak_from_this();
-  const LoadedKernel* second = table_.publish(normalized_, kernel());
+  const LoadedKernel* second = table_.publish(written_, normalized_, kernel());
   EXPECT_NE(second, *first);
   EXPECT_EQ(table_.find(written_), second);
   EXPECT_FALSE(kept.expired());

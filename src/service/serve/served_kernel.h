@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cache/layers/tiered_cache.h"
+#include "launch/loaded_kernel.h"
+#include "model/operation/bound_problem.h"
+
+namespace kernwright {
+
+/// A loaded kernel of a service, with the record that it came from. All kernels of a service are
+/// such.
+class ServedKernel final : public LoadedKernel {
+ public:
+  /// `of_loaded` are the arguments of a `LoadedKernel`.
+  template <typename... Arguments>
+  ServedKernel(BoundProblem problem, GradedRecord record, Arguments&&... of_loaded)
+      : LoadedKernel(std::forward<Arguments>(of_loaded)...),
+        problem_(std::move(problem)),
+        record_(std::move(record)) {}
+
+  /// `kernel` is of a service.
+  static const ServedKernel& of(const LoadedKernel& kernel) {
+    return static_cast<const ServedKernel&>(kernel);
+  }
+
+  const BoundProblem& problem() const { return problem_; }
+  const GradedRecord& record() const { return record_; }
+
+  /// The kernels that may take its place in a chain, as far as callers asked for them.
+  struct Alternatives {
+    std::mutex mutex;  ///< held while they are found, compiled and loaded
+    std::optional<std::vector<GradedRecord>> records;
+    std::size_t tried = 0;  ///< of the records
+    std::vector<std::shared_ptr<const LoadedKernel>> loaded;
+  };
+  Alternatives& alternatives() const { return alternatives_; }
+
+ private:
+  BoundProblem problem_;
+  GradedRecord record_;
+  mutable Alternatives alternatives_;
+};
+
+}  // namespace kernwright
