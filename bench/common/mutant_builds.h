@@ -24,7 +24,7 @@ struct MutantTry {
   CompileRequest request;
   std::size_t control = 0;  ///< index of the control of the same case in MutantBuilds::tries
 
-  /// "wave_band_forgotten on matmul/persistent_wave, square".
+  /// "wave_addend_not_awaited on matmul/persistent_wave, fused".
   std::string label() const;
 };
 
