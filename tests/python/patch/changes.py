@@ -467,12 +467,18 @@ ANY = ("q", "k", "o", "down", "up", "norm", "act", "mlp", "attention", "layer", 
 table("forwards", {f"of {part} replaced": replace_forward(part) for part in (*ANY, "model")})
 table("forwards", {f"{part} of another class": replace_class(part) for part in ANY})
 table("forwards", {f"{part} wrapped": exchange(part, lambda p, m: Wrapped(m)) for part in ANY})
+def another_activation(play):
+    for module in play.layer().modules():
+        for name in ("act_fn", "activation_fn"):
+            if hasattr(module, name):
+                return swapped(module, name, play.random.choice((nn.ReLU(), nn.Sigmoid())))
+    raise Skip("its activation is a formula")
+
+
 table("forwards", {f"{part} exchanged": exchange(part, negated_copy) for part in (
     "k", "norm", "mlp", "attention", "layer", "rotary")})
 table("forwards", {
-    "another activation": lambda p: swapped(
-        next(m for m in p.layer().modules() if hasattr(m, "act_fn")), "act_fn",
-        p.random.choice((nn.ReLU(), nn.Sigmoid())))})
+    "another activation": another_activation})
 table("forwards", {f"of the class of {part} replaced": replace_class_forward(part) for part in (
     "q", "norm", "act", "mlp", "attention", "layer", "rotary", "model")}, mixes=False)
 table("forwards", {
