@@ -22,7 +22,9 @@ std::string normalized(std::string_view problem) {
   return normalized(Problem::parse(problem).value());
 }
 
-Result<Operation> parsed(std::string_view text) { return parse_operation(text, "o.json", ""); }
+Result<Operation> read_operation(std::string_view text) {
+  return parse_operation(text, "o.json", "");
+}
 
 TEST(OperationTest, ReadsEveryField) {
   const Operation operation = scale_operation();
@@ -48,9 +50,9 @@ TEST(OperationTest, ReadsEveryField) {
 }
 
 TEST(OperationTest, ACaseStandsForOneTextOfEachListInAllWays) {
-  const auto operation =
-      parsed(replaced(kScaleOperation, R"("reference": {)",
-                      R"("cases": [{"why": "odd", "problems": [["m=1", "m=2", "m=3"], ["n=5"],
+  const auto operation = read_operation(
+      replaced(kScaleOperation, R"("reference": {)",
+               R"("cases": [{"why": "odd", "problems": [["m=1", "m=2", "m=3"], ["n=5"],
                   ["dtype=bf16", "dtype=fp32"], ["", "weight=none"]]}], "reference": {)"));
   ASSERT_TRUE(operation) << operation.error().message;
   ASSERT_EQ(operation->cases.size(), 1U);
@@ -68,7 +70,7 @@ TEST(OperationTest, ACaseStandsForOneTextOfEachListInAllWays) {
 
 TEST(OperationTest, ABucketHasFamiliesAndADistance) {
   const auto with = [](const std::string& m) {
-    return parsed(replaced(kScaleOperation, R"("m": {"bind": "bucket"})", R"("m": )" + m));
+    return read_operation(replaced(kScaleOperation, R"("m": {"bind": "bucket"})", R"("m": )" + m));
   };
   const auto operation = with(R"({"bind": "bucket", "edges": [16, 128], "distance": 1.5})");
   ASSERT_TRUE(operation) << operation.error().message;
@@ -89,14 +91,14 @@ TEST(OperationTest, ABucketHasFamiliesAndADistance) {
 TEST(OperationTest, AnOperationMayHaveNoExactInputs) {
   const std::string text =
       replaced(kScaleOperation, R"("exact": "small_integers")", R"("exact": "none")");
-  const auto operation = parsed(text);
+  const auto operation = read_operation(text);
   ASSERT_TRUE(operation) << operation.error().message;
   EXPECT_FALSE(operation->exact_inputs);
 }
 
 /// The scale operation whose first input, of `dtype`, has a draw of its own.
 Result<Operation> with_draw(std::string_view draw, std::string_view dtype = "int32") {
-  return parsed(replaced(
+  return read_operation(replaced(
       kScaleOperation, R"("name": "a", "role": "in", "dtype": "dtype",)",
       concat(R"("name": "a", "role": "in", "dtype": ")", dtype, R"(", "draw": )", draw, ",")));
 }
@@ -136,8 +138,8 @@ TEST(OperationTest, ADrawThatIsNotKnownNamesThoseThatAre) {
   }
   EXPECT_FALSE(with_draw(R"({"uniform": {"from": 0}})"));
   EXPECT_FALSE(with_draw(R"({"uniform": {"from": 0, "to": "unknown"}})"));
-  const auto output =
-      parsed(replaced(kScaleOperation, R"("role": "out",)", R"("role": "out", "draw": "normal",)"));
+  const auto output = read_operation(
+      replaced(kScaleOperation, R"("role": "out",)", R"("role": "out", "draw": "normal",)"));
   ASSERT_FALSE(output);
   EXPECT_NE(output.error().message.find("an output is not drawn"), std::string::npos);
 }
@@ -170,7 +172,7 @@ TEST(OperationTest, ADtypeThatIsNotKnownNamesThoseThatAre) {
 }
 
 TEST(OperationTest, AScalarMayBeAnInt64) {
-  const auto operation = parsed(
+  const auto operation = read_operation(
       replaced(kScaleOperation, R"("dtype": "fp32", "default": 0.5})",
                R"("dtype": "int64", "default": 5000000000, "when": "weight == weight_none"})"));
   ASSERT_TRUE(operation) << operation.error().message;
@@ -185,12 +187,13 @@ TEST(OperationTest, ExactInputsMayDependOnTheProblem) {
   const std::string text =
       replaced(kScaleOperation, R"("exact": "small_integers")",
                R"("exact": "small_integers", "exact_when": "weight == weight_none")");
-  const auto operation = parsed(text);
+  const auto operation = read_operation(text);
   ASSERT_TRUE(operation) << operation.error().message;
   ASSERT_TRUE(operation->exact_when);
   EXPECT_EQ(operation->exact_when->text(), "weight == weight_none");
 
-  const auto refused = parsed(replaced(text, R"("exact": "small_integers")", R"("exact": "none")"));
+  const auto refused =
+      read_operation(replaced(text, R"("exact": "small_integers")", R"("exact": "none")"));
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("there are no exact inputs"), std::string::npos)
       << refused.error().message;
@@ -201,7 +204,7 @@ TEST(OperationTest, ARequirementRefusesProblemsWithItsReason) {
       kScaleOperation, R"("tensors": [)",
       R"("requires": [{"rule": "weight == weight_scale || dtype == dtype_fp32", "why": "so"}],
   "tensors": [)");
-  const auto operation = parsed(text);
+  const auto operation = read_operation(text);
   ASSERT_TRUE(operation) << operation.error().message;
   EXPECT_TRUE(operation->normalize(Problem::parse("scale m=1 n=2 dtype=fp32 weight=none").value()));
   const auto refused =
@@ -217,7 +220,7 @@ TEST(OperationTest, AScalarMayBeOfSomeProblemsAlone) {
   const std::string text =
       replaced(kScaleOperation, R"("default": 0.5})",
                R"("default": 0.5, "check": 3, "when": "weight == weight_none"})");
-  const auto operation = parsed(text);
+  const auto operation = read_operation(text);
   ASSERT_TRUE(operation) << operation.error().message;
   const auto normalized = [&](std::string_view problem) {
     return operation->normalize(Problem::parse(problem).value()).value();
@@ -255,8 +258,9 @@ Result<Operation> with_pitch(std::string_view usual = "n") {
   std::string text = replaced(kScaleOperation, R"("n": {"bind": "exact"}})",
                               concat(R"("n": {"bind": "exact"}, "pitch": {"bind": "exact", )",
                                      R"("default": ")", usual, R"("}})"));
-  return parsed(replaced(text, R"("dtype": "dtype", "extent": ["m", "n"]},)",
-                         R"("dtype": "dtype", "extent": ["m", "n"], "pitches": ["pitch"]},)"));
+  return read_operation(
+      replaced(text, R"("dtype": "dtype", "extent": ["m", "n"]},)",
+               R"("dtype": "dtype", "extent": ["m", "n"], "pitches": ["pitch"]},)"));
 }
 
 TEST(OperationTest, ADimAtItsDefaultIsNoPartOfTheKey) {
@@ -312,7 +316,7 @@ TEST(OperationTest, RowsMayLieApart) {
 
 TEST(OperationTest, EntriesOfEveryDimMayLieApart) {
   const auto operation = [](std::string_view pitches) {
-    return parsed(replaced(
+    return read_operation(replaced(
         kScaleOperation, R"("dtype": "dtype", "extent": ["m", "n"]},)",
         concat(R"("dtype": "dtype", "extent": ["m", "2", "n"], "pitches": [)", pitches, "]},")));
   };
@@ -337,8 +341,9 @@ TEST(OperationTest, EntriesOfEveryDimMayLieApart) {
 
 TEST(OperationTest, DerivedValuesMayBeNamedLikeDims) {
   const auto with = [](std::string_view derived) {
-    return parsed(replaced(replaced(kScaleOperation, "\"2 * m * n\"", "\"2 * all\""), "\"tensors\"",
-                           concat("\"derived\": {", derived, "}, \"tensors\"")));
+    return read_operation(replaced(replaced(kScaleOperation, "\"2 * m * n\"", "\"2 * all\""),
+                                   "\"tensors\"",
+                                   concat("\"derived\": {", derived, "}, \"tensors\"")));
   };
   const auto operation = with(R"("wide": "m + n", "all": "wide * n")");
   ASSERT_TRUE(operation) << operation.error().message;
@@ -356,15 +361,15 @@ TEST(OperationTest, DerivedValuesMayBeNamedLikeDims) {
 
 TEST(OperationTest, SpecialFunctionsAreCounted) {
   EXPECT_FALSE(scale_operation().specials);
-  const auto operation =
-      parsed(replaced(kScaleOperation, "\"example\"", "\"specials\": \"m * n\", \"example\""));
+  const auto operation = read_operation(
+      replaced(kScaleOperation, "\"example\"", "\"specials\": \"m * n\", \"example\""));
   ASSERT_TRUE(operation) << operation.error().message;
   EXPECT_EQ(operation->specials->evaluate(operation->scope(scale_problem(2, 3))).value(), 6);
 }
 
 TEST(OperationTest, AScalarsDefaultMayDependOnTheProblem) {
   const auto with = [](std::string_view fields) {
-    return parsed(replaced(kScaleOperation, R"("default": 0.5)", fields));
+    return read_operation(replaced(kScaleOperation, R"("default": 0.5)", fields));
   };
   const auto operation = with(R"json("default": "1 / sqrt(n)", "check": 0.11)json");
   ASSERT_TRUE(operation) << operation.error().message;
@@ -382,8 +387,8 @@ TEST(OperationTest, AScalarsDefaultMayDependOnTheProblem) {
 
 TEST(OperationTest, AnOutputSaysHowItIsCompared) {
   const auto with = [](std::string_view name, std::string_view fields) {
-    return parsed(replaced(kScaleOperation, concat("\"name\": \"", name, "\","),
-                           concat("\"name\": \"", name, "\", ", fields, ",")));
+    return read_operation(replaced(kScaleOperation, concat("\"name\": \"", name, "\","),
+                                   concat("\"name\": \"", name, "\", ", fields, ",")));
   };
   const auto operation =
       with("d", R"("exact": "none", "infinite": "equal", "intermediate": "dtype")");
@@ -405,8 +410,9 @@ TEST(OperationTest, AnOutputSaysHowItIsCompared) {
 
 TEST(OperationTest, AnOutputMaySayWhoseMemoryItMayBe) {
   const auto with = [](std::string_view name, std::string_view input) {
-    return parsed(replaced(kScaleOperation, concat("\"name\": \"", name, "\","),
-                           concat("\"name\": \"", name, "\", \"in_place\": \"", input, "\",")));
+    return read_operation(
+        replaced(kScaleOperation, concat("\"name\": \"", name, "\","),
+                 concat("\"name\": \"", name, "\", \"in_place\": \"", input, "\",")));
   };
   const auto operation = with("d", "a");
   ASSERT_TRUE(operation) << operation.error().message;
@@ -425,7 +431,7 @@ TEST(OperationTest, AnOutputMaySayWhoseMemoryItMayBe) {
 
 TEST(OperationTest, AnIntegerInputSaysItsValues) {
   const auto with = [](std::string_view dtype, std::string_view values) {
-    return parsed(replaced(
+    return read_operation(replaced(
         kScaleOperation, R"("name": "w", "role": "in", "dtype": "fp32")",
         concat(R"("name": "w", "role": "in", "dtype": ")", dtype, R"(", "values": )", values)));
   };
@@ -451,7 +457,7 @@ TEST(OperationTest, AnIntegerInputSaysItsValues) {
 
 /// The scale operation whose inputs are drawn by kernels.
 Result<Operation> with_input_kernels(std::string_view fields, std::string_view tensor = "") {
-  return parsed(replaced(
+  return read_operation(replaced(
       replaced(kScaleOperation, R"("timing": "normal", "exact": "small_integers")", fields),
       R"("name": "a",)", concat(R"("name": "a",)", tensor)));
 }
@@ -505,7 +511,7 @@ Result<Operation> with_out(std::string_view entry) {
   std::string text =
       replaced(kScaleOperation, R"("dtypes": {"dtype": ["bf16", "fp32"]})",
                R"("dtypes": {"dtype": ["bf16", "fp32"], "out": )" + std::string(entry) + "}");
-  return parsed(
+  return read_operation(
       replaced(text, R"("role": "out", "dtype": "dtype")", R"("role": "out", "dtype": "out")"));
 }
 
@@ -535,7 +541,7 @@ TEST(OperationTest, ATypeVariableMayFollowAnother) {
 
 /// The scale operation with a formula over x and y.
 Operation with_formula() {
-  const auto operation = parsed(replaced(
+  const auto operation = read_operation(replaced(
       replaced(kScaleOperation, R"("flags": {)", R"("flags": {"f": {"formula": ["x", "y"]}, )"),
       R"("dtype": "bf16"})", R"("dtype": "bf16", "f": "x + 1"})"));
   EXPECT_TRUE(operation) << operation.error().message;
@@ -648,7 +654,7 @@ TEST(OperationTest, AbsentTensorsAreLeftOut) {
 TEST(OperationTest, AnInputMayBeMarkedAsWarm) {
   const std::string text = replaced(kScaleOperation, R"("extent": ["m", "n"]},)",
                                     R"("extent": ["m", "n"], "l2": "warm"},)");
-  const auto operation = parsed(text);
+  const auto operation = read_operation(text);
   ASSERT_TRUE(operation) << operation.error().message;
   const auto shapes = operation->tensor_shapes(scale_problem(2, 3));
   ASSERT_TRUE(shapes);
@@ -668,7 +674,7 @@ class OperationErrorTest : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(OperationErrorTest, NamesFileLineAndField) {
   const Result<Operation> operation =
-      parsed(replaced(kScaleOperation, GetParam().from, GetParam().to));
+      read_operation(replaced(kScaleOperation, GetParam().from, GetParam().to));
   ASSERT_FALSE(operation);
   EXPECT_EQ(operation.error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(operation.error().message, GetParam().message);
