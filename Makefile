@@ -12,7 +12,7 @@ SETUP := src/cmake/setup.sh
 TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
 WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
-.PHONY: build all tune test fleet-test golden docs dist wheel wheel-test fuzz-python patch-test data-wheel bench format lint fuzz sanitize clean
+.PHONY: build all tune test fleet-test fresh-test golden docs dist wheel wheel-test fuzz-python patch-test data-wheel bench format lint fuzz sanitize clean
 
 # What `cmake --install` installs.
 build:
@@ -48,6 +48,12 @@ fleet-test:
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli
 	@PYTHONPATH=build/kubernetes-validate python3 -m kubernetes_validate --strict src/examples/deployment/*.yaml
 	@$(WITH_TOOLKIT) python3 -B tests/deployment/slurm_test.py $(BUILD)/bin/kernwright
+
+# Both commands of the README, and the wheel, in an empty Debian of each suite; before a release.
+SUITES ?= bookworm trixie
+fresh-test:
+	@$(SETUP) --fresh
+	@src/cmake/fresh_test.sh $(SUITES)
 
 # Accepts what the commands print today, in tests/data/cli and in the documents, and how reports look.
 # doctor's text needs a machine without a GPU, reports Chromium.
