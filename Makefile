@@ -12,7 +12,7 @@ SETUP := src/cmake/setup.sh
 TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
 WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
-.PHONY: build all tune test fleet-test fresh-test golden docs dist wheel wheel-test fuzz-python patch-test data-wheel bench format lint fuzz sanitize clean
+.PHONY: build all tune test fleet-test fresh-test golden docs dist wheel wheel-test fuzz-python patch-test data-wheel bench format lint fuzz sanitize aarch64 clean
 
 # What `cmake --install` installs.
 build:
@@ -150,6 +150,13 @@ sanitize:
 	  cmake --build --preset $$preset -j $(JOBS) && \
 	  src/cmake/sanitize.sh build/$$preset || exit 1; \
 	done
+
+# What is installed, compiled for the hosts of GH200; nothing is linked.
+aarch64:
+	@$(SETUP) --aarch64
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target installed
+	@src/cmake/aarch64_check.py $(BUILD)
 
 clean:
 	@rm -rf build dist

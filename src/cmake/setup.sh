@@ -3,11 +3,11 @@
 # Toolkit is found, NVRTC, nvJitLink and the headers from NVIDIA's wheels into build/cuda; for --lint
 # clang-tidy's wheel into build/clang-tidy, as Debian's is three times slower.
 # Asks nothing; does nothing, quickly, when all is there.
-#   setup.sh [--lint] [--sanitize] [--wheel] [--docs] [--promtool] [--browser] [--fleet] [--fresh]
+#   setup.sh [--lint] [--sanitize] [--wheel] [--docs] [--promtool] [--browser] [--fleet] [--fresh] [--aarch64]
 # Also what make lint, make fuzz and make sanitize, make wheel, make docs (an environment in
-# build/docs-tools), make fleet-test or make fresh-test need, Prometheus' promtool in build/promtool,
-# without the daemon that its package starts, and the browser that reports are looked at in, which
-# Playwright of build/browser-tools drives.
+# build/docs-tools), make fleet-test, make fresh-test or make aarch64 need, Prometheus' promtool in
+# build/promtool, without the daemon that its package starts, and the browser that reports are looked at
+# in, which Playwright of build/browser-tools drives.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -38,6 +38,7 @@ for option in "$@"; do
       packages+=(slurmctld slurmd slurm-client munge python3-pip ca-certificates)
       kubernetes_wheel=build/kubernetes-validate
       ;;
+    --aarch64) packages+=(g++-aarch64-linux-gnu) ;;
     --fresh) packages+=(debootstrap) ;;
     --promtool) promtool_folder=build/promtool ;;
     --wheel) packages+=(python3-dev python3-venv python3-pip ca-certificates) ;;
