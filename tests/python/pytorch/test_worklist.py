@@ -27,7 +27,9 @@ ASKS = {
     "linear": lambda x, weight, bias=None, residual=None, **named:
         arrays.linear(x, weight, bias, residual=residual),
     "gated_linear": products._compute_gated_linear,
+    "gated_linear.members": products._compute_gated_linear,
     "qkv_linear": products._compute_qkv_linear,
+    "qkv_linear.members": products._compute_qkv_linear,
     "grouped_matmul": scaled_products._compute_grouped,
     "grouped_matmul.out": scaled_products._compute_grouped,
     "rms_norm": arrays.rms_norm,
@@ -45,7 +47,12 @@ SIZES = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key
 
 
 def on_a_gpu(value):
-    """An array that lies as the tensor does and says that it lies on a GPU."""
+    """Returns an array with the layout of the tensor that claims to be on a GPU. Those of a list are
+    as far apart as the tensors are."""
+    if isinstance(value, list):
+        first = on_a_gpu(value[0])
+        return [first.like(member.shape, member.stride(), (member.data_ptr() - value[0].data_ptr())
+                           // member.element_size()) for member in value]
     if not isinstance(value, torch.Tensor):
         return value
     return fakes.TorchTensor(*value.shape, dtype=DTYPES[value.dtype], strides=tuple(value.stride()))
