@@ -32,6 +32,7 @@ END
 
 for suite in "$@"; do
   root=$(mktemp -d -t "kernwright-$suite.XXXX")
+  chmod 755 "$root"  # tests drop to a user who is not root
   echo "== $suite in $root, which stays if a command fails"
   debootstrap --variant=minbase --include=make,git "$suite" "$root" > "$root.log" ||
     { tail "$root.log" >&2; exit 1; }
