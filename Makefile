@@ -151,7 +151,7 @@ sanitize:
 	  src/cmake/sanitize.sh build/$$preset || exit 1; \
 	done
 
-# What is installed, compiled for the hosts of GH200; nothing is linked.
+# Compiles the installed programs for the hosts of GH200, without linking them.
 aarch64:
 	@$(SETUP) --aarch64
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null

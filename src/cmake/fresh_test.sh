@@ -25,19 +25,19 @@ fi
 for target in tune test wheel-test; do
   echo "== make $target"
   # A login's shell, which begins with no variable of this one.
-  env -i "${given[@]}" chroot "$1" bash -c "cd /root/kernwright && time make $target"
+  env -i "${given[@]}" chroot "$1" bash -c "cd /kernwright && time make $target"
 done
 END
 }
 
 for suite in "$@"; do
-  root=$(mktemp -d -t "kernwright-$suite.XXXX")
+  root=$(mktemp -d)
   chmod 755 "$root"  # tests drop to a user who is not root
   echo "== $suite in $root, which stays if a command fails"
   debootstrap --variant=minbase --include=make,git "$suite" "$root" > "$root.log" ||
     { tail "$root.log" >&2; exit 1; }
   cp /etc/resolv.conf "$root/etc/resolv.conf"
-  git clone --quiet . "$root/root/kernwright"
+  git clone --quiet . "$root/kernwright"
   commands "$root"
   rm -rf "$root" "$root.log"
 done

@@ -560,7 +560,8 @@ class OperationReader {
     return normalized;
   }
 
-  /// Reads the cases. A text of a list is bound in one problem: they may stand for hundreds.
+  /// Reads the cases. Each text of a list is bound in one problem only, since a case may have
+  /// hundreds of problems.
   void read_cases(const JsonReader& json) {
     if (!json.present()) return;
     for (const JsonReader& entry : json.elements()) {
