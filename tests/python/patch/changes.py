@@ -709,8 +709,12 @@ table("rope", {"beyond the positions of the config": look_far}, alone=True, mixe
 # Moves of dtype.
 
 def moves(*dtypes, part=None):
-    return lambda p: None if p.wide else [
-        (p.part(part) if part else p.model).to(dtype) for dtype in dtypes]
+    def move(p):
+        module = p.part(part) if part else p.model  # of the same layer in the wide model
+        for dtype in () if p.wide else dtypes:
+            module.to(dtype)
+
+    return move
 
 
 half, wide, own = torch.float16, torch.float32, torch.bfloat16
