@@ -1,8 +1,10 @@
 #include "python/extension/python.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <pthread.h>
+#include <thread>
 #include <unistd.h>
 
 namespace kernwright::python {
@@ -25,6 +27,10 @@ PyObject* notice_exit(PyObject*, PyObject*) {
     ending_thread = pthread_self();
     ends.store(true, std::memory_order_release);
     ::on_exit(leave, nullptr);  // registered last, it runs before all others
+    for (int i = 0; i < 1000 && threads_in_foreign_calls > 0; ++i) {
+      const WithoutGil released;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
   Py_RETURN_NONE;
 }
@@ -34,6 +40,7 @@ PyMethodDef exit_notice = {"notice_exit", notice_exit, METH_NOARGS, nullptr};
 }  // namespace
 
 std::atomic<int> threads_without_gil{0};
+int threads_in_foreign_calls = 0;
 
 bool is_left_behind() {
   return ends.load(std::memory_order_acquire) && pthread_equal(pthread_self(), ending_thread) == 0;

@@ -28,6 +28,12 @@ bool watch_exit();
 /// The number of threads that released the GIL in a WithoutGil.
 extern std::atomic<int> threads_without_gil;
 
+/// The number of threads in a function of another library that releases the GIL, guarded by the
+/// GIL. The library would abort the process if it waited for the GIL of an interpreter that ends,
+/// so the interpreter's end waits for these threads. No thread that is left behind may begin such a
+/// call.
+extern int threads_in_foreign_calls;
+
 /// Releases a reference.
 inline void drop(PyObject* owned) noexcept {
   if (owned == nullptr || is_left_behind()) return;

@@ -99,6 +99,27 @@ int has_gradient(PyObject* tensor) {
                                              reinterpret_cast<PyObject*>(Py_TYPE(tensor)))));
 }
 
+/// Returns 1 if the tensor negates what lies in memory when it is read, else 0. -1 with a Python
+/// error set.
+int is_neg(PyObject* tensor) {
+  static const PyCFunction code =
+      code_of(Ref(PyObject_GetAttrString(tensor, "is_neg")), METH_NOARGS);
+  ++threads_in_foreign_calls;
+  const Ref negates(code != nullptr ? code(tensor, nullptr)
+                                    : PyObject_CallMethod(tensor, "is_neg", nullptr));
+  --threads_in_foreign_calls;
+  return is_true(negates);
+}
+
+/// Does the same without releasing the GIL, in several times the time.
+int has_negative_key(PyObject* tensor) {
+  const Ref& native = torch()->native;
+  const Ref negative(attribute(attribute(native, "DispatchKey"), "Negative"));
+  const Ref keys(negative ? PyObject_CallMethod(native.get(), "_dispatch_keys", "O", tensor)
+                          : nullptr);
+  return is_true(Ref(keys ? PyObject_CallMethod(keys.get(), "has", "O", negative.get()) : nullptr));
+}
+
 }  // namespace
 
 bool is_tensor_type(PyTypeObject* type) {
@@ -108,11 +129,7 @@ bool is_tensor_type(PyTypeObject* type) {
 }
 
 bool holds_values(PyObject* tensor) {
-  static const PyCFunction is_neg =
-      code_of(Ref(PyObject_GetAttrString(tensor, "is_neg")), METH_NOARGS);
-  const int negates =
-      is_true(Ref(is_neg != nullptr ? is_neg(tensor, nullptr)
-                                    : PyObject_CallMethod(tensor, "is_neg", nullptr)));
+  const int negates = is_left_behind() ? has_negative_key(tensor) : is_neg(tensor);
   if (negates == 1) {
     PyErr_SetString(PyExc_ValueError,
                     "a view that negates what lies in memory (is_neg() is true); give "
