@@ -114,6 +114,16 @@ std::vector<std::filesystem::path> header_folders(const Nvrtc& nvrtc) {
   return {folder, folder / "cccl"};
 }
 
+/// Compiles an empty program. NVRTC registers exit handlers in its first compile, and so they would
+/// run before the exit waits for that compile.
+bool register_exit_handlers(const Nvrtc& nvrtc) {
+  const BeforeExit loads(BeforeExit::Late::loads);
+  Program program(nvrtc);
+  return loads &&
+         nvrtc.create_program(program.address(), "", "", 0, nullptr, nullptr) == NVRTC_SUCCESS &&
+         nvrtc.compile_program(program.get(), 0, nullptr) == NVRTC_SUCCESS && heed_exit();
+}
+
 /// Returns the digest of a file that is loaded anyway, and so may be mapped: reading 100 MB would
 /// take longer than hashing them, and the first answer of a process waits for it.
 Result<Digest> digest_of_library(const std::string& path) {
@@ -177,7 +187,8 @@ void read_log(CompiledKernel& kernel, std::string log) {
 /// afterwards. The functions of NVRTC and nvJitLink may be called from many threads.
 class ToolkitCompiler final : public Compiler {
  public:
-  explicit ToolkitCompiler(ToolkitFiles files) : given_(std::move(files)) {}
+  ToolkitCompiler(ToolkitFiles files, bool may_exit)
+      : given_(std::move(files)), may_exit_(may_exit) {}
 
   Result<std::string> identity() override {
     return identity_.get([this]() -> Result<std::string> {
@@ -248,6 +259,7 @@ class ToolkitCompiler final : public Compiler {
   Result<CompiledKernel> compile_and_link(const CompileRequest& request);
 
   const ToolkitFiles given_;
+  const bool may_exit_;
   Lazy<Nvrtc> nvrtc_;
   Lazy<NvJitLink> linker_;
   Lazy<std::string> identity_;
@@ -263,6 +275,7 @@ Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
   const Result<Nvrtc>& loaded = nvrtc();
   if (!loaded) return loaded.error();
   const Nvrtc& nvrtc = *loaded;
+  [[maybe_unused]] static const bool registered = !may_exit_ || register_exit_handlers(nvrtc);
   const Clock::time_point start = Clock::now();
   const auto failure = [&](std::string_view step, nvrtcResult status, std::string_view log) {
     return Error{ErrorCode::compile, concat(request.name, ": ", step, " for ", request.target,
@@ -402,8 +415,8 @@ Result<CompiledKernel> ToolkitCompiler::link(const std::vector<std::string>& lto
 
 }  // namespace
 
-std::unique_ptr<Compiler> make_toolkit_compiler(ToolkitFiles files) {
-  return std::make_unique<ToolkitCompiler>(std::move(files));
+std::unique_ptr<Compiler> make_toolkit_compiler(ToolkitFiles files, bool may_exit) {
+  return std::make_unique<ToolkitCompiler>(std::move(files), may_exit);
 }
 
 }  // namespace kernwright

@@ -3,13 +3,14 @@
 what must not be.
 
     leave_test.py HOST TOOL [--moments N] [--jobs N] [--device NUMBER|fake] [--python FILE]
-                            [--limit SECONDS]
+                            [--limit SECONDS] [--alone]
 
 A host (tests/programs/leaving_host.cpp) asks for kernels and tunes in the background. It leaves in
 one of many ways, or is killed. It must be gone within 2 s with its own status, and 2 s later no
 process that it has started may be there. A tenth of the moments is of Python programs if --python
 names leaving_host.py. No record may be gone after a host, and at the end the cache is verified.
-Needs NVRTC. Exits 77 where it cannot run.
+With --alone hosts find no tool, so they compile in their own process; a close waits for that, and is
+left out. Needs NVRTC. Exits 77 where it cannot run.
 """
 
 import argparse
@@ -108,8 +109,12 @@ def main():
     parser.add_argument("--limit", type=float, default=3600,
                         help="seconds after which no host is started")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--alone", action="store_true")
     options = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="kernwright-leave-"))
+    if options.alone:
+        WAYS.remove("close")
+        options.host = shutil.copy(options.host, folder)
     cache, started = folder / "cache", time.monotonic()
 
     def one(number):

@@ -14,7 +14,10 @@ class CompileServer : public Command {
   Status run() override {
     Result<Channel> channel = inherited_channel();
     if (!channel) return report(channel.error());
-    if (auto served = serve_compiles(*std::move(channel), make_toolkit_compiler); !served) {
+    const auto make = [](ToolkitFiles files) {
+      return make_toolkit_compiler(std::move(files), /*may_exit=*/false);
+    };
+    if (auto served = serve_compiles(*std::move(channel), make); !served) {
       return report(served.error());
     }
     return Status::ok;
