@@ -17,7 +17,7 @@ import safetensors.torch
 import torch
 import transformers
 from kernwright import torch as kw
-from models import BATCH, CACHE, PARTS, PLACES, SLIDING, Play, Skip
+from models import BATCH, CACHE, MIXTURES, PARTS, PLACES, SLIDING, Play, Skip
 from torch import nn
 from torch.nn.utils import parametrize, prune
 
@@ -136,6 +136,15 @@ def at_odd_address(value):
     return value.new_empty(value.numel() + 1)[1:].view(value.shape).copy_(value)
 
 
+def puts_at_odd_address(part):
+    def put(p):
+        if p.device == "cuda" and part in ("gate", "up", "down") and p.name in MIXTURES:
+            raise Skip("PyTorch's own product of groups wants 16 bytes")
+        p.put(part, at_odd_address)
+
+    return put
+
+
 def biased(p):
     linear = p.part(p.random.choice("qkv"))
     if linear.bias is None:
@@ -188,7 +197,7 @@ table("weights", {
     "pruned": lambda p: prune.l1_unstructured(p.part(p.random.choice("koq")), "weight", 0.5).bias,
     "layers swapped": swap_layers})
 table("weights", {
-    **{f"{part} at an odd address": lambda p, part=part: p.put(part, at_odd_address)
+    **{f"{part} at an odd address": puts_at_odd_address(part)
        for part in ("q", "k", "v", "gate", "up", "down", "norm", "k_norm", "o", "head")},
     "k transposed in memory": lambda p: p.put("k", lambda w: w.t().contiguous().t())}, quiet=True)
 table("weights", {
@@ -1021,11 +1030,11 @@ def branched(p):
 def changed_by_the_program(p):
     for kind in ("dynamic", "static"):
         cache = p.walk(kind, kind, ((0, 6), (6, 7)))
-        for layer in cache.layers:
-            layer.values.neg_()
+        p.note("negate", lambda cache=cache: [
+            layer.values.neg_() for layer in cache.layers] and None)
         p.run("negated", input_ids=p.ids(8)[:, 7:], **{CACHE: cache})
-        for layer in cache.layers:
-            layer.keys = layer.keys * 0.5
+        p.note("replace", lambda cache=cache: [
+            setattr(layer, "keys", layer.keys * 0.5) for layer in cache.layers] and None)
         p.run("replaced", input_ids=p.ids(9)[:, 8:], **{CACHE: cache})
     for layer in cache.layers:
         if isinstance(getattr(layer, "cumulative_length", None), torch.Tensor):

@@ -33,6 +33,7 @@ FUSED = {"Llama": {}, "Mistral": dict(sliding_window=None), "Mixtral": MIXTURE, 
 IN_PARTS = {"Gemma3": dict(sliding_window=8), "Phi3": {}, "Olmo2": {}, "Glm4": {}, "Granite": {},
             "GptOss": dict(MIXTURE, sliding_window=8), "SmolLM3": {}}
 TYPES = {**FUSED, **IN_PARTS}
+MIXTURES = [name for name, config in TYPES.items() if "num_experts" in config]
 SLIDING = ("Gemma3", "GptOss")
 STAGES = ("whole", "prefill", "chunk", "decode")
 BATCH, PLACES = 3, 16
