@@ -61,6 +61,7 @@ golden:
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli_test kernwright_cli \
 	  kernwright_report_samples kernwright
+	@python3 -B tests/build/c_abi_test.py c++ src/kernwright/c.h tests/data/c_abi.txt --update
 	@$(WITH_TOOLKIT) KERNWRIGHT_GOLDEN=$(CURDIR)/tests/data/cli \
 	  $(BUILD)/bin/kernwright_cli_test --gtest_brief=1 --gtest_filter='Golden*'
 	@$(WITH_TOOLKIT) python3 -B tests/build/snippets_test.py --update $(BUILD) .

@@ -8,9 +8,12 @@
 /* A thin C ABI over kernwright::Service for other languages.
  *
  * Every function that can fail returns 0 on success and -1 on failure. After a failure
- * kw_last_error() has the reason, for the calling thread. Results that a function returns through a
- * pointer are written only on success. A null pointer where one is needed is a failure, and the
- * reason names it. Releasing and closing NULL does nothing.
+ * kw_last_error() has the reason and kw_last_error_code() its kind, for the calling thread. Results
+ * that a function returns through a pointer are written only on success. A null pointer where one
+ * is needed is a failure, and the reason names it. Releasing and closing NULL does nothing.
+ *
+ * Functions and enumerators are never removed or renumbered within a SOVERSION. A struct that may
+ * grow begins with struct_size, and grows only at its end.
  *
  * The notes of `Service` about forked processes hold here too. The library stays loaded when it is
  * closed with dlclose. */
@@ -20,10 +23,28 @@ extern "C" {
 #endif
 
 typedef struct kw_service kw_service;
+typedef struct kw_problem kw_problem;
+typedef struct kw_text kw_text;
 typedef struct kw_kernel kw_kernel;
 typedef struct kw_baked kw_baked;
 typedef struct kw_chain_builder kw_chain_builder;
 typedef struct kw_chain kw_chain;
+
+/* The kinds of failures. The numbers stay; a later library may have more of them. */
+typedef enum kw_error {
+  KW_OK = 0,
+  KW_INVALID_ARGUMENT =
+      1,              /* what the caller passed is wrong; the reason names it and both values */
+  KW_NOT_FOUND = 2,   /* the named thing does not exist */
+  KW_UNAVAILABLE = 3, /* a driver, toolkit or device that the call needs is not there */
+  KW_IO = 4,          /* the file system refused */
+  KW_CORRUPT = 5,     /* data failed its checksum or its format */
+  KW_COMPILE = 6,     /* the compiler or linker refused the source */
+  KW_DEVICE = 7,      /* the driver reported an error */
+  KW_TIMED_OUT = 8,   /* a deadline passed */
+  KW_REFUSED = 9,     /* the service is sealed, or the stream is in a capture */
+  KW_INTERNAL = 10    /* a defect of kernwright */
+} kw_error;
 
 /* The level of a message that kw_options.log gets. */
 typedef enum kw_log_level { KW_LOG_DEBUG, KW_LOG_INFO, KW_LOG_WARNING } kw_log_level;
@@ -81,15 +102,32 @@ int kw_get_best_kernel(kw_service* service, const char* problem, kw_kernel** ker
 int kw_get_best_kernel_on(kw_service* service, const char* problem, void* stream,
                           kw_kernel** kernel);
 
+/* Reads a problem in text form once, for many lookups. */
+int kw_parse_problem(const char* text, kw_problem** problem);
+
+/* Releases a problem. */
+void kw_release_problem(kw_problem* problem);
+
+/* Does the same as kw_get_best_kernel_on, and parses nothing. */
+int kw_find_kernel(kw_service* service, const kw_problem* problem, void* stream,
+                   kw_kernel** kernel);
+
+/* Looks the best kernel up as kw_find_kernel does, and launches it as kw_launch does. For a problem
+ * that is in memory nothing is parsed and nothing allocated. */
+int kw_find_and_launch(kw_service* service, const kw_problem* problem, void* stream,
+                       const void* const* tensors, size_t tensor_count, const double* scalars,
+                       size_t scalar_count, void* workspace);
+
 /* Returns the best kernel and the kernels that may take its place in a chain, for
  * kw_chain_add_alternatives, the most promising first. `kernels` has room for `count`; `found` is
  * set to how many were written. The caller must release each of them. */
 int kw_get_best_kernels(kw_service* service, const char* problem, kw_kernel** kernels, size_t count,
                         size_t* found);
 
-/* The progress of a tuning's search. */
+/* The progress of a tuning's search. Fields are only ever added at the end. */
 typedef struct kw_tune_progress {
-  int candidates; /* all that there are */
+  size_t struct_size; /* sizeof(kw_tune_progress) of the library */
+  int candidates;     /* all that there are */
   int measured;
   double best_us; /* the best so far; 0 before there is one */
   double seconds; /* since the search began */
@@ -139,18 +177,23 @@ int kw_autotune(kw_service* service, double seconds);
 int kw_seal(kw_service* service, const char* mode);
 
 /* Returns the figures of the service that operators watch, in Prometheus' text format, as
- * Service::metrics does. The text is valid until the thread's next call of this function. */
-int kw_metrics(const kw_service* service, const char** metrics);
+ * Service::metrics does. */
+int kw_metrics(const kw_service* service, kw_text** metrics);
 
 /* Returns how the problems that were asked for so far were answered, as a JSON array: [{"match":
- * "exact", "reason": "none", "count": 12}, ...]. The text is valid until the calling thread's next
- * kw_lookup_counts. */
-int kw_lookup_counts(const kw_service* service, const char** counts);
+ * "exact", "reason": "none", "count": 12}, ...]. */
+int kw_lookup_counts(const kw_service* service, kw_text** counts);
 
 /* Returns the record that answers a problem, as Service::record does. `form` is "json" or NULL, or
- * "html". The text is valid until the calling thread's next kw_record. */
-int kw_record(const kw_service* service, const char* problem, const char* form,
-              const char** record);
+ * "html". */
+int kw_record(const kw_service* service, const char* problem, const char* form, kw_text** record);
+
+/* Returns the characters of a text, which are valid until it is released. NULL if `text` is NULL.
+ */
+const char* kw_characters(const kw_text* text);
+
+/* Releases a text. */
+void kw_release_text(kw_text* text);
 
 /* Releases a kernel. */
 void kw_release(kw_kernel* kernel);
@@ -269,9 +312,8 @@ void kw_release_chain(kw_chain* chain);
  * the thread's next failing call. */
 const char* kw_last_error(void);
 
-/* Returns 1 if that failure was a refusal of what the caller passed, such as a problem that its
- * operation does not take or an address that is not aligned; 0 if something else failed. */
-int kw_last_error_is_refusal(void);
+/* Returns the kind of that failure, a kw_error; KW_OK if there was none. */
+int kw_last_error_code(void);
 
 /* Returns the version of the library that is loaded, "0.1.0". */
 const char* kw_version(void);

@@ -52,14 +52,15 @@ class Options(ctypes.Structure):
 def card(cache, problem):
     """The record of a problem as a notebook shows it."""
     library = ctypes.CDLL(LIBRARY)
-    library.kw_last_error.restype = ctypes.c_char_p
+    library.kw_last_error.restype = library.kw_characters.restype = ctypes.c_char_p
     options = Options(ctypes.sizeof(Options), os.fsencode(cache), None, b"h200")
-    service, text = ctypes.c_void_p(), ctypes.c_char_p()
+    service, text = ctypes.c_void_p(), ctypes.c_void_p()
     assert library.kw_open(ctypes.byref(options), ctypes.byref(service)) == 0, library.kw_last_error()
     assert library.kw_record(service, problem.encode(), b"html", ctypes.byref(text)) == 0, library.kw_last_error()
     try:
-        return text.value.decode()
+        return library.kw_characters(text).decode()
     finally:
+        library.kw_release_text(text)
         library.kw_close(service)
 
 

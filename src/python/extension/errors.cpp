@@ -49,7 +49,7 @@ PyObject* raise(const char* problem, const char* format, ...) {
   return Failure{reason, true}.raise(problem);
 }
 
-Failure Failure::last() { return {kw_last_error(), kw_last_error_is_refusal() != 0}; }
+Failure Failure::last() { return {kw_last_error(), kw_last_error_code() == KW_INVALID_ARGUMENT}; }
 
 PyObject* Failure::raise(const char* problem) const {
   PyObject* type = error_class();

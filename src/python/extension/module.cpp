@@ -382,13 +382,20 @@ PyObject* seal(PyObject*, PyObject* given) {
   Py_RETURN_NONE;
 }
 
-constexpr const char* kMetricsDoc = "metrics(service) -> str\n\nkw_metrics()'s text.";
-PyObject* metrics(PyObject*, PyObject* capsule) {
-  const char* text = nullptr;
-  const bool found =
-      call_service(capsule, "", [&](kw_service* service) { return kw_metrics(service, &text); });
-  return found ? text_from(text) : nullptr;
+/// Returns the text that `call` returns of a service.
+template <typename Call>
+PyObject* text_of(PyObject* capsule, const char* problem, const Call& call) {
+  kw_text* text = nullptr;
+  if (!call_service(capsule, problem, [&](kw_service* service) { return call(service, &text); })) {
+    return nullptr;
+  }
+  PyObject* given = text_from(kw_characters(text));
+  kw_release_text(text);
+  return given;
 }
+
+constexpr const char* kMetricsDoc = "metrics(service) -> str\n\nkw_metrics()'s text.";
+PyObject* metrics(PyObject*, PyObject* capsule) { return text_of(capsule, "", kw_metrics); }
 
 constexpr const char* kRecordOfDoc =
     "record(service, problem, form) -> str\n\n"
@@ -397,19 +404,14 @@ PyObject* record(PyObject*, PyObject* given) {
   PyObject* capsule = nullptr;
   const char *problem = nullptr, *form = nullptr;
   if (PyArg_ParseTuple(given, "Oss", &capsule, &problem, &form) == 0) return nullptr;
-  const char* text = nullptr;
-  const bool found = call_service(capsule, problem, [&](kw_service* service) {
-    return kw_record(service, problem, form, &text);
+  return text_of(capsule, problem, [&](kw_service* service, kw_text** text) {
+    return kw_record(service, problem, form, text);
   });
-  return found ? text_from(text) : nullptr;
 }
 
 constexpr const char* kCountsDoc = "lookup_counts(service) -> str\n\nkw_lookup_counts()'s JSON.";
 PyObject* lookup_counts(PyObject*, PyObject* capsule) {
-  const char* counts = nullptr;
-  const bool found = call_service(
-      capsule, "", [&](kw_service* service) { return kw_lookup_counts(service, &counts); });
-  return found ? text_from(counts) : nullptr;
+  return text_of(capsule, "", kw_lookup_counts);
 }
 
 PyObject* integers(const std::int64_t* values, int count) {

@@ -1,5 +1,6 @@
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <string_view>
@@ -9,10 +10,20 @@
 #include <nlohmann/json.hpp>
 
 #include "service/c/c_api_support.h"
+#include "support/text.h"
+#include "support/try.h"
 #include "support/version.h"
 
 struct kw_service {
   kernwright::Service service;
+};
+
+struct kw_problem {
+  kernwright::Problem problem;
+};
+
+struct kw_text {
+  std::string characters;
 };
 
 struct kw_baked {
@@ -25,12 +36,10 @@ namespace {
 using namespace kernwright;
 using c_api::guarded;
 using c_api::lacks;
-using c_api::message_of;
+using c_api::wrong;
 
 thread_local std::string last_error;
-thread_local bool last_was_refusal = false;
-// The same for the message that was made last, until `fail` keeps it.
-thread_local bool is_failure = false;
+thread_local int last_code = KW_OK;
 
 // The same limit as a worklist has.
 constexpr size_t kMostProblems = 100'000;
@@ -46,12 +55,12 @@ struct Given {
 // Calls `call` with the arguments as one array. Does not read arrays of other lengths than the
 // kernel's. The thread keeps the memory, so that launching does not allocate.
 template <typename Call>
-std::string with_arguments(const KernelSummary& kernel, const c_api::Counts& counts,
-                           const Given& given, const Call& call) {
+Result<void> with_arguments(const KernelSummary& kernel, const c_api::Counts& counts,
+                            const Given& given, const Call& call) {
   if (given.tensor_count != counts.tensors || given.scalar_count > counts.scalars) {
-    return kernel.problem + " takes " + std::to_string(counts.tensors) + " tensors and up to " +
-           std::to_string(counts.scalars) + " scalars; " + std::to_string(given.tensor_count) +
-           " and " + std::to_string(given.scalar_count) + " given";
+    return wrong(concat(kernel.problem, " takes ", counts.tensors, " tensors and up to ",
+                        counts.scalars, " scalars; ", given.tensor_count, " and ",
+                        given.scalar_count, " given"));
   }
   thread_local std::vector<Arg> arguments;
   arguments.clear();
@@ -92,32 +101,34 @@ std::string describe(const Kernel& kernel) {
 
 // Returns `kernel` as it is handed out, pinned so that it outlives the service.
 std::unique_ptr<kw_kernel> given_out(const Kernel& kernel) {
-  return std::unique_ptr<kw_kernel>(new kw_kernel{kernel.pin(), describe(kernel)});
+  return std::make_unique<kw_kernel>(kernel.pin());
 }
 
-std::string give(const Result<Kernel>& kernel, kw_kernel** out) {
-  if (!kernel) return message_of(kernel.error());
+Result<void> give(const Result<Kernel>& kernel, kw_kernel** out) {
+  if (!kernel) return kernel.error();
   *out = given_out(*kernel).release();
+  return {};
+}
+
+Result<void> give(std::string characters, kw_text** out) {
+  *out = new kw_text{std::move(characters)};
   return {};
 }
 
 }  // namespace
 
-int kernwright::c_api::fail(const std::string& message) {
-  last_error = visible_lines(message);
-  last_was_refusal = !std::exchange(is_failure, false);
+int kernwright::c_api::fail(const Error& error) {
+  static_assert(static_cast<int>(ErrorCode::invalid_argument) + 1 == KW_INVALID_ARGUMENT);
+  static_assert(static_cast<int>(ErrorCode::internal) + 1 == KW_INTERNAL);
+  last_error = visible_lines(error.message);
+  last_code = static_cast<int>(error.code) + 1;
   return -1;
-}
-
-std::string kernwright::c_api::message_of(const Error& error) {
-  is_failure = error.code != ErrorCode::invalid_argument;
-  return error.message;
 }
 
 bool kernwright::c_api::lacks(const char* function, std::initializer_list<Needed> pointers) {
   for (const Needed& needed : pointers) {
     if (!needed.missing) continue;
-    fail(std::string(function) + ": " + needed.parameter + " is null");
+    fail(wrong(concat(function, ": ", needed.parameter, " is null")));
     return true;
   }
   return false;
@@ -126,15 +137,11 @@ bool kernwright::c_api::lacks(const char* function, std::initializer_list<Needed
 extern "C" {
 
 KERNWRIGHT_API int kw_open(const kw_options* options, kw_service** service) {
-  return guarded("kw_open", {{"service", service}}, [&]() -> std::string {
-    ServiceOptions read;
-    if (options != nullptr) {
-      if (std::string message = c_api::read_options(*options, read); !message.empty())
-        return message;
-    }
-    Result<Service> opened = Service::open(std::move(read));
-    if (!opened) return message_of(opened.error());
-    *service = new kw_service{*std::move(opened)};
+  return guarded("kw_open", {{"service", service}}, [&]() -> Result<void> {
+    KW_ASSIGN(ServiceOptions read, options == nullptr ? Result<ServiceOptions>(ServiceOptions())
+                                                      : c_api::read_options(*options));
+    KW_ASSIGN(Service opened, Service::open(std::move(read)));
+    *service = new kw_service{std::move(opened)};
     return {};
   });
 }
@@ -145,10 +152,9 @@ KERNWRIGHT_API int kw_get_best_kernel(kw_service* service, const char* problem,
                                       kw_kernel** kernel) {
   return guarded("kw_get_best_kernel",
                  {{"service", service}, {"problem", problem}, {"kernel", kernel}},
-                 [&]() -> std::string {
-                   Result<Problem> parsed = Problem::parse(problem);
-                   if (!parsed) return message_of(parsed.error());
-                   return give(service->service.get_best_kernel(*parsed), kernel);
+                 [&]() -> Result<void> {
+                   KW_ASSIGN(const Problem parsed, Problem::parse(problem));
+                   return give(service->service.get_best_kernel(parsed), kernel);
                  });
 }
 
@@ -156,11 +162,46 @@ KERNWRIGHT_API int kw_get_best_kernel_on(kw_service* service, const char* proble
                                          kw_kernel** kernel) {
   return guarded("kw_get_best_kernel_on",
                  {{"service", service}, {"problem", problem}, {"kernel", kernel}},
-                 [&]() -> std::string {
-                   Result<Problem> parsed = Problem::parse(problem);
-                   if (!parsed) return message_of(parsed.error());
-                   return give(service->service.get_best_kernel(*parsed, stream), kernel);
+                 [&]() -> Result<void> {
+                   KW_ASSIGN(const Problem parsed, Problem::parse(problem));
+                   return give(service->service.get_best_kernel(parsed, stream), kernel);
                  });
+}
+
+KERNWRIGHT_API int kw_parse_problem(const char* text, kw_problem** problem) {
+  return guarded("kw_parse_problem", {{"text", text}, {"problem", problem}}, [&]() -> Result<void> {
+    KW_ASSIGN(Problem parsed, Problem::parse(text));
+    *problem = new kw_problem{std::move(parsed)};
+    return {};
+  });
+}
+
+KERNWRIGHT_API void kw_release_problem(kw_problem* problem) { delete problem; }
+
+KERNWRIGHT_API int kw_find_kernel(kw_service* service, const kw_problem* problem, void* stream,
+                                  kw_kernel** kernel) {
+  return guarded(
+      "kw_find_kernel", {{"service", service}, {"problem", problem}, {"kernel", kernel}},
+      [&] { return give(service->service.get_best_kernel(problem->problem, stream), kernel); });
+}
+
+KERNWRIGHT_API int kw_find_and_launch(kw_service* service, const kw_problem* problem, void* stream,
+                                      const void* const* tensors, size_t tensor_count,
+                                      const double* scalars, size_t scalar_count, void* workspace) {
+  return guarded(
+      "kw_find_and_launch",
+      {{"service", service},
+       {"problem", problem},
+       {"tensors", tensors, tensor_count > 0},
+       {"scalars", scalars, scalar_count > 0}},
+      [&]() -> Result<void> {
+        KW_ASSIGN(const Kernel kernel, service->service.get_best_kernel(problem->problem, stream));
+        return with_arguments(kernel.summary(), c_api::Counts(kernel.arguments()),
+                              {tensors, tensor_count, scalars, scalar_count},
+                              [&](const Arg* arguments, size_t count) {
+                                return kernel.launch(stream, arguments, count, workspace);
+                              });
+      });
 }
 
 KERNWRIGHT_API int kw_get_best_kernels(kw_service* service, const char* problem,
@@ -170,14 +211,12 @@ KERNWRIGHT_API int kw_get_best_kernels(kw_service* service, const char* problem,
                   {"problem", problem},
                   {"kernels", kernels, count > 0},
                   {"found", found}},
-                 [&]() -> std::string {
-                   Result<Problem> parsed = Problem::parse(problem);
-                   if (!parsed) return message_of(parsed.error());
-                   Result<std::vector<Kernel>> best =
-                       service->service.get_best_kernels(*parsed, count);
-                   if (!best) return message_of(best.error());
+                 [&]() -> Result<void> {
+                   KW_ASSIGN(const Problem parsed, Problem::parse(problem));
+                   KW_ASSIGN(const std::vector<Kernel> best,
+                             service->service.get_best_kernels(parsed, count));
                    std::vector<std::unique_ptr<kw_kernel>> given;
-                   for (const Kernel& kernel : *best) given.push_back(given_out(kernel));
+                   for (const Kernel& kernel : best) given.push_back(given_out(kernel));
                    for (size_t i = 0; i < given.size(); ++i) kernels[i] = given[i].release();
                    *found = given.size();
                    return {};
@@ -187,20 +226,17 @@ KERNWRIGHT_API int kw_get_best_kernels(kw_service* service, const char* problem,
 KERNWRIGHT_API int kw_tune(kw_service* service, const char* problem, const kw_tune_options* options,
                            kw_kernel** kernel) {
   return guarded("kw_tune", {{"service", service}, {"problem", problem}, {"kernel", kernel}},
-                 [&]() -> std::string {
-                   TuneOptions read;
-                   if (options != nullptr) {
-                     std::string message = c_api::read_options(*options, read);
-                     if (!message.empty()) return message;
-                   }
-                   const Result<Problem> parsed = Problem::parse(problem);
-                   if (!parsed) return message_of(parsed.error());
-                   return give(service->service.tune(*parsed, read), kernel);
+                 [&]() -> Result<void> {
+                   KW_ASSIGN(const TuneOptions read, options == nullptr
+                                                         ? Result<TuneOptions>(TuneOptions())
+                                                         : c_api::read_options(*options));
+                   KW_ASSIGN(const Problem parsed, Problem::parse(problem));
+                   return give(service->service.tune(parsed, read), kernel);
                  });
 }
 
 KERNWRIGHT_API int kw_stop_tuning(kw_service* service) {
-  return guarded("kw_stop_tuning", {{"service", service}}, [&]() -> std::string {
+  return guarded("kw_stop_tuning", {{"service", service}}, [&]() -> Result<void> {
     service->service.stop_tuning();
     return {};
   });
@@ -209,99 +245,92 @@ KERNWRIGHT_API int kw_stop_tuning(kw_service* service) {
 KERNWRIGHT_API void kw_release(kw_kernel* kernel) { delete kernel; }
 
 KERNWRIGHT_API int kw_prewarm(kw_service* service, const char* const* problems, size_t count) {
-  return guarded("kw_prewarm", {{"service", service}, {"problems", problems, count > 0}},
-                 [&]() -> std::string {
-                   if (count > kMostProblems) {
-                     return "kw_prewarm: count is " + std::to_string(count) + "; it may be " +
-                            std::to_string(kMostProblems);
-                   }
-                   std::vector<Problem> parsed;
-                   for (size_t i = 0; i < count; ++i) {
-                     if (problems[i] == nullptr) {
-                       return "kw_prewarm: problems[" + std::to_string(i) + "] is null";
-                     }
-                     Result<Problem> problem = Problem::parse(problems[i]);
-                     if (!problem) return message_of(problem.error());
-                     parsed.push_back(*std::move(problem));
-                   }
-                   return message_of(service->service.prewarm(parsed));
-                 });
+  return guarded(
+      "kw_prewarm", {{"service", service}, {"problems", problems, count > 0}},
+      [&]() -> Result<void> {
+        if (count > kMostProblems) {
+          return wrong(concat("kw_prewarm: count is ", count, "; it may be ", kMostProblems));
+        }
+        std::vector<Problem> parsed;
+        for (size_t i = 0; i < count; ++i) {
+          if (problems[i] == nullptr) {
+            return wrong(concat("kw_prewarm: problems[", i, "] is null"));
+          }
+          KW_ASSIGN(Problem problem, Problem::parse(problems[i]));
+          parsed.push_back(std::move(problem));
+        }
+        return service->service.prewarm(parsed);
+      });
 }
 
 KERNWRIGHT_API int kw_prewarm_worklist(kw_service* service, const char* file) {
   return guarded("kw_prewarm_worklist", {{"service", service}, {"file", file}},
-                 [&] { return message_of(service->service.prewarm_worklist(file)); });
+                 [&] { return service->service.prewarm_worklist(file); });
 }
 
 KERNWRIGHT_API int kw_record_shapes(kw_service* service, const char* file) {
-  return guarded("kw_record_shapes", {{"service", service}}, [&] {
-    return message_of(service->service.record_shapes(file == nullptr ? "" : file));
-  });
+  return guarded("kw_record_shapes", {{"service", service}},
+                 [&] { return service->service.record_shapes(file == nullptr ? "" : file); });
 }
 
 KERNWRIGHT_API int kw_autotune(kw_service* service, double seconds) {
-  return guarded("kw_autotune", {{"service", service}}, [&]() -> std::string {
-    if (!(seconds >= 0)) return "kw_autotune: seconds must be 0 or more";
+  return guarded("kw_autotune", {{"service", service}}, [&]() -> Result<void> {
+    if (!(seconds >= 0)) return wrong("kw_autotune: seconds must be 0 or more");
     service->service.autotune(seconds);
     return {};
   });
 }
 
 KERNWRIGHT_API int kw_seal(kw_service* service, const char* mode) {
-  return guarded("kw_seal", {{"service", service}}, [&]() -> std::string {
+  return guarded("kw_seal", {{"service", service}}, [&]() -> Result<void> {
     const std::string_view name = mode == nullptr ? "error" : mode;
     if (name != "error" && name != "warning") {
-      return "kw_seal: mode is \"" + std::string(name) + "\"; it must be error or warning";
+      return wrong(concat("kw_seal: mode is \"", name, "\"; it must be error or warning"));
     }
     service->service.seal(name == "error" ? SealMode::error : SealMode::warning);
     return {};
   });
 }
 
-KERNWRIGHT_API int kw_metrics(const kw_service* service, const char** metrics) {
-  return guarded("kw_metrics", {{"service", service}, {"metrics", metrics}}, [&]() -> std::string {
-    thread_local std::string given;
-    given = service->service.metrics();
-    *metrics = given.c_str();
-    return {};
+KERNWRIGHT_API int kw_metrics(const kw_service* service, kw_text** metrics) {
+  return guarded("kw_metrics", {{"service", service}, {"metrics", metrics}},
+                 [&] { return give(service->service.metrics(), metrics); });
+}
+
+KERNWRIGHT_API int kw_lookup_counts(const kw_service* service, kw_text** counts) {
+  return guarded("kw_lookup_counts", {{"service", service}, {"counts", counts}}, [&] {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const auto& [match, reason, count] : service->service.lookup_counts()) {
+      rows.push_back(
+          {{"match", to_string(match)}, {"reason", to_string(reason)}, {"count", count}});
+    }
+    return give(rows.dump(), counts);
   });
 }
 
-KERNWRIGHT_API int kw_lookup_counts(const kw_service* service, const char** counts) {
+KERNWRIGHT_API int kw_record(const kw_service* service, const char* problem, const char* form,
+                             kw_text** record) {
   return guarded(
-      "kw_lookup_counts", {{"service", service}, {"counts", counts}}, [&]() -> std::string {
-        thread_local std::string given;
-        nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-        for (const auto& [match, reason, count] : service->service.lookup_counts()) {
-          rows.push_back(
-              {{"match", to_string(match)}, {"reason", to_string(reason)}, {"count", count}});
+      "kw_record", {{"service", service}, {"problem", problem}, {"record", record}},
+      [&]() -> Result<void> {
+        const std::string_view name = form == nullptr ? "json" : form;
+        if (name != "json" && name != "html") {
+          return wrong(concat("kw_record: form is \"", name, "\"; it must be json or html"));
         }
-        given = rows.dump();
-        *counts = given.c_str();
-        return {};
+        KW_ASSIGN(const Problem parsed, Problem::parse(problem));
+        KW_ASSIGN(
+            std::string text,
+            service->service.record(parsed, name == "json" ? RecordForm::json : RecordForm::html));
+        return give(std::move(text), record);
       });
 }
 
-KERNWRIGHT_API int kw_record(const kw_service* service, const char* problem, const char* form,
-                             const char** record) {
-  return guarded(
-      "kw_record", {{"service", service}, {"problem", problem}, {"record", record}},
-      [&]() -> std::string {
-        const std::string_view name = form == nullptr ? "json" : form;
-        if (name != "json" && name != "html") {
-          return "kw_record: form is \"" + std::string(name) + "\"; it must be json or html";
-        }
-        const Result<Problem> parsed = Problem::parse(problem);
-        if (!parsed) return message_of(parsed.error());
-        Result<std::string> text =
-            service->service.record(*parsed, name == "json" ? RecordForm::json : RecordForm::html);
-        if (!text) return message_of(text.error());
-        thread_local std::string given;
-        given = *std::move(text);
-        *record = given.c_str();
-        return {};
-      });
+KERNWRIGHT_API const char* kw_characters(const kw_text* text) {
+  if (lacks("kw_characters", {{"text", text}})) return nullptr;
+  return text->characters.c_str();
 }
+
+KERNWRIGHT_API void kw_release_text(kw_text* text) { delete text; }
 
 KERNWRIGHT_API size_t kw_workspace_bytes(const kw_kernel* kernel) {
   if (lacks("kw_workspace_bytes", {{"kernel", kernel}})) return static_cast<size_t>(-1);
@@ -309,8 +338,11 @@ KERNWRIGHT_API size_t kw_workspace_bytes(const kw_kernel* kernel) {
 }
 
 KERNWRIGHT_API const char* kw_describe(const kw_kernel* kernel) {
-  if (lacks("kw_describe", {{"kernel", kernel}})) return nullptr;
-  return kernel->description.c_str();
+  const int status = guarded("kw_describe", {{"kernel", kernel}}, [&]() -> Result<void> {
+    std::call_once(kernel->described, [&] { kernel->description = describe(kernel->kernel); });
+    return {};
+  });
+  return status == 0 ? kernel->description.c_str() : nullptr;
 }
 
 KERNWRIGHT_API int kw_launch(const kw_kernel* kernel, void* stream, const void* const* tensors,
@@ -320,12 +352,12 @@ KERNWRIGHT_API int kw_launch(const kw_kernel* kernel, void* stream, const void* 
                  {{"kernel", kernel},
                   {"tensors", tensors, tensor_count > 0},
                   {"scalars", scalars, scalar_count > 0}},
-                 [&]() -> std::string {
+                 [&] {
                    return with_arguments(kernel->kernel.summary(), kernel->counts,
                                          {tensors, tensor_count, scalars, scalar_count},
                                          [&](const Arg* arguments, size_t count) {
-                                           return message_of(kernel->kernel.launch(
-                                               stream, arguments, count, workspace));
+                                           return kernel->kernel.launch(stream, arguments, count,
+                                                                        workspace);
                                          });
                  });
 }
@@ -337,12 +369,12 @@ KERNWRIGHT_API int kw_launch_checked(const kw_kernel* kernel, void* stream,
                  {{"kernel", kernel},
                   {"tensors", tensors, tensor_count > 0},
                   {"scalars", scalars, scalar_count > 0}},
-                 [&]() -> std::string {
+                 [&] {
                    return with_arguments(kernel->kernel.summary(), kernel->counts,
                                          {tensors, tensor_count, scalars, scalar_count},
                                          [&](const Arg* arguments, size_t count) {
-                                           return message_of(kernel->kernel.launch_checked(
-                                               stream, arguments, count, workspace));
+                                           return kernel->kernel.launch_checked(stream, arguments,
+                                                                                count, workspace);
                                          });
                  });
 }
@@ -354,14 +386,13 @@ KERNWRIGHT_API int kw_bake(const kw_kernel* kernel, const void* const* tensors, 
                   {"tensors", tensors, tensor_count > 0},
                   {"scalars", scalars, scalar_count > 0},
                   {"baked", baked}},
-                 [&]() -> std::string {
+                 [&] {
                    return with_arguments(kernel->kernel.summary(), kernel->counts,
                                          {tensors, tensor_count, scalars, scalar_count},
-                                         [&](const Arg* arguments, size_t count) -> std::string {
-                                           Result<BakedLaunch> made =
-                                               kernel->kernel.bake(arguments, count);
-                                           if (!made) return message_of(made.error());
-                                           *baked = new kw_baked{*std::move(made), kernel->counts};
+                                         [&](const Arg* arguments, size_t count) -> Result<void> {
+                                           KW_ASSIGN(BakedLaunch made,
+                                                     kernel->kernel.bake(arguments, count));
+                                           *baked = new kw_baked{std::move(made), kernel->counts};
                                            return {};
                                          });
                  });
@@ -369,7 +400,7 @@ KERNWRIGHT_API int kw_bake(const kw_kernel* kernel, const void* const* tensors, 
 
 KERNWRIGHT_API int kw_launch_baked(kw_baked* baked, void* stream) {
   return guarded("kw_launch_baked", {{"baked", baked}},
-                 [&] { return message_of(baked->launch.launch(stream)); });
+                 [&] { return baked->launch.launch(stream); });
 }
 
 KERNWRIGHT_API int kw_rebind(kw_baked* baked, const void* const* tensors, size_t tensor_count,
@@ -379,25 +410,24 @@ KERNWRIGHT_API int kw_rebind(kw_baked* baked, const void* const* tensors, size_t
                   {"tensors", tensors, tensor_count > 0},
                   {"scalars", scalars, scalar_count > 0}},
                  [&] {
-                   return with_arguments(
-                       baked->launch.summary(), baked->counts,
-                       {tensors, tensor_count, scalars, scalar_count},
-                       [&](const Arg* arguments, size_t count) {
-                         return message_of(baked->launch.rebind(arguments, count));
-                       });
+                   return with_arguments(baked->launch.summary(), baked->counts,
+                                         {tensors, tensor_count, scalars, scalar_count},
+                                         [&](const Arg* arguments, size_t count) {
+                                           return baked->launch.rebind(arguments, count);
+                                         });
                  });
 }
 
 KERNWRIGHT_API int kw_add_to_capture(const kw_baked* baked, void* stream) {
   return guarded("kw_add_to_capture", {{"baked", baked}},
-                 [&] { return message_of(baked->launch.add_to_capture(stream)); });
+                 [&] { return baked->launch.add_to_capture(stream); });
 }
 
 KERNWRIGHT_API void kw_release_baked(kw_baked* baked) { delete baked; }
 
 KERNWRIGHT_API const char* kw_last_error(void) { return last_error.c_str(); }
 
-KERNWRIGHT_API int kw_last_error_is_refusal(void) { return last_was_refusal ? 1 : 0; }
+KERNWRIGHT_API int kw_last_error_code(void) { return last_code; }
 
 KERNWRIGHT_API const char* kw_version(void) {
   static const auto& version = *new std::string(kernwright_version());

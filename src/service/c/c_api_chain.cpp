@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "service/c/c_api_support.h"
+#include "support/text.h"
+#include "support/try.h"
 
 struct kw_chain_builder {
   kernwright::ChainBuilder builder;
@@ -23,7 +25,7 @@ namespace {
 
 using namespace kernwright;
 using c_api::guarded;
-using c_api::message_of;
+using c_api::wrong;
 
 Result<ChainArg> read(const kw_chain_arg& given) {
   const ChainSlot slot{.is_buffer = given.kind == KW_BUFFER,
@@ -38,9 +40,8 @@ Result<ChainArg> read(const kw_chain_arg& given) {
     case KW_BUFFER:
       return ChainArg(slot);
     default:
-      return Error{ErrorCode::invalid_argument,
-                   "kw_chain_arg.kind is " + std::to_string(given.kind) +
-                       "; it must be KW_POINTER, KW_SCALAR, KW_PARAMETER or KW_BUFFER"};
+      return wrong(concat("kw_chain_arg.kind is ", given.kind,
+                          "; it must be KW_POINTER, KW_SCALAR, KW_PARAMETER or KW_BUFFER"));
   }
 }
 
@@ -48,19 +49,17 @@ Result<ChainArg> read(const kw_chain_arg& given) {
 constexpr size_t kMostAlternatives = 1024;
 
 // Arrays that are longer than any kernel's arguments are not read.
-std::string add(kw_chain_builder& builder, const std::vector<Kernel>& kernels,
-                const kw_chain_arg* arguments, size_t count) {
+Result<void> add(kw_chain_builder& builder, const std::vector<Kernel>& kernels,
+                 const kw_chain_arg* arguments, size_t count) {
   size_t most = 0;
   for (const Kernel& kernel : kernels) most = std::max(most, kernel.arguments().size());
   if (count > most) {
-    return std::to_string(count) + " arguments; a kernel of the step takes up to " +
-           std::to_string(most);
+    return wrong(concat(count, " arguments; a kernel of the step takes up to ", most));
   }
   std::vector<ChainArg> read_arguments;
   for (size_t i = 0; i < count; ++i) {
-    Result<ChainArg> argument = read(arguments[i]);
-    if (!argument) return message_of(argument.error());
-    read_arguments.push_back(*argument);
+    KW_ASSIGN(const ChainArg argument, read(arguments[i]));
+    read_arguments.push_back(argument);
   }
   builder.builder.add(kernels, read_arguments.data(), read_arguments.size());
   return {};
@@ -97,7 +96,7 @@ void describe(kw_chain& chain) {
 extern "C" {
 
 KERNWRIGHT_API int kw_chain_begin(kw_chain_builder** builder) {
-  return guarded("kw_chain_begin", {{"builder", builder}}, [&]() -> std::string {
+  return guarded("kw_chain_begin", {{"builder", builder}}, [&]() -> Result<void> {
     *builder = new kw_chain_builder;
     return {};
   });
@@ -106,14 +105,14 @@ KERNWRIGHT_API int kw_chain_begin(kw_chain_builder** builder) {
 KERNWRIGHT_API int kw_chain_parameter(kw_chain_builder* builder, const void* address,
                                       size_t* slot) {
   return guarded("kw_chain_parameter", {{"builder", builder}, {"slot", slot}},
-                 [&]() -> std::string {
+                 [&]() -> Result<void> {
                    *slot = builder->builder.parameter(address).index;
                    return {};
                  });
 }
 
 KERNWRIGHT_API int kw_chain_buffer(kw_chain_builder* builder, size_t bytes, size_t* slot) {
-  return guarded("kw_chain_buffer", {{"builder", builder}, {"slot", slot}}, [&]() -> std::string {
+  return guarded("kw_chain_buffer", {{"builder", builder}, {"slot", slot}}, [&]() -> Result<void> {
     *slot = builder->builder.buffer(static_cast<std::int64_t>(bytes)).index;
     return {};
   });
@@ -133,15 +132,14 @@ KERNWRIGHT_API int kw_chain_add_alternatives(kw_chain_builder* builder, kw_kerne
                  {{"builder", builder},
                   {"kernels", kernels, kernel_count > 0},
                   {"arguments", arguments, count > 0}},
-                 [&]() -> std::string {
+                 [&]() -> Result<void> {
                    if (kernel_count > kMostAlternatives) {
-                     return "kw_chain_add_alternatives: kernel_count is " +
-                            std::to_string(kernel_count) + "; it may be " +
-                            std::to_string(kMostAlternatives);
+                     return wrong(concat("kw_chain_add_alternatives: kernel_count is ",
+                                         kernel_count, "; it may be ", kMostAlternatives));
                    }
                    std::vector<Kernel> alternatives;
                    for (size_t i = 0; i < kernel_count; ++i) {
-                     if (kernels[i] == nullptr) return "kernels[" + std::to_string(i) + "] is null";
+                     if (kernels[i] == nullptr) return wrong(concat("kernels[", i, "] is null"));
                      alternatives.push_back(kernels[i]->kernel);
                    }
                    return add(*builder, alternatives, arguments, count);
@@ -149,10 +147,9 @@ KERNWRIGHT_API int kw_chain_add_alternatives(kw_chain_builder* builder, kw_kerne
 }
 
 KERNWRIGHT_API int kw_chain_build(const kw_chain_builder* builder, kw_chain** chain) {
-  return guarded("kw_chain_build", {{"builder", builder}, {"chain", chain}}, [&]() -> std::string {
-    Result<Chain> built = builder->builder.build();
-    if (!built) return message_of(built.error());
-    *chain = new kw_chain{*std::move(built), {}, {}};
+  return guarded("kw_chain_build", {{"builder", builder}, {"chain", chain}}, [&]() -> Result<void> {
+    KW_ASSIGN(Chain built, builder->builder.build());
+    *chain = new kw_chain{std::move(built), {}, {}};
     describe(**chain);
     return {};
   });
@@ -162,39 +159,37 @@ KERNWRIGHT_API void kw_chain_end(kw_chain_builder* builder) { delete builder; }
 
 KERNWRIGHT_API int kw_launch_chain(kw_chain* chain, void* stream) {
   return guarded("kw_launch_chain", {{"chain", chain}},
-                 [&] { return message_of(chain->chain.launch(stream)); });
+                 [&] { return chain->chain.launch(stream); });
 }
 
 KERNWRIGHT_API int kw_rebind_chain(kw_chain* chain, const void* const* parameters, size_t count) {
   return guarded("kw_rebind_chain", {{"chain", chain}, {"parameters", parameters, count > 0}},
-                 [&] { return message_of(chain->chain.rebind(parameters, count)); });
+                 [&] { return chain->chain.rebind(parameters, count); });
 }
 
 KERNWRIGHT_API int kw_add_chain_to_capture(const kw_chain* chain, void* stream) {
   return guarded("kw_add_chain_to_capture", {{"chain", chain}},
-                 [&] { return message_of(chain->chain.add_to_capture(stream)); });
+                 [&] { return chain->chain.add_to_capture(stream); });
 }
 
 KERNWRIGHT_API int kw_set_chain_path(kw_chain* chain, const char* path) {
-  return guarded("kw_set_chain_path", {{"chain", chain}, {"path", path}}, [&]() -> std::string {
+  return guarded("kw_set_chain_path", {{"chain", chain}, {"path", path}}, [&]() -> Result<void> {
     std::string known;
     for (const ChainPath candidate : chain->chain.paths()) {
       if (to_string(candidate) == path) {
-        std::string message = message_of(chain->chain.set_path(candidate));
+        KW_TRY(chain->chain.set_path(candidate));
         describe(*chain);
-        return message;
+        return {};
       }
       known.append(known.empty() ? "" : ", ").append(to_string(candidate));
     }
-    return "the chain has no path \"" + std::string(path) + "\"; it has " + known;
+    return wrong(concat("the chain has no path \"", path, "\"; it has ", known));
   });
 }
 
 KERNWRIGHT_API int kw_tune_chain(kw_chain* chain, void* stream) {
-  return guarded("kw_tune_chain", {{"chain", chain}}, [&]() -> std::string {
-    Result<std::vector<ChainTime>> times = chain->chain.tune(stream);
-    if (!times) return message_of(times.error());
-    chain->times = *std::move(times);
+  return guarded("kw_tune_chain", {{"chain", chain}}, [&]() -> Result<void> {
+    KW_ASSIGN(chain->times, chain->chain.tune(stream));
     describe(*chain);
     return {};
   });

@@ -8,6 +8,7 @@
 #include "model/result/match_names.h"
 #include "service/c/c_api_support.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "support/version.h"
 
 namespace kernwright::c_api {
@@ -20,104 +21,91 @@ constexpr std::size_t kMostStrings = 1024;
 /// Copies as much of the struct `name` as both sides know, the rest zero. Fields that only the
 /// caller knows must be zero: a setting must not be lost without a word.
 template <typename Options>
-std::string copy_known(const char* name, const Options& given, Options& known) {
+Result<Options> copy_known(const char* name, const Options& given) {
+  Options known{};
   if (given.struct_size < 2 * sizeof(std::size_t) || given.struct_size > kLargestStruct) {
-    return concat(name, ".struct_size is ", given.struct_size, "; set it to sizeof(", name, "), ",
-                  sizeof known);
+    return wrong(concat(name, ".struct_size is ", given.struct_size, "; set it to sizeof(", name,
+                        "), ", sizeof known));
   }
   const std::size_t common = std::min(sizeof known, given.struct_size);
   std::memcpy(&known, &given, common);
   const auto* bytes = reinterpret_cast<const unsigned char*>(&given);
   if (std::any_of(bytes + common, bytes + given.struct_size,
                   [](unsigned char byte) { return byte != 0; })) {
-    return concat(name, " has fields set that kernwright ", kernwright_version(),
-                  " does not know: struct_size is ", given.struct_size, ", it knows ", sizeof known,
-                  " bytes");
+    return wrong(concat(name, " has fields set that kernwright ", kernwright_version(),
+                        " does not know: struct_size is ", given.struct_size, ", it knows ",
+                        sizeof known, " bytes"));
   }
-  return {};
+  return known;
 }
 
 /// Appends the strings of an array field.
-std::string append(const char* field, const char* const* strings, std::size_t count,
-                   std::vector<std::string>& to) {
+Result<void> append(const char* field, const char* const* strings, std::size_t count,
+                    std::vector<std::string>& to) {
   if (strings == nullptr && count > 0) {
-    return concat("kw_options.", field, " is null; ", count, " are counted");
+    return wrong(concat("kw_options.", field, " is null; ", count, " are counted"));
   }
   if (count > kMostStrings) {
-    return concat("kw_options.", field, " has ", count, " strings; it may have ", kMostStrings);
+    return wrong(
+        concat("kw_options.", field, " has ", count, " strings; it may have ", kMostStrings));
   }
   for (std::size_t i = 0; i < count; ++i) {
-    if (strings[i] == nullptr) return concat("kw_options.", field, "[", i, "] is null");
+    if (strings[i] == nullptr) return wrong(concat("kw_options.", field, "[", i, "] is null"));
     to.emplace_back(strings[i]);
   }
   return {};
 }
 
-std::string read_on_miss(std::string_view name, MissPolicy& policy) {
-  if (name == "predict") {
-    policy = MissPolicy::predict;
-  } else if (name == "tune_now") {
-    policy = MissPolicy::tune_now;
-  } else if (name == "tune_in_background") {
-    policy = MissPolicy::tune_in_background;
-  } else if (name == "fail") {
-    policy = MissPolicy::fail;
-  } else {
-    return concat("kw_options.on_miss is \"", name,
-                  "\"; it must be predict, tune_now, tune_in_background or fail");
-  }
-  return {};
+Result<MissPolicy> read_on_miss(std::string_view name) {
+  if (name == "predict") return MissPolicy::predict;
+  if (name == "tune_now") return MissPolicy::tune_now;
+  if (name == "tune_in_background") return MissPolicy::tune_in_background;
+  if (name == "fail") return MissPolicy::fail;
+  return wrong(concat("kw_options.on_miss is \"", name,
+                      "\"; it must be predict, tune_now, tune_in_background or fail"));
 }
 
-std::string read_l2(std::string_view name, L2State& state) {
-  const std::optional<L2State> l2 = parse_l2_state(name);
-  if (!l2) return concat("kw_options.l2 is \"", name, "\"; it must be cold, warm or mixed");
-  state = *l2;
-  return {};
+Result<L2State> read_l2(std::string_view name) {
+  if (const std::optional<L2State> l2 = parse_l2_state(name)) return *l2;
+  return wrong(concat("kw_options.l2 is \"", name, "\"; it must be cold, warm or mixed"));
 }
 
-std::string read_min_match(std::string_view name, Match& least) {
-  const std::optional<Match> match = parse_as<Match>(name);
-  if (!match) {
-    return concat("kw_options.min_match is \"", name,
-                  "\"; it must be exact, recheck, seed, bucket, predicted or none");
-  }
-  least = *match;
-  return {};
+Result<Match> read_min_match(std::string_view name) {
+  if (const std::optional<Match> match = parse_as<Match>(name)) return *match;
+  return wrong(concat("kw_options.min_match is \"", name,
+                      "\"; it must be exact, recheck, seed, bucket, predicted or none"));
 }
 
-std::string not_below_zero(const char* field, double value) {
+Result<void> not_below_zero(const char* field, double value) {
   if (value >= 0) return {};
-  return concat(field, " is ", value, "; it must be 0 or more");
+  return wrong(concat(field, " is ", value, "; it must be 0 or more"));
 }
 
 }  // namespace
 
-std::string read_options(const kw_options& given, ServiceOptions& options) {
-  kw_options o{};
-  std::string wrong = copy_known("kw_options", given, o);
-  if (wrong.empty() && o.on_miss) wrong = read_on_miss(o.on_miss, options.on_miss);
-  if (wrong.empty() && o.l2) wrong = read_l2(o.l2, options.l2);
-  if (wrong.empty() && o.min_match) wrong = read_min_match(o.min_match, options.min_match);
-  if (wrong.empty()) wrong = not_below_zero("kw_options.tune_seconds", o.tune_seconds);
-  if (wrong.empty()) wrong = not_below_zero("kw_options.background_seconds", o.background_seconds);
-  if (wrong.empty()) wrong = not_below_zero("kw_options.compile_threads", o.compile_threads);
-  if (!wrong.empty()) return wrong;
-
+Result<ServiceOptions> read_options(const kw_options& given) {
+  KW_ASSIGN(const kw_options o, copy_known("kw_options", given));
+  ServiceOptions options;
+  if (o.on_miss) {
+    KW_ASSIGN(options.on_miss, read_on_miss(o.on_miss));
+  }
+  if (o.l2) {
+    KW_ASSIGN(options.l2, read_l2(o.l2));
+  }
+  if (o.min_match) {
+    KW_ASSIGN(options.min_match, read_min_match(o.min_match));
+  }
+  KW_TRY(not_below_zero("kw_options.tune_seconds", o.tune_seconds));
+  KW_TRY(not_below_zero("kw_options.background_seconds", o.background_seconds));
+  KW_TRY(not_below_zero("kw_options.compile_threads", o.compile_threads));
   if (o.cache) options.cache = o.cache;
   if (o.template_dir) options.template_dirs.emplace_back(o.template_dir);
   if (o.epilogue) options.epilogues.emplace_back(o.epilogue);
-  wrong = append("read_only_caches", o.read_only_caches, o.read_only_cache_count,
-                 options.read_only_caches);
-  if (wrong.empty()) {
-    wrong = append("signed_caches", o.signed_caches, o.signed_cache_count, options.signed_caches);
-  }
-  if (wrong.empty()) {
-    wrong = append("template_dirs", o.template_dirs, o.template_dir_count, options.template_dirs);
-  }
-  if (wrong.empty()) {
-    wrong = append("epilogues", o.epilogues, o.epilogue_count, options.epilogues);
-  }
+  KW_TRY(append("read_only_caches", o.read_only_caches, o.read_only_cache_count,
+                options.read_only_caches));
+  KW_TRY(append("signed_caches", o.signed_caches, o.signed_cache_count, options.signed_caches));
+  KW_TRY(append("template_dirs", o.template_dirs, o.template_dir_count, options.template_dirs));
+  KW_TRY(append("epilogues", o.epilogues, o.epilogue_count, options.epilogues));
   if (o.sku) options.sku = o.sku;
   options.device = o.device;
   if (o.tune_seconds > 0) options.tune_seconds = o.tune_seconds;
@@ -131,26 +119,25 @@ std::string read_options(const kw_options& given, ServiceOptions& options) {
       log(data, static_cast<int>(level), std::string(message).c_str());
     };
   }
-  return wrong;
+  return options;
 }
 
-std::string read_options(const kw_tune_options& given, TuneOptions& options) {
-  kw_tune_options o{};
-  std::string wrong = copy_known("kw_tune_options", given, o);
-  if (wrong.empty()) wrong = not_below_zero("kw_tune_options.seconds", o.seconds);
-  if (wrong.empty()) wrong = not_below_zero("kw_tune_options.trials", o.trials);
-  if (!wrong.empty()) return wrong;
-
+Result<TuneOptions> read_options(const kw_tune_options& given) {
+  KW_ASSIGN(const kw_tune_options o, copy_known("kw_tune_options", given));
+  KW_TRY(not_below_zero("kw_tune_options.seconds", o.seconds));
+  KW_TRY(not_below_zero("kw_tune_options.trials", o.trials));
+  TuneOptions options;
   if (o.seconds > 0) options.seconds = o.seconds;
   options.trials = o.trials;
   if (o.strategy) options.strategy = o.strategy;
   if (o.progress) {
     options.progress = [tell = o.progress, data = o.data](const TuneProgress& at) {
-      const kw_tune_progress told{at.candidates, at.measured, at.best_us, at.seconds};
+      const kw_tune_progress told{sizeof(kw_tune_progress), at.candidates, at.measured, at.best_us,
+                                  at.seconds};
       tell(data, &told);
     };
   }
-  return {};
+  return options;
 }
 
 }  // namespace kernwright::c_api

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <exception>
 #include <initializer_list>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <kernwright/c.h>
@@ -23,22 +25,23 @@ struct Counts {
 }  // namespace kernwright::c_api
 
 struct kw_kernel {
+  explicit kw_kernel(kernwright::Kernel given)
+      : kernel(std::move(given)), counts(kernel.arguments()) {}
+
   kernwright::Kernel kernel;
-  std::string description;
-  kernwright::c_api::Counts counts{kernel.arguments()};
+  kernwright::c_api::Counts counts;
+  mutable std::once_flag described;
+  mutable std::string description;  ///< once it was asked for
 };
 
 namespace kernwright::c_api {
 
-/// Keeps the message for the calling thread's kw_last_error and returns -1.
-int fail(const std::string& message);
+/// Keeps the error for the calling thread's kw_last_error and returns -1.
+int fail(const Error& error);
 
-/// Returns the message of an error, for `fail`. kw_last_error_is_refusal knows its code then.
-std::string message_of(const Error& error);
-
-/// Returns the same for a result, and an empty string for success.
-inline std::string message_of(const Result<void>& result) {
-  return result ? std::string() : message_of(result.error());
+/// Returns the error of a caller's mistake.
+inline Error wrong(std::string message) {
+  return {ErrorCode::invalid_argument, std::move(message)};
 }
 
 /// A pointer that a call cannot do without. An array is needed only if it is to have elements.
@@ -54,23 +57,22 @@ struct Needed {
 /// Returns true if one of them is null, and puts the reason into kw_last_error.
 bool lacks(const char* function, std::initializer_list<Needed> pointers);
 
-/// Runs `body` once all `pointers` are there. `body` returns an empty string for success. Nothing
-/// is thrown across the C boundary.
+/// Runs `body`, which returns a Result<void>, once all `pointers` are there. Nothing is thrown
+/// across the C boundary.
 template <typename Body>
 int guarded(const char* function, std::initializer_list<Needed> pointers, Body&& body) noexcept {
   try {
     if (lacks(function, pointers)) return -1;
-    const std::string message = body();
-    return message.empty() ? 0 : fail(message);
+    const Result<void> done = body();
+    return done ? 0 : fail(done.error());
   } catch (const std::exception& e) {
-    return fail(
-        message_of(Error{ErrorCode::internal, std::string("unexpected exception: ") + e.what()}));
+    return fail({ErrorCode::internal, std::string("unexpected exception: ") + e.what()});
   }
 }
 
-/// Reads a caller's struct, whatever version of it that is. Returns an empty string for success,
-/// else the field that is wrong.
-std::string read_options(const kw_options& given, ServiceOptions& options);
-std::string read_options(const kw_tune_options& given, TuneOptions& options);
+/// Reads a caller's struct, whatever version of it that is. Errors: `invalid_argument`, which names
+/// the field.
+Result<ServiceOptions> read_options(const kw_options& given);
+Result<TuneOptions> read_options(const kw_tune_options& given);
 
 }  // namespace kernwright::c_api

@@ -51,10 +51,14 @@ const std::set<Pointer>& optional_pointers() {
       {"kw_seal", "mode"},                  // error
       {"kw_record", "form"},                // json
       {"kw_release", "kernel"},             // nothing to do
+      {"kw_release_problem", "problem"},    // nothing to do
+      {"kw_release_text", "text"},          // nothing to do
       {"kw_release_baked", "baked"},        // nothing to do
       {"kw_release_chain", "chain"},        // nothing to do
       {"kw_chain_end", "builder"},          // nothing to do
       {"kw_get_best_kernel_on", "stream"},  // the default stream
+      {"kw_find_kernel", "stream"},         // the default stream
+      {"kw_find_and_launch", "stream"},     // the default stream
       {"kw_launch", "stream"},              // the default stream
       {"kw_launch_checked", "stream"},      // the default stream
       {"kw_launch_baked", "stream"},        // the default stream
@@ -62,9 +66,10 @@ const std::set<Pointer>& optional_pointers() {
       {"kw_tune_chain", "stream"},          // the default stream
       {"kw_add_to_capture", "stream"},      // which is in no capture: the driver says so
       {"kw_add_chain_to_capture", "stream"},
-      {"kw_launch", "workspace"},          // one of the pool
-      {"kw_launch_checked", "workspace"},  // one of the pool
-      {"kw_chain_parameter", "address"},   // refused when the chain is built
+      {"kw_find_and_launch", "workspace"},  // one of the pool
+      {"kw_launch", "workspace"},           // one of the pool
+      {"kw_launch_checked", "workspace"},   // one of the pool
+      {"kw_chain_parameter", "address"},    // refused when the chain is built
   };
   return optional;
 }
@@ -79,6 +84,7 @@ class CApiNullTest : public CKernelFixture {
     options.cache = root_.c_str();
     options.sku = "h200";
     EXPECT_EQ(kw_open(&options, &service_), 0) << kw_last_error();
+    EXPECT_EQ(kw_parse_problem("vector_add n=1000 dtype=fp32", &problem_), 0) << kw_last_error();
     EXPECT_EQ(kw_bake(kernel_, kTensors, 2, nullptr, 0, &baked_), 0) << kw_last_error();
     EXPECT_EQ(kw_chain_begin(&builder_), 0) << kw_last_error();
     for (std::size_t i = 0; i < 2; ++i) arguments_[i].pointer = kTensors[i];
@@ -89,7 +95,13 @@ class CApiNullTest : public CKernelFixture {
     kw_release_chain(chain_);
     kw_chain_end(builder_);
     kw_release_baked(baked_);
+    kw_release_problem(problem_);
     kw_close(service_);
+  }
+
+  static int find_and_launch(kw_service* service, const kw_problem* problem,
+                             const void* const* tensors, std::size_t scalars) {
+    return kw_find_and_launch(service, problem, nullptr, tensors, 2, nullptr, scalars, nullptr);
   }
 
   /// Every call with one pointer null that must not be, and all others in order.
@@ -113,6 +125,23 @@ class CApiNullTest : public CKernelFixture {
          [this] { return kw_get_best_kernel_on(service_, nullptr, nullptr, &out_kernel_); }},
         {{"kw_get_best_kernel_on", "kernel"},
          [=, this] { return kw_get_best_kernel_on(service_, problem, nullptr, nullptr); }},
+        {{"kw_parse_problem", "text"}, [this] { return kw_parse_problem(nullptr, &problem_); }},
+        {{"kw_parse_problem", "problem"}, [=] { return kw_parse_problem(problem, nullptr); }},
+        {{"kw_find_kernel", "service"},
+         [this] { return kw_find_kernel(nullptr, problem_, nullptr, &out_kernel_); }},
+        {{"kw_find_kernel", "problem"},
+         [this] { return kw_find_kernel(service_, nullptr, nullptr, &out_kernel_); }},
+        {{"kw_find_kernel", "kernel"},
+         [this] { return kw_find_kernel(service_, problem_, nullptr, nullptr); }},
+        {{"kw_find_and_launch", "service"},
+         [this] { return find_and_launch(nullptr, problem_, kTensors, 0); }},
+        {{"kw_find_and_launch", "problem"},
+         [this] { return find_and_launch(service_, nullptr, kTensors, 0); }},
+        {{"kw_find_and_launch", "tensors"},
+         [this] { return find_and_launch(service_, problem_, nullptr, 0); }},
+        {{"kw_find_and_launch", "scalars"},
+         [this] { return find_and_launch(service_, problem_, kTensors, 1); }},
+        {{"kw_characters", "text"}, [=] { return text(kw_characters(nullptr)); }},
         {{"kw_get_best_kernels", "service"},
          [=, this] { return kw_get_best_kernels(nullptr, problem, &out_kernel_, 1, &out_slot_); }},
         {{"kw_get_best_kernels", "problem"},
@@ -215,7 +244,8 @@ class CApiNullTest : public CKernelFixture {
   kw_kernel* out_kernel_ = nullptr;
   kw_baked* out_baked_ = nullptr;
   kw_chain* out_chain_ = nullptr;
-  const char* out_text_ = nullptr;
+  kw_text* out_text_ = nullptr;
+  kw_problem* problem_ = nullptr;
   std::size_t out_slot_ = 99;
 };
 
@@ -253,6 +283,8 @@ TEST_F(CApiNullTest, EveryPointerOfTheHeaderIsTriedOrSaidToBeOptional) {
 TEST_F(CApiNullTest, WhatIsOptionalMayBeNull) {
   kw_close(nullptr);
   kw_release(nullptr);
+  kw_release_problem(nullptr);
+  kw_release_text(nullptr);
   kw_release_baked(nullptr);
   kw_release_chain(nullptr);
   kw_chain_end(nullptr);

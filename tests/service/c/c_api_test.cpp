@@ -2,7 +2,10 @@
 #include <cstddef>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -50,6 +53,26 @@ TEST(CApiTest, FailuresLeaveTheirReason) {
   EXPECT_NE(std::strstr(kw_last_error(), "struct_size"), nullptr) << kw_last_error();
 }
 
+TEST(CApiTest, EveryKindOfFailureHasItsNumber) {
+  const std::pair<ErrorCode, int> numbers[] = {
+      {ErrorCode::invalid_argument, 1}, {ErrorCode::not_found, 2},
+      {ErrorCode::unavailable, 3},      {ErrorCode::io, 4},
+      {ErrorCode::corrupt, 5},          {ErrorCode::compile, 6},
+      {ErrorCode::device, 7},           {ErrorCode::timed_out, 8},
+      {ErrorCode::refused, 9},          {ErrorCode::internal, 10}};
+  for (const auto& [code, number] : numbers) {
+    EXPECT_EQ(c_api::guarded("f", {}, [&] { return Result<void>(Error{code, "so"}); }), -1);
+    EXPECT_EQ(kw_last_error_code(), number);
+    EXPECT_STREQ(kw_last_error(), "so");
+  }
+  const auto throws = []() -> Result<void> { throw std::runtime_error("thrown"); };
+  EXPECT_EQ(c_api::guarded("f", {}, throws), -1);
+  EXPECT_EQ(kw_last_error_code(), KW_INTERNAL);
+  int of_new_thread = -1;
+  std::thread([&] { of_new_thread = kw_last_error_code(); }).join();
+  EXPECT_EQ(of_new_thread, KW_OK);
+}
+
 TEST(CApiTest, EveryNameOfAnOptionIsTaken) {
   const auto read = [](const char* on_miss, const char* l2, const char* min_match) {
     kw_options options{};
@@ -57,9 +80,9 @@ TEST(CApiTest, EveryNameOfAnOptionIsTaken) {
     options.on_miss = on_miss;
     options.l2 = l2;
     options.min_match = min_match;
-    ServiceOptions taken;
-    EXPECT_EQ(c_api::read_options(options, taken), "");
-    return taken;
+    const Result<ServiceOptions> taken = c_api::read_options(options);
+    EXPECT_TRUE(taken) << taken.error().message;
+    return taken ? *taken : ServiceOptions();
   };
   EXPECT_EQ(read("predict", nullptr, nullptr).on_miss, MissPolicy::predict);
   EXPECT_EQ(read("tune_now", nullptr, nullptr).on_miss, MissPolicy::tune_now);
@@ -77,8 +100,9 @@ TEST(CApiTest, EveryNameOfAnOptionIsTaken) {
 TEST(CApiTest, WhatIsNotGivenIsTheDefault) {
   kw_options options{};
   options.struct_size = sizeof options;
-  ServiceOptions taken;
-  ASSERT_EQ(c_api::read_options(options, taken), "");
+  const Result<ServiceOptions> read = c_api::read_options(options);
+  ASSERT_TRUE(read) << read.error().message;
+  const ServiceOptions& taken = *read;
   const ServiceOptions standard;
   EXPECT_EQ(taken.on_miss, standard.on_miss);
   EXPECT_EQ(taken.l2, standard.l2);
@@ -89,11 +113,11 @@ TEST(CApiTest, WhatIsNotGivenIsTheDefault) {
   EXPECT_TRUE(taken.template_dirs.empty());
 
   options.tune_seconds = -0.5;
-  EXPECT_EQ(c_api::read_options(options, taken),
+  EXPECT_EQ(c_api::read_options(options).error().message,
             "kw_options.tune_seconds is -0.5; it must be 0 or more");
   options.tune_seconds = 0;
   options.compile_threads = -1;
-  EXPECT_EQ(c_api::read_options(options, taken),
+  EXPECT_EQ(c_api::read_options(options).error().message,
             "kw_options.compile_threads is -1; it must be 0 or more");
 }
 
@@ -115,7 +139,7 @@ TEST(CApiTest, NothingIsTunedForASku) {
     set(tuning);
     EXPECT_EQ(kw_tune(service, "vector_add n=1000 dtype=fp32", &tuning, &kernel), -1);
     EXPECT_NE(std::strstr(kw_last_error(), reason), nullptr) << kw_last_error();
-    EXPECT_EQ(kw_last_error_is_refusal(), 1);
+    EXPECT_EQ(kw_last_error_code(), KW_INVALID_ARGUMENT);
   };
   refused([](kw_tune_options& o) { o.struct_size = 1; }, "kw_tune_options.struct_size is 1; set");
   refused([](kw_tune_options& o) { o.seconds = -1; },
@@ -128,7 +152,7 @@ TEST(CApiTest, NothingIsTunedForASku) {
   for (const char* problem : {"", "vector_add", "vector_add n=many dtype=fp32", "= =", "\xff"}) {
     EXPECT_EQ(kw_tune(service, problem, nullptr, &kernel), -1) << problem;
     EXPECT_EQ(kw_get_best_kernel(service, problem, &kernel), -1) << problem;
-    EXPECT_EQ(kw_last_error_is_refusal(), 1) << kw_last_error();
+    EXPECT_EQ(kw_last_error_code(), KW_INVALID_ARGUMENT) << kw_last_error();
     EXPECT_EQ(kw_prewarm(service, &problem, 1), -1) << problem;
     EXPECT_STRNE(kw_last_error(), "");
   }
@@ -160,6 +184,81 @@ TEST(CApiTest, FieldsBeyondTheCallersStructAreNotRead) {
   options.worker = reinterpret_cast<const char*>(16);  // behind the end of an older, smaller struct
   kw_service* service = nullptr;
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  kw_close(service);
+}
+
+TEST(CApiTest, ATuningTakesAnOlderStructAndTellsTheSizeOfItsOwn) {
+  kw_tune_options options{};
+  options.struct_size = offsetof(kw_tune_options, progress);
+  options.trials = 7;
+  options.data = reinterpret_cast<void*>(16);  // behind the end of an older, smaller struct
+  EXPECT_EQ(c_api::read_options(options)->trials, 7);
+  EXPECT_FALSE(c_api::read_options(options)->progress);
+  kw_tune_progress seen{};
+  options.struct_size = sizeof options;
+  options.data = &seen;
+  options.progress = [](void* data, const kw_tune_progress* at) {
+    *static_cast<kw_tune_progress*>(data) = *at;
+  };
+  c_api::read_options(options)->progress({.candidates = 9, .measured = 3});
+  EXPECT_EQ(seen.struct_size, sizeof(kw_tune_progress));
+  EXPECT_EQ(seen.candidates, 9);
+  EXPECT_EQ(seen.measured, 3);
+}
+
+TEST(CApiTest, AProblemIsParsedOnceForManyLookups) {
+  const ScopedTempDir cache;
+  ASSERT_TRUE(RecordStore(cache.path()).put(known_win()));
+  const std::string root = cache.path().native();
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.cache = root.c_str();
+  options.sku = "h200";
+  options.on_miss = "fail";
+  kw_service* service = nullptr;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  kw_problem* problem = nullptr;
+  EXPECT_EQ(kw_parse_problem("vector_add n", &problem), -1);
+  EXPECT_EQ(kw_last_error_code(), KW_INVALID_ARGUMENT);
+  ASSERT_EQ(kw_parse_problem("vector_add n=1000 dtype=fp32", &problem), 0) << kw_last_error();
+  kw_kernel* kernel = nullptr;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(kw_find_kernel(service, problem, nullptr, &kernel), -1);
+    EXPECT_EQ(kw_last_error_code(), KW_NOT_FOUND) << kw_last_error();
+  }
+  EXPECT_EQ(kw_find_and_launch(service, problem, nullptr, nullptr, 0, nullptr, 0, nullptr), -1);
+  EXPECT_EQ(kw_last_error_code(), KW_NOT_FOUND) << kw_last_error();
+  kw_release_problem(problem);
+  kw_close(service);
+}
+
+TEST(CApiToolkitTest, AKernelIsFoundAndLaunchedByTheHandleOfItsProblem) {
+  if (const Result<std::string> toolkit = make_toolkit_compiler()->identity(); !toolkit) {
+    GTEST_SKIP() << toolkit.error().message;
+  }
+  const ScopedTempDir cache;
+  const std::string root = cache.path().native();
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.cache = root.c_str();
+  options.sku = "h200";
+  kw_service* service = nullptr;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  kw_problem* problem = nullptr;
+  ASSERT_EQ(kw_parse_problem("vector_add n=1000 dtype=fp32", &problem), 0) << kw_last_error();
+  kw_kernel* kernel = nullptr;
+  ASSERT_EQ(kw_find_kernel(service, problem, nullptr, &kernel), 0) << kw_last_error();
+  EXPECT_EQ(nlohmann::json::parse(kw_describe(kernel))["problem"], "vector_add n=1000 dtype=fp32");
+  kw_release(kernel);
+  const auto launch = [&](std::size_t count) {
+    const void* const tensors[] = {&cache, &cache, &cache};
+    return kw_find_and_launch(service, problem, nullptr, tensors, count, nullptr, 0, nullptr);
+  };
+  EXPECT_EQ(launch(2), -1);
+  EXPECT_EQ(kw_last_error_code(), KW_INVALID_ARGUMENT) << kw_last_error();
+  EXPECT_EQ(launch(3), -1);
+  EXPECT_EQ(kw_last_error_code(), KW_UNAVAILABLE) << "it is launched, without a GPU";
+  kw_release_problem(problem);
   kw_close(service);
 }
 
@@ -236,9 +335,8 @@ TEST(CApiTest, AServiceThatOnlyServesTellsWhatItLacksAndCounts) {
   EXPECT_NE(std::strstr(kw_last_error(), "2 of 2 problems cannot be served"), nullptr)
       << kw_last_error();
   EXPECT_NE(std::strstr(kw_last_error(), "n=2000"), nullptr) << kw_last_error();
-  const char* counts = nullptr;
+  kw_text* counts = nullptr;
   ASSERT_EQ(kw_lookup_counts(service, &counts), 0) << kw_last_error();
-  EXPECT_STREQ(counts, R"([{"match":"none","reason":"absent","count":2}])");
   const char* const gap[] = {"vector_add n=1000 dtype=fp32", nullptr};
   EXPECT_EQ(kw_prewarm(service, gap, 2), -1);
   EXPECT_STREQ(kw_last_error(), "kw_prewarm: problems[1] is null");
@@ -249,9 +347,11 @@ TEST(CApiTest, AServiceThatOnlyServesTellsWhatItLacksAndCounts) {
   EXPECT_EQ(kw_autotune(service, -1), -1);
   EXPECT_STREQ(kw_last_error(), "kw_autotune: seconds must be 0 or more");
   EXPECT_EQ(kw_autotune(service, 0), 0) << kw_last_error();
-  const char* metrics = nullptr;
+  kw_text* metrics = nullptr;
   ASSERT_EQ(kw_metrics(service, &metrics), 0) << kw_last_error();
-  EXPECT_NE(std::strstr(metrics, "\nkernwright_ready 0\n"), nullptr) << metrics;
+  EXPECT_NE(std::strstr(kw_characters(metrics), "\nkernwright_ready 0\n"), nullptr)
+      << kw_characters(metrics);
+  kw_release_text(metrics);
 
   EXPECT_EQ(kw_seal(service, "gently"), -1);
   EXPECT_STREQ(kw_last_error(), "kw_seal: mode is \"gently\"; it must be error or warning");
@@ -259,6 +359,9 @@ TEST(CApiTest, AServiceThatOnlyServesTellsWhatItLacksAndCounts) {
     EXPECT_EQ(kw_seal(service, mode), 0) << kw_last_error();
   }
   kw_close(service);
+  EXPECT_STREQ(kw_characters(counts), R"([{"match":"none","reason":"absent","count":2}])")
+      << "a text outlives later calls and the service";
+  kw_release_text(counts);
 }
 
 TEST(CApiTest, ARecordIsGivenInEitherForm) {
@@ -272,13 +375,15 @@ TEST(CApiTest, ARecordIsGivenInEitherForm) {
   kw_service* service = nullptr;
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
   const char* problem = "matmul m=16 n=4096 k=4096 dtype=bf16";
-  const char* record = nullptr;
+  kw_text* record = nullptr;
   for (const char* form : {static_cast<const char*>(nullptr), "json"}) {
     ASSERT_EQ(kw_record(service, problem, form, &record), 0) << kw_last_error();
-    EXPECT_EQ(nlohmann::json::parse(record)["verdict"], "win");
+    EXPECT_EQ(nlohmann::json::parse(kw_characters(record))["verdict"], "win");
+    kw_release_text(record);
   }
   ASSERT_EQ(kw_record(service, problem, "html", &record), 0) << kw_last_error();
-  EXPECT_NE(std::strstr(record, "<svg "), nullptr) << record;
+  EXPECT_NE(std::strstr(kw_characters(record), "<svg "), nullptr) << kw_characters(record);
+  kw_release_text(record);
   EXPECT_EQ(kw_record(service, problem, "pdf", &record), -1);
   EXPECT_STREQ(kw_last_error(), "kw_record: form is \"pdf\"; it must be json or html");
   EXPECT_EQ(kw_record(service, "matmul m=1 n=8 k=8 dtype=bf16", "json", &record), -1);
@@ -298,9 +403,9 @@ TEST(CApiTest, WarningsGoToTheCallersFunction) {
   options.log = [](void* data, int level, const char* message) {
     static_cast<std::string*>(data)->append(std::to_string(level) + " " + message);
   };
-  ServiceOptions read;
-  ASSERT_EQ(c_api::read_options(options, read), "");
-  read.log(LogLevel::warning, "record not stored");
+  const Result<ServiceOptions> read = c_api::read_options(options);
+  ASSERT_TRUE(read) << read.error().message;
+  read->log(LogLevel::warning, "record not stored");
   EXPECT_EQ(heard, std::to_string(KW_LOG_WARNING) + " record not stored");
 }
 
