@@ -27,14 +27,14 @@ CompileResult ArtifactCache::find_or_compile(const std::string& digest,
 }
 
 std::string ArtifactCache::take_failure() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(failure_, {});
 }
 
 void ArtifactCache::put(const std::string& digest, const CompiledKernel& kernel) {
   const Result<void> stored = cache_.put_artifact(digest, kernel);
   if (stored) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   failure_ = stored.error().message;
 }
 

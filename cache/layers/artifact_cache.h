@@ -4,12 +4,12 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "cache/layers/tiered_cache.h"
 #include "compile/compile_pool.h"
+#include "support/mutex.h"
 
 namespace kernwright {
 
@@ -39,8 +39,8 @@ class ArtifactCache final : public CompileCache {
   const TieredCache cache_;
   const std::chrono::milliseconds patience_;
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::string failure_;
+  Mutex mutex_;
+  std::string failure_ KW_GUARDED_BY(mutex_);
 };
 
 }  // namespace kernwright

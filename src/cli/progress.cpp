@@ -40,7 +40,7 @@ Ticker::Ticker(std::function<std::string()> line) : text_(std::move(line)) {
 
 Ticker::~Ticker() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     end_ = true;
   }
   ended_.notify_one();
@@ -48,44 +48,44 @@ Ticker::~Ticker() {
 }
 
 void Ticker::aside(const std::function<void()>& print) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   line_.clear();
   print();
 }
 
 void Ticker::run() {
   const auto start = std::chrono::steady_clock::now();
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   while (!end_) {
-    lock.unlock();
+    mutex_.unlock();
     const std::string text = text_();
-    lock.lock();
+    mutex_.lock();
     if (end_) return;
     if (!text.empty()) line_.update(text, seconds_since(start));
-    ended_.wait_for(lock, text.empty() ? kSoon : kUsual, [this] { return end_; });
+    ended_.wait_for(mutex_, text.empty() ? kSoon : kUsual);
   }
 }
 
 void SearchWatch::begin(const Problem& problem, bool measures, TuningOptions& options) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   operation_ = problem.operation();
   measures_ = measures;
   budget_seconds_ = options.budget.seconds;
   start_ = std::chrono::steady_clock::now();
   seen_.reset();
   options.progress = [this](const TuningProgress& progress) {
-    const std::lock_guard seen(mutex_);
+    const MutexLock seen(mutex_);
     seen_ = progress;
   };
 }
 
 void SearchWatch::end() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   operation_.clear();
 }
 
 std::string SearchWatch::line() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (operation_.empty()) return {};
   const double seconds = seconds_since(start_);
   if (!measures_) {

@@ -3,12 +3,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "service/serve/core.h"
+#include "support/mutex.h"
 #include "support/processes/threads.h"
 
 namespace kernwright::cli {
@@ -49,10 +49,10 @@ class Ticker {
   void run();
 
   std::function<std::string()> text_;
-  std::mutex mutex_;  ///< guards what follows; not held while `text_` runs
-  std::condition_variable ended_;
-  ProgressLine line_;
-  bool end_ = false;
+  Mutex mutex_;  ///< not held while `text_` runs
+  std::condition_variable_any ended_;
+  ProgressLine line_ KW_GUARDED_BY(mutex_);
+  bool end_ KW_GUARDED_BY(mutex_) = false;
   Thread thread_;  // last, because it uses all others
 };
 
@@ -68,12 +68,12 @@ class SearchWatch {
   std::string line() const;
 
  private:
-  mutable std::mutex mutex_;
-  std::string operation_;
-  bool measures_ = false;
-  double budget_seconds_ = 0;
-  std::chrono::steady_clock::time_point start_;
-  std::optional<TuningProgress> seen_;
+  mutable Mutex mutex_;
+  std::string operation_ KW_GUARDED_BY(mutex_);
+  bool measures_ KW_GUARDED_BY(mutex_) = false;
+  double budget_seconds_ KW_GUARDED_BY(mutex_) = 0;
+  std::chrono::steady_clock::time_point start_ KW_GUARDED_BY(mutex_);
+  std::optional<TuningProgress> seen_ KW_GUARDED_BY(mutex_);
 };
 
 /// Tunes, or predicts if the service has no GPU. Reports the progress to `watch`.

@@ -40,7 +40,7 @@ add_library(kernwright_warnings INTERFACE)
 target_compile_options(kernwright_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion
   # Clang blames us for what libstdc++ 12 does inside std::stable_sort.
-  $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety -Wno-deprecated-declarations>
   # GCC 12 sees overlaps in std::string's operator+ that are not there (PR 105651).
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
   $<$<BOOL:${KERNWRIGHT_WERROR}>:-Werror>)

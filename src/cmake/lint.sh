@@ -21,5 +21,5 @@ tidy=build/clang-tidy/clang_tidy/data/bin
 python3 "$tidy/run-clang-tidy.py" -clang-tidy-binary "$PWD/$tidy/clang-tidy" -quiet -hide-progress \
   -p "$build" -j "$(nproc)" \
   -extra-arg=-Wno-unknown-warning-option -extra-arg=-Wno-deprecated-declarations \
-  -extra-arg=-Wno-c2y-extensions \
+  -extra-arg=-Wno-c2y-extensions -extra-arg=-Wthread-safety \
   "^$PWD/($(IFS='|'; echo "${folders[*]}"))/.*\.cpp$"

@@ -19,7 +19,7 @@ Result<ToolkitHeaders::Reached> ToolkitHeaders::reached_by(const std::vector<Inc
   std::vector<Pending> pending;
   for (const Include& include : includes) pending.push_back({&include, {}});
   Reached reached;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   while (!pending.empty()) {
     const Pending next = std::move(pending.back());
     pending.pop_back();

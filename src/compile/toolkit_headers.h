@@ -2,13 +2,13 @@
 
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "compile/includes.h"
 #include "support/hash.h"
+#include "support/mutex.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -40,14 +40,16 @@ class ToolkitHeaders {
 
  private:
   /// Finds the file that `include` means in a file of `folder`, which is empty for files outside of
-  /// the toolkit. Returns null if there is none. Called under the mutex.
+  /// the toolkit. Returns null if there is none.
   const std::pair<const std::filesystem::path, File>* find(const Include& include,
-                                                           const std::filesystem::path& folder);
-  const std::pair<const std::filesystem::path, File>* read(const std::filesystem::path& path);
+                                                           const std::filesystem::path& folder)
+      KW_REQUIRES(mutex_);
+  const std::pair<const std::filesystem::path, File>* read(const std::filesystem::path& path)
+      KW_REQUIRES(mutex_);
 
   std::vector<std::filesystem::path> folders_;
-  std::mutex mutex_;
-  std::map<std::filesystem::path, File> files_;
+  Mutex mutex_;
+  std::map<std::filesystem::path, File> files_ KW_GUARDED_BY(mutex_);
 };
 
 }  // namespace kernwright

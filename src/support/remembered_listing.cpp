@@ -39,7 +39,7 @@ RememberedListings::Names RememberedListings::names(const std::filesystem::path&
   const std::optional<std::int64_t> changed = time_of_change(folder, within);
   if (!changed) return std::make_shared<const std::vector<std::string>>();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto known = listings_.find(folder.native());
     if (known != listings_.end() && known->second.changed_ns == *changed) {
       return known->second.names;
@@ -50,7 +50,7 @@ RememberedListings::Names RememberedListings::names(const std::filesystem::path&
   if (!read) return std::make_shared<const std::vector<std::string>>();
   auto names = std::make_shared<const std::vector<std::string>>(*std::move(read));
   if (settled) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     listings_[folder.native()] = {*changed, names};
   }
   return names;

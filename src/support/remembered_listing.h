@@ -4,9 +4,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "support/mutex.h"
 
 namespace kernwright {
 
@@ -25,8 +26,8 @@ class RememberedListings {
     std::int64_t changed_ns = 0;  ///< the directory's time of modification
     Names names;
   };
-  std::mutex mutex_;
-  std::map<std::string, Listing> listings_;
+  Mutex mutex_;
+  std::map<std::string, Listing> listings_ KW_GUARDED_BY(mutex_);
 };
 
 }  // namespace kernwright

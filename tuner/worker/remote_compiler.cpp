@@ -16,7 +16,7 @@ class RemoteCompiler final : public Compiler {
   Result<std::string> identity() override { return std::string("the tuning process's"); }
 
   Result<CompiledKernel> compile(const CompileRequest& request) override {
-    const std::lock_guard lock(channel_->mutex);
+    const MutexLock lock(channel_->mutex);
     KW_TRY(channel_->channel.send(encode(Reply{CompileReply{request}})));
     KW_ASSIGN(Message message, channel_->channel.receive());
     KW_ASSIGN(Request answer, parse_request(message.text));

@@ -1,17 +1,17 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
 #include "compile/compiler.h"
+#include "support/mutex.h"
 #include "support/processes/channel.h"
 
 namespace kernwright::detail {
 
 /// A channel to which two threads write: the worker's loop, and a compile for which it waits.
 struct SharedChannel {
-  std::mutex mutex;
-  Channel channel;
+  Mutex mutex;
+  Channel channel KW_GUARDED_BY(mutex);
 };
 
 /// A compiler that asks the tuning process, which has the toolkit loaded. That process keeps the

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <exception>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <variant>
 
@@ -45,7 +44,7 @@ class Server {
 
  private:
   Result<Message> receive() {
-    const std::lock_guard lock(channel_->mutex);
+    const MutexLock lock(channel_->mutex);
     if (runner_ != nullptr) fill_until_asked();
     return channel_->channel.receive();
   }
@@ -60,7 +59,7 @@ class Server {
   Result<void> reply(AnyReply content) {
     const DeviceUse use = runner_ != nullptr ? runner_->take_use() : DeviceUse{};
     const std::string text = encode(Reply{std::move(content), lost(), use});
-    const std::lock_guard lock(channel_->mutex);
+    const MutexLock lock(channel_->mutex);
     return channel_->channel.send(text);
   }
   Result<void> fail(Error error) { return reply(ErrorReply{std::move(error)}); }

@@ -52,6 +52,7 @@ std::vector<SweepResult> SweepRun::run() {
     work(tuners_.front());
   }
   ticker_.reset();
+  const MutexLock lock(mutex_);
   return std::move(results_);
 }
 
@@ -59,20 +60,20 @@ void SweepRun::work(const Tuner& tuner) {
   for (;;) {
     std::size_t index = 0;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (next_ == problems_.size()) return;
       index = next_++;
     }
     const auto start = std::chrono::steady_clock::now();
     const auto later = std::span<const Problem>(problems_).subspan(index + 1);
     SweepResult result = tuner(problems_[index], later, watch_);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++done_;
     if (!result.found) {
       ++made_;
       made_seconds_ += seconds_since(start);
     }
-    const auto tell = [&] {
+    const auto tell = [&]() KW_REQUIRES(mutex_) {
       if (!json_) {
         print_row(problems_[index], result);
       } else if (!result.record) {
@@ -117,7 +118,7 @@ void SweepRun::print_row(const Problem& asked, const SweepResult& result) {
 
 std::string SweepRun::line() const {
   const std::string search = watch_.line();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::string text = concat(done_, " of ", problems_.size(), " done");
   if (made_ > 0) {
     const double each = made_seconds_ / static_cast<double>(made_);

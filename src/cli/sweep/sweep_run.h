@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 #include "cli/progress.h"
 #include "service/serve/core.h"
 #include "service/sweep/sweep_problem.h"
+#include "support/mutex.h"
 
 namespace kernwright::cli {
 
@@ -37,7 +37,7 @@ class SweepRun {
 
  private:
   void work(const Tuner& tuner);
-  void print_row(const Problem& asked, const SweepResult& result);
+  void print_row(const Problem& asked, const SweepResult& result) KW_REQUIRES(mutex_);
   /// Returns "3 of 12 done, about 4 min left".
   std::string line() const;
 
@@ -46,12 +46,12 @@ class SweepRun {
   std::vector<Tuner> tuners_;
   Page page_;
   bool json_;
-  mutable std::mutex mutex_;  ///< guards what follows
-  std::size_t next_ = 0;
-  std::size_t done_ = 0;
-  std::size_t made_ = 0;     ///< finished problems that were not in the cache
-  double made_seconds_ = 0;  ///< the time that these took
-  std::vector<SweepResult> results_;
+  mutable Mutex mutex_;
+  std::size_t next_ KW_GUARDED_BY(mutex_) = 0;
+  std::size_t done_ KW_GUARDED_BY(mutex_) = 0;
+  std::size_t made_ KW_GUARDED_BY(mutex_) = 0;     ///< finished problems that were not in the cache
+  double made_seconds_ KW_GUARDED_BY(mutex_) = 0;  ///< the time that these took
+  std::vector<SweepResult> results_ KW_GUARDED_BY(mutex_);
   SearchWatch watch_;  ///< of the search here, if there is one tuner
   std::optional<Ticker> ticker_;
 };

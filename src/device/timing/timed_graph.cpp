@@ -44,7 +44,7 @@ Result<std::unique_ptr<StreamGate>> StreamGate::make(const std::shared_ptr<CudaC
 
 StreamGate::~StreamGate() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   stopped_.notify_all();
@@ -73,9 +73,13 @@ void StreamGate::release(std::uint32_t ticket) {
 }
 
 void StreamGate::watch() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   std::uint32_t seen = 0;
-  while (!stopped_.wait_for(lock, kPatience, [this] { return stop_; })) {
+  for (;;) {
+    const auto look = std::chrono::steady_clock::now() + kPatience;
+    while (!stop_ && stopped_.wait_until(mutex_, look) == std::cv_status::no_timeout) {
+    }
+    if (stop_) return;
     const std::uint32_t ticket = shut_;
     if (ticket != 0 && ticket == seen) {
       forced_ = true;

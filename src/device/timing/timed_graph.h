@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 
 #include "device/device.h"
@@ -12,6 +11,7 @@
 #include "device/program/launch_graph.h"
 #include "device/program/prepared_program.h"
 #include "device/timing/clock_stamps.h"
+#include "support/mutex.h"
 #include "support/processes/threads.h"
 #include <kernwright/result.h>
 
@@ -46,9 +46,9 @@ class StreamGate {
   std::uint32_t ticket_ = 0;
   std::atomic<std::uint32_t> shut_{0};  ///< the ticket while shut, else 0
   std::atomic<bool> forced_{false};
-  std::mutex mutex_;
-  std::condition_variable stopped_;
-  bool stop_ = false;
+  Mutex mutex_;
+  std::condition_variable_any stopped_;
+  bool stop_ KW_GUARDED_BY(mutex_) = false;
   Thread watcher_;  ///< last: it ends before what it looks at
 };
 

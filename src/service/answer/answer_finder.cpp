@@ -71,7 +71,7 @@ TieredCache::Now AnswerFinder::now() const {
 }
 
 std::string AnswerFinder::template_digest(std::string_view name) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto known = template_digests_.find(name); known != template_digests_.end()) {
     return known->second;
   }

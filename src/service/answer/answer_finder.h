@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "model/candidate/candidate.h"
 #include "service/answer/builder.h"
 #include "service/answer/site.h"
+#include "support/mutex.h"
 #include <kernwright/kernel.h>
 #include <kernwright/match.h>
 #include <kernwright/result.h>
@@ -86,8 +86,9 @@ class AnswerFinder {
 
   const Site& site_;
   Builder& builder_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::string, std::string, std::less<>> template_digests_;  ///< once asked for
+  mutable Mutex mutex_;
+  /// Once asked for.
+  mutable std::map<std::string, std::string, std::less<>> template_digests_ KW_GUARDED_BY(mutex_);
 };
 
 }  // namespace kernwright

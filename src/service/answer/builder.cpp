@@ -49,13 +49,13 @@ Result<Builder::Recompiled> Builder::recompile(const Candidate& candidate,
 
 Result<void> Builder::load_compiler() {
   KW_ASSIGN(std::string identity, pool_->compiler().identity());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   compiler_ = std::move(identity);
   return {};
 }
 
 std::string Builder::compiler() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return compiler_;
 }
 

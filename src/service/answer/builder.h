@@ -3,7 +3,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -14,6 +13,7 @@
 #include "model/candidate/candidate.h"
 #include "model/catalog/catalog.h"
 #include "service/answer/seal.h"
+#include "support/mutex.h"
 #include "support/processes/threads.h"
 #include <kernwright/result.h>
 
@@ -70,8 +70,8 @@ class Builder {
   std::shared_ptr<ArtifactCache> artifacts_;
   std::unique_ptr<CompilePool> pool_;
   Seal seal_;
-  mutable std::mutex mutex_;
-  std::string compiler_;
+  mutable Mutex mutex_;
+  std::string compiler_ KW_GUARDED_BY(mutex_);
 };
 
 }  // namespace kernwright

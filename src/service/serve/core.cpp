@@ -183,7 +183,7 @@ Result<void> ServiceCore::record_shapes(const std::filesystem::path& file) {
     recorder = std::make_shared<ShapeRecorder>(log);
   }
   {
-    const std::lock_guard lock(watch_mutex_);
+    const MutexLock lock(watch_mutex_);
     std::swap(recorder, recorder_);
     watched_ = recorder_ != nullptr || autotune_seconds_ > 0;
   }
@@ -191,7 +191,7 @@ Result<void> ServiceCore::record_shapes(const std::filesystem::path& file) {
 }
 
 void ServiceCore::autotune(double seconds) {
-  const std::lock_guard lock(watch_mutex_);
+  const MutexLock lock(watch_mutex_);
   autotune_seconds_ = seconds;
   watched_ = recorder_ != nullptr || seconds > 0;
 }
@@ -207,7 +207,7 @@ void ServiceCore::record(const KernelSummary& answer) {
   if (!watched_.load(std::memory_order_relaxed)) return;
   std::shared_ptr<ShapeRecorder> recorder;
   {
-    const std::lock_guard lock(watch_mutex_);
+    const MutexLock lock(watch_mutex_);
     recorder = recorder_;
   }
   if (!recorder) return;
@@ -225,7 +225,7 @@ Result<std::vector<Kernel>> ServiceCore::get_best_kernels(const Problem& problem
   std::vector<Kernel> kernels;
   if (count > 0) kernels.push_back(best);
   ServedKernel::Alternatives& others = served.alternatives();
-  const std::lock_guard lock(others.mutex);
+  const MutexLock lock(others.mutex);
   if (!others.records) others.records = next_best(served, count);
   while (others.loaded.size() + 1 < count && others.tried < others.records->size()) {
     load_one(served, others);
@@ -243,8 +243,9 @@ std::vector<GradedRecord> ServiceCore::next_best(const ServedKernel& best, std::
   if (record.match == Match::predicted && may_compile() && found.size() + 1 < count) {
     const Result<TuningResult> more = desk_.predict(
         best.problem(), {.trials = static_cast<int>(std::min(count, kMostPredicted))});
-    if (more)
+    if (more) {
       found = answers_.next_best(best.problem(), graded(*more, record.match, record.reason));
+    }
   }
   return found;
 }
@@ -255,14 +256,14 @@ void ServiceCore::load_one(const ServedKernel& best, ServedKernel::Alternatives&
     return other.summary().artifact == offer.artifact.digest &&
            same_in_chain(other.plan(), offer.candidate.plan);
   };
-  const Loaded loaded = [&]() -> Loaded {
+  const Loaded loaded = [&](const auto& before) -> Loaded {
     KW_ASSIGN(Offer offer, answers_.offer(best.problem(), record, bits()));
-    for (const auto& other : others.loaded) {
+    for (const auto& other : before) {
       if (is_same(*other, offer)) return other;
     }
     if (is_same(best, offer)) return best.shared_from_this();
     return load(best.problem(), record, std::move(offer));
-  }();
+  }(others.loaded);
   if (!loaded) {
     site_.say(LogLevel::warning,
               concat(record.head.winner.choice.id(), " for ", best.problem().text(),

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -29,6 +28,7 @@
 #include "service/tune/awaited_tunings.h"
 #include "service/tune/background_tuner.h"
 #include "service/tune/tuning_desk.h"
+#include "support/mutex.h"
 #include "support/processes/threads.h"
 #include "tuner/data/data_ops.h"
 #include <kernwright/kernel.h>
@@ -156,7 +156,8 @@ class ServiceCore {
   /// `count` are known, predicts more.
   std::vector<GradedRecord> next_best(const ServedKernel& best, std::size_t count);
   /// Tries the next record: its kernel is loaded, unless it launches as one that is there.
-  void load_one(const ServedKernel& best, ServedKernel::Alternatives& others) const;
+  void load_one(const ServedKernel& best, ServedKernel::Alternatives& others) const
+      KW_REQUIRES(others.mutex);
   void count(const BoundProblem& problem, Match match, MissReason reason);
   void tune_in_background(const Problem& normalized);
 
@@ -175,8 +176,8 @@ class ServiceCore {
   TuningDesk desk_;
   KernelTable table_;
   LookupCounters counters_;
-  std::mutex watch_mutex_;
-  std::shared_ptr<ShapeRecorder> recorder_;
+  Mutex watch_mutex_;
+  std::shared_ptr<ShapeRecorder> recorder_ KW_GUARDED_BY(watch_mutex_);
   std::atomic<double> autotune_seconds_{0};
   /// True if there is a recorder or autotuning, so that finding a kernel in memory is not all.
   std::atomic<bool> watched_{false};

@@ -50,7 +50,7 @@ std::size_t HotMap::Hash::operator()(const Problem& problem) const noexcept {
 
 HotMap::Slot* HotMap::slot(const Problem& normalized) {
   if (const auto found = slots_.find(normalized); found != slots_.end()) return found->second;
-  const std::lock_guard lock(made_mutex_);
+  const MutexLock lock(made_mutex_);
   if (const auto found = slots_.find(normalized); found != slots_.end()) return found->second;
   return slots_.emplace(normalized, &made_.emplace_back(nullptr)).first->second;
 }

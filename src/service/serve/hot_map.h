@@ -5,11 +5,11 @@
 #include <deque>
 #include <functional>
 #include <memory_resource>
-#include <mutex>
 #include <tbb/concurrent_unordered_map.h>
 #include <utility>
 
 #include "launch/loaded_kernel.h"
+#include "support/mutex.h"
 #include <kernwright/problem.h>
 
 namespace kernwright {
@@ -47,8 +47,8 @@ class HotMap {
   tbb::concurrent_unordered_map<Problem, Slot*, Hash, std::equal_to<Problem>,
                                 std::pmr::polymorphic_allocator<std::pair<const Problem, Slot*>>>
       slots_;
-  std::mutex made_mutex_;
-  std::deque<Slot> made_;  ///< never moved: `slots_` points at them
+  Mutex made_mutex_;
+  std::deque<Slot> made_ KW_GUARDED_BY(made_mutex_);  ///< never moved: `slots_` points at them
 };
 
 }  // namespace kernwright

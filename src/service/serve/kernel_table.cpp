@@ -15,7 +15,7 @@ Result<const LoadedKernel*> KernelTable::find_or_make(const Problem& written,
   std::shared_future<Found> flight;
   bool leads = false;
   {
-    const std::lock_guard lock(flights_mutex_);
+    const MutexLock lock(flights_mutex_);
     const auto [at, added] = flights_.try_emplace(text);
     if (added) at->second = promise.get_future().share();
     flight = at->second;
@@ -29,7 +29,7 @@ Result<const LoadedKernel*> KernelTable::find_or_make(const Problem& written,
       KW_ASSIGN(std::shared_ptr<const LoadedKernel> made, make());
       return publish(written, normalized, std::move(made));
     }));
-    const std::lock_guard lock(flights_mutex_);
+    const MutexLock lock(flights_mutex_);
     flights_.erase(text);
   }
   KW_ASSIGN(const LoadedKernel* kernel, flight.get());
@@ -41,7 +41,7 @@ const LoadedKernel* KernelTable::publish(const Problem& written, const Problem& 
                                          std::shared_ptr<const LoadedKernel> kernel) {
   const LoadedKernel* served = kernel.get();
   {
-    const std::lock_guard lock(kept_mutex_);
+    const MutexLock lock(kept_mutex_);
     kept_.push_back(std::move(kernel));
   }
   hot_.publish(normalized, served);

@@ -4,12 +4,12 @@
 #include <future>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "launch/loaded_kernel.h"
 #include "service/serve/hot_map.h"
+#include "support/mutex.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 
@@ -39,10 +39,11 @@ class KernelTable {
   using Found = Result<const LoadedKernel*>;
 
   HotMap hot_;
-  std::mutex flights_mutex_;
-  std::map<std::string, std::shared_future<Found>> flights_;  ///< what is being made, by problem
-  std::mutex kept_mutex_;
-  std::vector<std::shared_ptr<const LoadedKernel>> kept_;
+  Mutex flights_mutex_;
+  /// What is being made, by problem.
+  std::map<std::string, std::shared_future<Found>> flights_ KW_GUARDED_BY(flights_mutex_);
+  Mutex kept_mutex_;
+  std::vector<std::shared_ptr<const LoadedKernel>> kept_ KW_GUARDED_BY(kept_mutex_);
 };
 
 }  // namespace kernwright

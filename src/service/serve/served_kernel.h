@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "cache/layers/tiered_cache.h"
 #include "launch/loaded_kernel.h"
 #include "model/operation/bound_problem.h"
+#include "support/mutex.h"
 
 namespace kernwright {
 
@@ -34,10 +34,10 @@ class ServedKernel final : public LoadedKernel {
 
   /// The kernels that may take its place in a chain, as far as callers asked for them.
   struct Alternatives {
-    std::mutex mutex;  ///< held while they are found, compiled and loaded
-    std::optional<std::vector<GradedRecord>> records;
-    std::size_t tried = 0;  ///< of the records
-    std::vector<std::shared_ptr<const LoadedKernel>> loaded;
+    Mutex mutex;  ///< held while they are found, compiled and loaded
+    std::optional<std::vector<GradedRecord>> records KW_GUARDED_BY(mutex);
+    std::size_t tried KW_GUARDED_BY(mutex) = 0;  ///< of the records
+    std::vector<std::shared_ptr<const LoadedKernel>> loaded KW_GUARDED_BY(mutex);
   };
   Alternatives& alternatives() const { return alternatives_; }
 

@@ -5,7 +5,7 @@
 namespace kernwright {
 
 Result<void> ShapeRecorder::add(const LoggedLookup& lookup) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto [place, first] = unwritten_.try_emplace(lookup.key.problem);
   const std::int64_t before = place->second.count;
   place->second = lookup;
@@ -14,7 +14,7 @@ Result<void> ShapeRecorder::add(const LoggedLookup& lookup) {
 }
 
 Result<void> ShapeRecorder::flush() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [problem, lookup] : unwritten_) {
     if (lookup.count == 0) continue;
     KW_TRY(log_.append(lookup));

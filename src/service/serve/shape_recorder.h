@@ -1,11 +1,11 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "cache/stores/lookup_log.h"
+#include "support/mutex.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -27,8 +27,9 @@ class ShapeRecorder {
 
  private:
   const LookupLog log_;
-  std::mutex mutex_;
-  std::map<std::string, LoggedLookup> unwritten_;  ///< by problem, with what is to be counted
+  Mutex mutex_;
+  /// By problem, with what is to be counted.
+  std::map<std::string, LoggedLookup> unwritten_ KW_GUARDED_BY(mutex_);
 };
 
 }  // namespace kernwright

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <set>
+
+#include "support/mutex.h"
 
 namespace kernwright {
 
@@ -14,11 +15,11 @@ class AwaitedTunings {
   class Awaited {
    public:
     explicit Awaited(AwaitedTunings& all) : all_(all) {
-      const std::lock_guard lock(all_.mutex_);
+      const MutexLock lock(all_.mutex_);
       all_.running_.insert(this);
     }
     ~Awaited() {
-      const std::lock_guard lock(all_.mutex_);
+      const MutexLock lock(all_.mutex_);
       all_.running_.erase(this);
     }
     Awaited(const Awaited&) = delete;
@@ -35,13 +36,13 @@ class AwaitedTunings {
 
   /// Tells all that run now to end.
   void stop() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (Awaited* tuning : running_) tuning->stop_ = true;
   }
 
  private:
-  std::mutex mutex_;
-  std::set<Awaited*> running_;
+  Mutex mutex_;
+  std::set<Awaited*> running_ KW_GUARDED_BY(mutex_);
 };
 
 }  // namespace kernwright

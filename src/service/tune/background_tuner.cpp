@@ -13,14 +13,14 @@ BackgroundTuner::~BackgroundTuner() {
 }
 
 void BackgroundTuner::end() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stop_ = true;
   waiting_.clear();
   changed_.notify_all();
 }
 
 Result<void> BackgroundTuner::ask(const Problem& normalized) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stop_ || exiting() || left_seconds_ <= 0 || asked_.contains(normalized.text())) return {};
   if (!started_) {
     KW_ASSIGN(thread_, Thread::start([this] { run(); }));
@@ -33,21 +33,21 @@ Result<void> BackgroundTuner::ask(const Problem& normalized) {
 }
 
 void BackgroundTuner::wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return waiting_.empty() && !busy_; });
+  const MutexLock lock(mutex_);
+  while (!waiting_.empty() || busy_) changed_.wait(mutex_);
 }
 
 void BackgroundTuner::run() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
+    while (!stop_ && waiting_.empty()) changed_.wait(mutex_);
     if (stop_) return;
     const Problem problem = std::move(waiting_.front());
     waiting_.pop_front();
     busy_ = true;
-    lock.unlock();
+    mutex_.unlock();
     const double used = tune_(problem, stop_);
-    lock.lock();
+    mutex_.lock();
     busy_ = false;
     left_seconds_ -= used;
     if (left_seconds_ <= 0 || exiting()) waiting_.clear();

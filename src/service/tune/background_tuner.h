@@ -4,11 +4,11 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "support/mutex.h"
 #include "support/processes/threads.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
@@ -45,13 +45,13 @@ class BackgroundTuner {
 
   const Tune tune_;
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Problem> waiting_;
-  std::set<std::string> asked_;
-  double left_seconds_;
-  bool busy_ = false;
-  bool started_ = false;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Problem> waiting_ KW_GUARDED_BY(mutex_);
+  std::set<std::string> asked_ KW_GUARDED_BY(mutex_);
+  double left_seconds_ KW_GUARDED_BY(mutex_);
+  bool busy_ KW_GUARDED_BY(mutex_) = false;
+  bool started_ KW_GUARDED_BY(mutex_) = false;
   Thread thread_;  // last: it uses all others
 };
 

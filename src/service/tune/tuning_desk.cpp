@@ -89,7 +89,7 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
 
   const BeforeExit tunes;
   if (!tunes) return Error{ErrorCode::unavailable, "nothing is tuned while the process exits"};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const StopFlag of_this(stop_, stop);
   const auto gpu = GpuLock::acquire(
       site_.identity.uuid, [this](std::string_view line) { site_.say(LogLevel::info, line); },
@@ -122,7 +122,7 @@ void TuningDesk::compile_ahead(std::vector<BoundProblem> next) {
     ahead->of_opening.push_back(compile_opening(problem));
   }
   static_cast<void>(ahead->first.emplace(*std::move(subject)).compile_first_choices());
-  const std::lock_guard lock(ahead_mutex_);
+  const MutexLock lock(ahead_mutex_);
   ahead_.swap(ahead);
 }
 
@@ -191,7 +191,7 @@ void TuningDesk::store(TuningResult& result) const {
 
 Result<UnfusedComparison> TuningDesk::compare_unfused(const UnfusedMatch& match,
                                                       std::uint64_t seed) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto gpu = GpuLock::acquire(
       site_.identity.uuid, [this](std::string_view line) { site_.say(LogLevel::info, line); });
   if (!gpu) return gpu.error();

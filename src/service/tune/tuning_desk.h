@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "service/answer/builder.h"
 #include "service/answer/site.h"
 #include "service/tune/measuring.h"
+#include "support/mutex.h"
 #include "support/processes/threads.h"
 #include "tuner/measure/unfused_comparison.h"
 #include "tuner/search/search.h"
@@ -63,11 +63,12 @@ class TuningDesk {
  private:
   /// Errors: `invalid_argument` if the policy cannot be measured; `unavailable` without a toolkit.
   Result<TuningInput> input(const BoundProblem& problem) const;
-  Result<Measuring*> measuring();
+  Result<Measuring*> measuring() KW_REQUIRES(mutex_);
   /// Has the pool compile what a runner of the problem asks for when it opens.
   std::vector<Build> compile_opening(const BoundProblem& problem);
-  /// Runs the session. Called under the mutex, with the lock of the GPU.
-  Result<TuningResult> search(const TuningInput& subject, TuningOptions options);
+  /// Runs the session, with the lock of the GPU.
+  Result<TuningResult> search(const TuningInput& subject, TuningOptions options)
+      KW_REQUIRES(mutex_);
   /// Returns true if the tuning that runs is to end.
   bool stopped() const;
   /// Puts the record into the cache, or says in the result and the log why it is not there.
@@ -77,9 +78,9 @@ class TuningDesk {
   Builder& builder_;
   const AnswerFinder& answers_;
   const Options options_;
-  std::mutex mutex_;                         ///< held while something measures
+  Mutex mutex_;                              ///< held while something measures
   const std::atomic<bool>* stop_ = nullptr;  ///< the running tuning's; null if it has none
-  std::unique_ptr<Measuring> measuring_;     ///< opened by the first tuning
+  std::unique_ptr<Measuring> measuring_ KW_GUARDED_BY(mutex_);  ///< opened by the first tuning
 
   /// The compiles that run ahead for the next tunings.
   struct Ahead {
@@ -87,8 +88,8 @@ class TuningDesk {
     std::vector<std::vector<Build>> of_opening;
     std::optional<TuningSession> first;
   };
-  std::mutex ahead_mutex_;  ///< guards the pointer
-  std::unique_ptr<Ahead> ahead_;
+  Mutex ahead_mutex_;
+  std::unique_ptr<Ahead> ahead_ KW_GUARDED_BY(ahead_mutex_);
 };
 
 }  // namespace kernwright
