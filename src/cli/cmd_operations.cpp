@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "model/catalog/catalog.h"
+#include "model/catalog/operation_json.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -77,63 +78,8 @@ std::vector<std::string> names_of(const std::vector<DType>& dtypes) {
   return names;
 }
 
-Json optional_text(const std::optional<Expression>& expression) {
-  return expression ? Json(expression->text()) : Json();
-}
-
 Json operation_json(const Operation& operation, const Catalog& catalog) {
-  Json json = {{"operation", operation.name}, {"description", operation.description}};
-  json["dims"] = Json::array();
-  for (const Dim& dim : operation.dims) {
-    json["dims"].push_back({{"name", dim.name},
-                            {"bind", dim.match == DimMatch::exact ? "exact" : "bucket"},
-                            {"default", optional_text(dim.default_size)}});
-  }
-  json["dtypes"] = Json::array();
-  for (const TypeVariable& variable : operation.type_variables) {
-    const std::string& other = variable.default_variable;
-    json["dtypes"].push_back({{"name", variable.name},
-                              {"values", names_of(variable.dtypes)},
-                              {"default", other.empty() ? Json() : Json(other)}});
-  }
-  json["flags"] = Json::array();
-  for (const Flag& flag : operation.flags) {
-    Json row = {{"name", flag.name}, {"values", flag.values}};
-    if (flag.is_formula()) {
-      row["variables"] = flag.variables;
-    } else {
-      row["default"] = flag.values[static_cast<std::size_t>(flag.default_index)];
-    }
-    if (flag.is_function()) row["function"] = flag.declaration;
-    json["flags"].push_back(std::move(row));
-  }
-  json["requires"] = Json::array();
-  for (const Rule& rule : operation.requirements) {
-    json["requires"].push_back({{"rule", rule.expression.text()}, {"why", rule.why}});
-  }
-  json["tensors"] = Json::array();
-  for (const Tensor& tensor : operation.tensors) {
-    Json extent = Json::array();
-    for (const Expression& size : tensor.extent) extent.push_back(size.text());
-    Json pitches = Json::array();
-    for (const Expression& pitch : tensor.pitches) pitches.push_back(pitch.text());
-    json["tensors"].push_back({{"name", tensor.name},
-                               {"role", role_text(tensor.role)},
-                               {"dtype", dtype_text(tensor)},
-                               {"extent", std::move(extent)},
-                               {"pitches", std::move(pitches)},
-                               {"alignment", tensor.alignment},
-                               {"when", optional_text(tensor.when)}});
-  }
-  json["scalars"] = Json::array();
-  for (const Scalar& scalar : operation.scalars) {
-    json["scalars"].push_back(
-        {{"name", scalar.name},
-         {"dtype", to_string(scalar.dtype)},
-         {"default", scalar.default_formula ? Json(scalar.default_formula->text())
-                                            : Json(scalar.default_value)},
-         {"when", optional_text(scalar.when)}});
-  }
+  Json json = to_json(operation);
   json["templates"] = Json::array();
   for (const KernelTemplate* each : catalog.templates_of(operation.name)) {
     Json when = Json::array();
@@ -145,8 +91,6 @@ Json operation_json(const Operation& operation, const Catalog& catalog) {
                                  {"target", each->target(each->arch.min)},
                                  {"when", std::move(when)}});
   }
-  json["unfused"] = !operation.unfused.empty();
-  json["example"] = operation.example.text();
   return json;
 }
 

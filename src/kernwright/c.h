@@ -124,6 +124,34 @@ int kw_find_and_launch(kw_service* service, const kw_problem* problem, void* str
 int kw_get_best_kernels(kw_service* service, const char* problem, kw_kernel** kernels, size_t count,
                         size_t* found);
 
+/* A tensor of an operation as the caller has it. All bytes that are not used are zero. Tensors are
+ * passed as an array, so the size of this struct never changes. */
+typedef struct kw_tensor {
+  const char* name;     /* the operation's */
+  const char* argument; /* the caller's name for it, for messages, or NULL */
+  const char* dtype;    /* "bf16" */
+  size_t ndim;
+  const long long* extent;
+  const long long* strides; /* in elements */
+  /* The caller's axis for each axis of the operation's tensor, or NULL if they are in its order. An
+   * axis of the operation that is a product may then be two of the caller's. */
+  const size_t* order;
+} kw_tensor;
+
+/* Derives the problem of an operation from its tensors, results among them that the caller has.
+ * `options` is the operation with the dims, dtypes and flags that tensors do not tell, "attention
+ * mask=causal". The problem has the `scalars`, by name. Returns a JSON object: problem, null if all
+ * results are empty; made, the results that are not given, each with name, dtype, extent and
+ * swapped, the two axes that are swapped after it was made contiguous, or null; unwritten, the
+ * tensors that this problem only reads; and scalars, those of the problem. */
+int kw_bind(const kw_service* service, const char* options, const kw_tensor* tensors,
+            size_t tensor_count, const char* const* scalars, size_t scalar_count,
+            kw_text** binding);
+
+/* Returns the contract of a built-in operation as a JSON object: description, dims, dtypes, flags,
+ * tensors, scalars and call. */
+int kw_describe_operation(const char* operation, kw_text** description);
+
 /* The progress of a tuning's search. Fields are only ever added at the end. */
 typedef struct kw_tune_progress {
   size_t struct_size; /* sizeof(kw_tune_progress) of the library */

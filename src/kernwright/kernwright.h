@@ -9,5 +9,6 @@
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 #include <kernwright/service.h>
+#include <kernwright/tensor_binding.h>
 #include <kernwright/version.h>
 #include <kernwright/visible.h>

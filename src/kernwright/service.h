@@ -14,6 +14,7 @@
 #include <kernwright/match.h>
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
+#include <kernwright/tensor_binding.h>
 
 namespace kernwright {
 
@@ -182,6 +183,13 @@ class KERNWRIGHT_API Service {
   /// Errors: as for `get_best_kernel`.
   Result<std::vector<Kernel>> get_best_kernels(const Problem& problem, std::size_t count) const;
 
+  /// Derives the problem of `operation` from its tensors, and the shapes of the results that are
+  /// not among them. `options` names the operation, and has the dims, dtypes and flags that tensors
+  /// do not tell. The problem has all `scalars`, by name. Errors: `invalid_argument`, which names
+  /// the argument and both values.
+  Result<TensorBinding> bind(const Problem& options, const std::vector<GivenTensor>& tensors,
+                             const std::vector<std::string>& scalars = {}) const;
+
   /// Gets the best kernel of every problem, so that later calls find it in memory. Errors:
   /// `not_found`, which lists every problem that cannot be served, with its reason; `unavailable`
   /// if it was stopped.
@@ -253,6 +261,10 @@ class KERNWRIGHT_API Service {
   explicit Service(std::shared_ptr<ServiceCore> core);
   std::shared_ptr<ServiceCore> core_;
 };
+
+/// Returns the contract of a built-in operation as a JSON object: dims, dtypes, flags, tensors,
+/// scalars and how it is called. Errors: `not_found`, with the operations that there are.
+KERNWRIGHT_API Result<std::string> describe_operation(const std::string& name);
 
 /// Calls `Service::get_best_kernel` on a default service: GPU 0, the default cache, prediction on a
 /// miss. The service is opened on first use and kept until the process ends.

@@ -89,7 +89,7 @@ ROOMS = {
 MOST_SOURCES = 28
 # A public header belongs to the layer that implements it: what is not named here, to service.
 PUBLIC = {"export.h": "support", "visible.h": "support", "result.h": "support",
-          "dtype.h": "support", "problem.h": "model",
+          "dtype.h": "support", "problem.h": "model", "tensor_binding.h": "model",
           "l2_state.h": "model",
           "kernel_path.h": "model",
           "model.h": "models",

@@ -54,7 +54,7 @@ class OperationReader {
   Operation read() {
     json_.expect_keys({"operation", "description", "dims", "dtypes", "flags", "derived", "requires",
                        "tensors", "scalars", "inputs", "tolerance", "flops", "bytes", "specials",
-                       "unfused", "example", "cases", "reference"});
+                       "unfused", "call", "example", "cases", "reference"});
     operation_.name = json_.required("operation").value_name();
     operation_.description = json_.required("description").string();
     read_dims(json_.required("dims"));
@@ -75,6 +75,7 @@ class OperationReader {
       operation_.specials = specials.expression(names_);
     }
     operation_.unfused = detail::read_unfused(json_.optional("unfused"), operation_, names_);
+    read_call(json_.optional("call"));
     read_reference(json_.required("reference"));
     if (json_.diagnostics().ok()) read_example(json_.required("example"));
     if (json_.diagnostics().ok()) read_cases(json_.optional("cases"));
@@ -529,6 +530,71 @@ class OperationReader {
     }
     for (const Scalar& scalar : operation_.scalars) arguments.scalars.push_back(scalar.name);
     operation_.reference = detail::read_launch(json, names_, arguments);
+  }
+
+  /// Reads what callers do otherwise than the tensors say.
+  void read_call(const JsonReader& json) {
+    if (!json.present()) return;
+    json.expect_keys({"leading", "swapped", "first", "dims", "options", "names", "flags", "made"});
+    CallForm& call = operation_.call;
+    const auto named = [](const auto& items, const std::string& name) {
+      return std::any_of(items.begin(), items.end(),
+                         [&](const auto& item) { return item.name == name; });
+    };
+    const auto read_names = [&](const JsonReader& list, const auto& items) {
+      std::vector<std::string> names;
+      for (const JsonReader& element : list.elements()) {
+        names.push_back(element.string());
+        if (!named(items, names.back())) element.fail(concat("no \"", names.back(), "\""));
+      }
+      return names;
+    };
+    if (const JsonReader leading = json.optional("leading"); leading.present()) {
+      call.leading = leading.expression(names_).text();
+    }
+    if (const JsonReader swapped = json.optional("swapped"); swapped.present()) {
+      swapped.expect_keys({"when", "tensors", "axes"});
+      const std::vector<JsonReader> axes = swapped.required("axes").elements();
+      if (axes.size() != 2) swapped.fail("two axes are swapped, counted from the last: [-3, -2]");
+      const auto axis = [&](std::size_t i) {
+        const std::int64_t at = i < axes.size() ? axes[i].integer() : -1;
+        if (at >= 0) axes[i].fail("an axis counts from the last, which is -1");
+        return static_cast<std::size_t>(-at);
+      };
+      call.swapped = {swapped.required("when").expression(names_),
+                      read_names(swapped.required("tensors"), operation_.tensors),
+                      {axis(0), axis(1)}};
+    }
+    const auto read_pairs = [](const JsonReader& object, const auto& check) {
+      std::vector<std::pair<std::string, std::string>> pairs;
+      if (!object.present()) return pairs;
+      for (const auto& [name, value] : object.members()) {
+        if (!check(name)) value.fail(concat("no \"", name, "\""));
+        pairs.emplace_back(name, value.string());
+      }
+      return pairs;
+    };
+    call.first = read_pairs(json.optional("first"),
+                            [&](const std::string& name) { return named(operation_.flags, name); });
+    call.names = read_pairs(json.optional("names"), [&](const std::string& name) {
+      return named(operation_.tensors, name) || named(operation_.scalars, name);
+    });
+    call.flags = read_pairs(json.optional("flags"),
+                            [&](const std::string& name) { return named(operation_.flags, name); });
+    call.options = read_names(json.optional("options"), operation_.dims);
+    call.made = read_names(json.optional("made"), operation_.tensors);
+    if (const JsonReader dims = json.optional("dims"); dims.present()) {
+      std::vector<std::string> names = names_;
+      for (const Tensor& tensor : operation_.tensors) {
+        for (std::size_t i = 0; i < tensor.extent.size(); ++i) {
+          names.push_back(concat(tensor.name, "_", i));
+        }
+      }
+      for (const auto& [name, value] : dims.members()) {
+        if (!named(operation_.dims, name)) value.fail(concat("no dim \"", name, "\""));
+        call.dims.push_back({name, value.expression(names)});
+      }
+    }
   }
 
   void read_example(const JsonReader& json) {

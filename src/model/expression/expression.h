@@ -68,6 +68,7 @@ class Expression {
   const std::vector<std::string>& names() const;
 
  private:
+  friend class PartialExpression;
   friend class PlacedExpression;
   std::shared_ptr<const detail::ExpressionProgram> program_;
 };

@@ -182,13 +182,6 @@ void visit_names(const Operation& operation, const Problem* normalized, const Vi
   }
 }
 
-Scope scope_without_dims(const Operation& operation, const Problem& problem) {
-  Scope values;
-  visit_names(operation, &problem,
-              [&](std::string key, std::int64_t value) { values.set(std::move(key), value); });
-  return values;
-}
-
 /// Implements `Operation::normalize`, and remembers the first error.
 class Normalizer {
  public:
@@ -285,7 +278,7 @@ class Normalizer {
 
   /// Removes the dims that have their default size.
   void leave_defaults_out(Problem::Dims& dims, const Problem::Flags& flags) {
-    Scope values = scope_without_dims(operation_, Problem::make(operation_.name, {}, flags));
+    Scope values = operation_.flag_scope(Problem::make(operation_.name, {}, flags));
     for (const Dim& dim : operation_.dims) {
       const auto given = find_entry(dims, dim.name);
       std::int64_t size = given == dims.end() ? 0 : given->second;
@@ -440,8 +433,15 @@ Result<Problem> Operation::normalize(const Problem& problem) const {
   return normalized;
 }
 
+Scope Operation::flag_scope(const Problem& given) const {
+  Scope values;
+  visit_names(*this, &given,
+              [&](std::string key, std::int64_t value) { values.set(std::move(key), value); });
+  return values;
+}
+
 Scope Operation::scope(const Problem& normalized) const {
-  Scope values = scope_without_dims(*this, normalized);
+  Scope values = flag_scope(normalized);
   for (const Dim& dim : dims) {
     const auto given = find_entry(normalized.dims(), dim.name);
     std::int64_t size = given == normalized.dims().end() ? 0 : given->second;

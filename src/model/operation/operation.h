@@ -157,6 +157,30 @@ struct InputKernels {
   std::vector<DeviceHeader> headers;  ///< files beside it, which it may include
 };
 
+/// How callers pass the tensors of an operation, so far as it does not follow from the tensors.
+struct CallForm {
+  /// An extent that stands for any number of leading axes, such as "rows"; empty: none.
+  std::string leading;
+  /// Tensors that callers pass with two axes swapped, counted from the last, under a condition.
+  struct Swapped {
+    Expression when;
+    std::vector<std::string> tensors;
+    std::pair<std::size_t, std::size_t> axes;
+  };
+  std::optional<Swapped> swapped;
+  /// The value of a flag that is tried first, if it is not the default.
+  std::vector<std::pair<std::string, std::string>> first;
+  /// Dims that no tensor tells, over other values and the sizes of tensors, `<tensor>_<axis>`.
+  std::vector<NamedValue> dims;
+  /// Dims that callers may say.
+  std::vector<std::string> options;
+  /// The callers' names of tensors and scalars, and of flags, if they have others.
+  std::vector<std::pair<std::string, std::string>> names;
+  std::vector<std::pair<std::string, std::string>> flags;
+  /// Tensors of role inout that are made if they are not given.
+  std::vector<std::string> made;
+};
+
 /// A tensor of one problem, with its sizes.
 struct TensorShape {
   std::string name;
@@ -235,6 +259,7 @@ struct Operation {
   std::string folder;                           ///< for messages
   /// The functions that users gave for a flag, with different names.
   std::vector<std::shared_ptr<const UserFunction>> functions;
+  CallForm call;
 
   /// Returns the normalised problem: dims, dtypes and flags in declared order without those that
   /// have their default, formulas in normal form, and functions by their digest. Its `text()` is
@@ -250,6 +275,9 @@ struct Operation {
   /// constants of their values, `<type variable>_bytes`, `<flag>_<variable>`, which is 1 if a
   /// formula uses the variable, and the derived values.
   Scope scope(const Problem& normalized) const;
+
+  /// Returns the names of dtypes and flags alone, with their constants.
+  Scope flag_scope(const Problem& given) const;
 
   /// Returns the names that `scope` has, in its order.
   std::vector<std::string> value_names() const;

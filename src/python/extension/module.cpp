@@ -382,6 +382,13 @@ PyObject* seal(PyObject*, PyObject* given) {
   Py_RETURN_NONE;
 }
 
+/// Returns the characters of a text, and releases it.
+PyObject* take(kw_text* text) {
+  PyObject* characters = text_from(kw_characters(text));
+  kw_release_text(text);
+  return characters;
+}
+
 /// Returns the text that `call` returns of a service.
 template <typename Call>
 PyObject* text_of(PyObject* capsule, const char* problem, const Call& call) {
@@ -389,9 +396,7 @@ PyObject* text_of(PyObject* capsule, const char* problem, const Call& call) {
   if (!call_service(capsule, problem, [&](kw_service* service) { return call(service, &text); })) {
     return nullptr;
   }
-  PyObject* given = text_from(kw_characters(text));
-  kw_release_text(text);
-  return given;
+  return take(text);
 }
 
 constexpr const char* kMetricsDoc = "metrics(service) -> str\n\nkw_metrics()'s text.";
@@ -412,6 +417,68 @@ PyObject* record(PyObject*, PyObject* given) {
 constexpr const char* kCountsDoc = "lookup_counts(service) -> str\n\nkw_lookup_counts()'s JSON.";
 PyObject* lookup_counts(PyObject*, PyObject* capsule) {
   return text_of(capsule, "", kw_lookup_counts);
+}
+
+/// Reads a tuple of integers, or None as none. Returns false with a Python error set.
+template <typename Integer>
+bool read_integers(PyObject* tuple, std::vector<Integer>& values) {
+  const Py_ssize_t count = tuple == Py_None ? 0 : PyTuple_Size(tuple);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    values.push_back(static_cast<Integer>(PyLong_AsLongLong(PyTuple_GetItem(tuple, i))));
+  }
+  return PyErr_Occurred() == nullptr;
+}
+
+constexpr const char* kBindDoc =
+    "bind(service, options, tensors, scalars) -> str\n\n"
+    "Returns kw_bind()'s JSON. Each tensor is (name, argument, dtype, shape, strides, order), with "
+    "None for an order that is the operation's.";
+PyObject* bind(PyObject*, PyObject* given) {
+  PyObject *capsule = nullptr, *list = nullptr, *names = nullptr;
+  const char* options = nullptr;
+  if (PyArg_ParseTuple(given, "OsO!O", &capsule, &options, &PyTuple_Type, &list, &names) == 0) {
+    return nullptr;
+  }
+  Strings scalars;
+  if (!scalars.read(names)) return nullptr;
+  const auto count = static_cast<std::size_t>(PyTuple_Size(list));
+  std::vector<kw_tensor> tensors(count);
+  std::vector<std::vector<long long>> sizes(2 * count);
+  std::vector<std::vector<std::size_t>> orders(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    kw_tensor& tensor = tensors[i];
+    PyObject *shape = nullptr, *strides = nullptr, *order = nullptr;
+    if (PyArg_ParseTuple(PyTuple_GetItem(list, static_cast<Py_ssize_t>(i)), "sssO!O!O",
+                         &tensor.name, &tensor.argument, &tensor.dtype, &PyTuple_Type, &shape,
+                         &PyTuple_Type, &strides, &order) == 0 ||
+        !read_integers(shape, sizes[2 * i]) || !read_integers(strides, sizes[2 * i + 1]) ||
+        !read_integers(order, orders[i])) {
+      return nullptr;
+    }
+    tensor.ndim = sizes[2 * i].size();
+    tensor.extent = sizes[2 * i].data();
+    tensor.strides = sizes[2 * i + 1].data();
+    if (!orders[i].empty()) tensor.order = orders[i].data();
+    if (sizes[2 * i + 1].size() == tensor.ndim &&
+        (orders[i].empty() || orders[i].size() == tensor.ndim)) {
+      continue;
+    }
+    return PyErr_Format(PyExc_ValueError, "%s has %zd sizes, and not as many strides or axes",
+                        tensor.name, static_cast<Py_ssize_t>(tensor.ndim));
+  }
+  return text_of(capsule, "", [&](kw_service* service, kw_text** text) {
+    return kw_bind(service, options, tensors.data(), count, scalars.data(), scalars.size(), text);
+  });
+}
+
+constexpr const char* kDescribeDoc =
+    "describe_operation(name) -> str\n\nReturns kw_describe_operation()'s JSON.";
+PyObject* describe_operation(PyObject*, PyObject* given) {
+  const char* name = nullptr;
+  kw_text* text = nullptr;
+  if (PyArg_ParseTuple(given, "s", &name) == 0) return nullptr;
+  if (kw_describe_operation(name, &text) != 0) return Failure::last().raise("");
+  return take(text);
 }
 
 PyObject* integers(const std::int64_t* values, int count) {
@@ -476,6 +543,8 @@ PyMethodDef kFunctions[] = {
     {"best_kernels", method<best_kernels>(), METH_VARARGS, kBestSeveralDoc},
     {"bake", method<bake>(), METH_FASTCALL, kBakeDoc},
     {"build_chain", method<build_chain>(), METH_VARARGS, kBuildChainDoc},
+    {"bind", method<bind>(), METH_VARARGS, kBindDoc},
+    {"describe_operation", method<describe_operation>(), METH_VARARGS, kDescribeDoc},
     {"tune", method<tune>(), METH_VARARGS, kTuneDoc},
     {"prewarm", method<prewarm>(), METH_VARARGS, kPrewarmDoc},
     {"prewarm_worklist", method<prewarm_worklist>(), METH_VARARGS, kPrewarmWorklistDoc},

@@ -14,7 +14,7 @@
 namespace kernwright::python {
 namespace {
 
-constexpr Py_ssize_t kMostArrays = 16;
+constexpr Py_ssize_t kMostArrays = 24;
 
 /// The arrays of a call, inputs and then outputs, each read once.
 class Arrays {
@@ -129,6 +129,7 @@ class Results {
         made_[i] = Ref::to(arrays.object(first + i));
         continue;
       }
+      if (PyTuple_GetItem(outputs, i) == Py_None) continue;  // the problem does not have it
       if (like == first) {
         PyErr_SetString(PyExc_TypeError, "no array is given");
         return false;
@@ -142,6 +143,7 @@ class Results {
     return true;
   }
 
+  bool is_there(Py_ssize_t i) const { return static_cast<bool>(made_[i]); }
   Tensor tensor(const Arrays& arrays, Py_ssize_t first, Py_ssize_t i) const {
     if (arrays.is_there(first + i)) return {made_[i].get(), &arrays.view(first + i), false};
     return {made_[i].get(), &views_[static_cast<std::size_t>(i)], true};
@@ -149,10 +151,15 @@ class Results {
 
   /// Returns one array, or a tuple of several.
   PyObject* give() {
-    if (count_ == 1) return made_[0].release();
-    PyObject* tuple = PyTuple_New(count_);
-    for (Py_ssize_t i = 0; tuple != nullptr && i < count_; ++i) {
-      PyTuple_SetItem(tuple, i, made_[i].release());
+    Py_ssize_t there = 0;
+    for (Py_ssize_t i = 0; i < count_; ++i) there += is_there(i) ? 1 : 0;
+    PyObject* tuple = there == 1 ? nullptr : PyTuple_New(there);
+    if (tuple == nullptr && there != 1) return nullptr;
+    Py_ssize_t at = 0;
+    for (Py_ssize_t i = 0; i < count_; ++i) {
+      if (!is_there(i)) continue;
+      if (tuple == nullptr) return made_[i].release();
+      PyTuple_SetItem(tuple, at++, made_[i].release());
     }
     return tuple;
   }
@@ -193,6 +200,7 @@ bool launch_on(const KernelState& kernel, Arrays& arrays, Py_ssize_t first, cons
     if (arrays.is_there(i)) tensors[count++] = {arrays.object(i), &arrays.view(i), false};
   }
   for (Py_ssize_t i = first; i < arrays.size(); ++i) {
+    if (!results.is_there(i - first)) continue;
     tensors[count++] = results.tensor(arrays, first, i - first);
   }
   const auto scalars_given = static_cast<std::size_t>(scalar_count);

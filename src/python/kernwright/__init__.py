@@ -23,10 +23,15 @@ from ._tool import doctor, main
 
 __version__ = _version()
 
+# The operations whose functions are made from their contracts, when they are asked for.
+_MADE = ("argmax", "attention_merge", "attention_schedule", "bias_activation", "embedding",
+         "kv_append")
+
 __all__ = ["BakedLaunch", "Chain", "ChainBuilder", "ChainSlot", "ChainTime", "Error", "Kernel",
-           "LookupCount", "Problem", "Record", "Service", "TuneProgress", "attention",
-           "autotune", "default_service", "doctor", "elementwise", "gated_linear",
-           "gelu_and_mul", "grouped_matmul", "last_kernel", "layer_norm", "linear",
+           "LookupCount", "Problem", "Record", "Service", "TuneProgress", "argmax", "attention",
+           "attention_merge", "attention_schedule", "autotune", "bias_activation",
+           "default_service", "doctor", "elementwise", "embedding", "gated_linear",
+           "gelu_and_mul", "grouped_matmul", "kv_append", "last_kernel", "layer_norm", "linear",
            "lookup_counts", "matmul", "metrics", "prewarm", "record", "record_shapes", "reduce",
            "rms_norm", "rope", "scaled_matmul", "seal", "set_default", "silu_and_mul", "softmax",
            "tune"]
@@ -84,7 +89,11 @@ def __dir__() -> List[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports kernwright.torch, and with it PyTorch, when it is asked for."""
+    """Imports kernwright.torch, and with it PyTorch, when it is asked for. Makes the function of an
+    operation from its contract."""
+    if name in _MADE:
+        from ._call import make_function
+        return globals().setdefault(name, make_function(name))
     if name == "torch":
         import importlib
         return importlib.import_module(".torch", __name__)

@@ -2,7 +2,7 @@
 memory."""
 
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 from . import _kernwright
 from ._kernwright import Error
@@ -32,18 +32,17 @@ class Rows(NamedTuple):
     pitch: int
 
 
-class View(NamedTuple):
-    """How an array of a caller views what an operation takes: its first dimension in `groups` equal
-    parts, and then its axes in this order."""
-    order: Sequence[int]
-    groups: Optional[int] = None
+#: A shape and strides, in elements.
+Layout = Tuple[Tuple[int, ...], Tuple[int, ...]]
 
-    def of(self, extent: Sequence[int], strides: Sequence[int]) -> Dict[str, List[int]]:
-        if self.groups is not None:
-            rows = extent[0] // self.groups
-            extent, strides = [self.groups, rows, *extent[1:]], [rows * strides[0], *strides]
-        return {"extent": [extent[axis] for axis in self.order],
-                "strides": [strides[axis] for axis in self.order]}
+
+def contiguous(shape: Sequence[int]) -> Tuple[int, ...]:
+    """Returns the strides of an array without gaps."""
+    strides, stride = [], 1
+    for size in reversed(shape):
+        strides.append(stride)
+        stride *= max(size, 1)
+    return tuple(reversed(strides))
 
 
 def read(name: str, array: Any) -> Array:

@@ -13,7 +13,7 @@ from typing import (Any, Callable, Dict, FrozenSet, Iterable, Iterator, List, Ma
                     Sequence, Tuple, Union)
 
 from . import _fallbacks, _kernwright
-from ._arrays import View, dtype_text, make_error
+from ._arrays import Layout, dtype_text, make_error
 from ._chain import BakedLaunch
 from ._data import data_folders
 from ._kernwright import Error, KernelHandle
@@ -232,15 +232,17 @@ class Service:
         place = f"GPU {self._device}" if self._sku is None else f"sku {self._sku}"
         return f"<kernwright.Service: {place}, cache {self.cache}>"
 
-    def _ready(self, kernel: Kernel, views: Mapping[str, View] = {},
+    def _ready(self, kernel: Kernel, layouts: Mapping[str, Layout] = {},
                read_only: Sequence[str] = ()) -> Kernel:
         """Returns the kernel with its argument description attached."""
         summary = json.loads(kernel._description)
         summary["measured_us"] = summary["measured_us"] or None
         for argument in summary["arguments"]:
-            view = views.get(argument["name"])
-            if view is not None:
-                argument.update(view.of(argument["extent"], argument["strides"]))
+            shape, strides = layouts.get(argument["name"], ((), ()))
+            if shape:
+                argument["extent"] = list(shape)
+                argument["strides"] = [1 if size == 1 else stride
+                                       for size, stride in zip(shape, strides)]
             if argument["name"] in read_only:
                 argument["output"] = False
         kernel._summary = summary
@@ -259,15 +261,24 @@ class Service:
             self._handle, Kernel, str(problem), most)]
 
     def kernel_on(self, device: int, problem: str,
-                  views: Mapping[str, View] = {}, read_only: Sequence[str] = ()) -> Kernel:
-        """Returns the result of kernel(), for arrays on the GPU `device`. Arguments that `views`
-        names are passed as views of the arrays that the operation takes. Arguments that `read_only`
-        names are not written by this problem, though the operation has others that write them."""
+                  layouts: Mapping[str, Layout] = {}, read_only: Sequence[str] = ()) -> Kernel:
+        """Returns the result of kernel(), for arrays on the GPU `device`. Arguments that `layouts`
+        names are passed with these shapes and strides, which bind() proved right. Arguments that
+        `read_only` names are not written by this problem, though the operation has others that
+        write them."""
         if self._device >= 0 and device != self._device:
             raise make_error(f"the arrays lie on GPU {device}, and the service is for GPU "
                              f"{self._device}", problem)
         found = _kernwright.best_kernel(self._handle, Kernel, problem, _stream.get())
-        return self._ready(found, views, read_only)
+        return self._ready(found, layouts, read_only)
+
+    def bind(self, _: int, options: str, tensors: Tuple[Any, ...],
+             scalars: Sequence[str]) -> Dict[str, Any]:
+        """Returns the problem that follows from tensors, and the results that are not among them:
+        kw_bind()'s object."""
+        binding: Dict[str, Any] = json.loads(_kernwright.bind(self._handle, options, tensors,
+                                                              scalars))
+        return binding
 
     def tune(self, problem: AnyProblem, seconds: Optional[float] = None, *,
              trials: Optional[int] = None, strategy: str = "portfolio",
@@ -425,8 +436,12 @@ class _ServicePerDevice:
         self._lock = threading.Lock()
 
     def kernel_on(self, device: int, problem: str,
-                  views: Mapping[str, View] = {}, read_only: Sequence[str] = ()) -> Kernel:
-        return self.on(device).kernel_on(device, problem, views, read_only)
+                  layouts: Mapping[str, Layout] = {}, read_only: Sequence[str] = ()) -> Kernel:
+        return self.on(device).kernel_on(device, problem, layouts, read_only)
+
+    def bind(self, device: int, options: str, tensors: Tuple[Any, ...],
+             scalars: Sequence[str]) -> Dict[str, Any]:
+        return self.on(device).bind(device, options, tensors, scalars)
 
     def on(self, device: int) -> Service:
         with self._lock:

@@ -2,6 +2,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -96,6 +97,44 @@ std::string describe(const Kernel& kernel) {
                                        {"best_path", std::move(best_path)},
                                        {"workspace_bytes", kernel.workspace_bytes()},
                                        {"arguments", std::move(arguments)}};
+  return json.dump();
+}
+
+Result<GivenTensor> read_tensor(const kw_tensor& tensor) {
+  if (tensor.name == nullptr || tensor.dtype == nullptr) return wrong("name or dtype is null");
+  if (tensor.ndim > 0 && (tensor.extent == nullptr || tensor.strides == nullptr)) {
+    return wrong("extent or strides is null");
+  }
+  const std::optional<DType> dtype = parse_dtype(tensor.dtype);
+  if (!dtype) return wrong(concat(tensor.dtype, " is no dtype"));
+  GivenTensor read{tensor.name, tensor.argument == nullptr ? "" : tensor.argument, *dtype};
+  read.extent.assign(tensor.extent, tensor.extent + tensor.ndim);
+  read.strides.assign(tensor.strides, tensor.strides + tensor.ndim);
+  for (size_t i = 0; tensor.order != nullptr && i < tensor.ndim; ++i) {
+    if (tensor.order[i] >= tensor.ndim) {
+      return wrong(concat("order has axis ", tensor.order[i], " of ", tensor.ndim));
+    }
+    read.order.push_back(tensor.order[i]);
+  }
+  return read;
+}
+
+std::string describe(const TensorBinding& binding) {
+  nlohmann::ordered_json made = nlohmann::ordered_json::array();
+  for (const MadeTensor& one : binding.made) {
+    nlohmann::ordered_json swapped;  // null if no axes are swapped
+    if (one.swapped) swapped = {one.swapped->first, one.swapped->second};
+    made.push_back({{"name", one.name},
+                    {"dtype", to_string(one.dtype)},
+                    {"extent", one.extent},
+                    {"swapped", std::move(swapped)}});
+  }
+  nlohmann::ordered_json problem;
+  if (binding.problem) problem = binding.problem->text();
+  const nlohmann::ordered_json json = {{"problem", std::move(problem)},
+                                       {"made", std::move(made)},
+                                       {"unwritten", binding.unwritten},
+                                       {"scalars", binding.scalars}};
   return json.dump();
 }
 
@@ -220,6 +259,39 @@ KERNWRIGHT_API int kw_get_best_kernels(kw_service* service, const char* problem,
                    for (size_t i = 0; i < given.size(); ++i) kernels[i] = given[i].release();
                    *found = given.size();
                    return {};
+                 });
+}
+
+KERNWRIGHT_API int kw_bind(const kw_service* service, const char* options, const kw_tensor* tensors,
+                           size_t tensor_count, const char* const* scalars, size_t scalar_count,
+                           kw_text** binding) {
+  return guarded("kw_bind",
+                 {{"service", service},
+                  {"options", options},
+                  {"tensors", tensors, tensor_count > 0},
+                  {"scalars", scalars, scalar_count > 0},
+                  {"binding", binding}},
+                 [&]() -> Result<void> {
+                   KW_ASSIGN(const Problem parsed, Problem::parse(options));
+                   std::vector<GivenTensor> given;
+                   for (size_t i = 0; i < tensor_count; ++i) {
+                     Result<GivenTensor> read = read_tensor(tensors[i]);
+                     if (!read)
+                       return wrong(concat("kw_bind: tensors[", i, "]: ", read.error().message));
+                     given.push_back(*std::move(read));
+                   }
+                   const std::vector<std::string> named(scalars, scalars + scalar_count);
+                   KW_ASSIGN(const TensorBinding bound,
+                             service->service.bind(parsed, given, named));
+                   return give(describe(bound), binding);
+                 });
+}
+
+KERNWRIGHT_API int kw_describe_operation(const char* operation, kw_text** description) {
+  return guarded("kw_describe_operation", {{"operation", operation}, {"description", description}},
+                 [&]() -> Result<void> {
+                   KW_ASSIGN(std::string found, describe_operation(operation));
+                   return give(std::move(found), description);
                  });
 }
 

@@ -2,6 +2,8 @@
 #include <mutex>
 #include <utility>
 
+#include "model/catalog/operation_json.h"
+#include "model/operation/bind_tensors.h"
 #include "service/serve/core.h"
 #include "service/serve/guarded.h"
 #include "support/processes/threads.h"
@@ -57,6 +59,14 @@ Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
     if (count == 0) return {};
     return Error{ErrorCode::not_found, concat(count, " of ", counted(problems.size(), "problem"),
                                               " cannot be served:", missing)};
+  });
+}
+
+Result<TensorBinding> Service::bind(const Problem& options, const std::vector<GivenTensor>& tensors,
+                                    const std::vector<std::string>& scalars) const {
+  return guarded([&]() -> Result<TensorBinding> {
+    KW_ASSIGN(const Operation* const operation, core_->catalog().operation(options.operation()));
+    return bind_tensors(*operation, tensors, scalars, options);
   });
 }
 
@@ -117,6 +127,14 @@ Result<Compilation> Service::compile(const Problem& problem, std::string_view ke
                                      .static_smem_bytes = resources.static_smem_bytes,
                                      .warnings = artifact.kernel->warnings},
                        .cached = artifact.cached};
+  });
+}
+
+Result<std::string> describe_operation(const std::string& name) {
+  return guarded([&]() -> Result<std::string> {
+    KW_ASSIGN(const std::shared_ptr<const Catalog> catalog, Catalog::load({}));
+    KW_ASSIGN(const Operation* const operation, catalog->operation(name));
+    return to_json(*operation).dump();
   });
 }
 

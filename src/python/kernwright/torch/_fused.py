@@ -1,28 +1,29 @@
 """The fused parts of decode steps and prefills, on arrays. kernwright has these as flags of its
 operations; they are not operations of the package's API, which has torch.nn.functional's."""
 
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
-from .._arrays import (contiguous_rows, has_shape, make_error, read, read_stack, rows_of,
+from .._arrays import (Array, contiguous_rows, has_shape, make_error, read, read_stack, rows_of,
                        same_dtype)
-from .._operations.plan import Output, Plan, _call, _kernel, _read_optional
+from .._call import Form, Output, Plan, call, call_planned
+from .._service import Kernel, active
 
 
-def _silu_mul_plan(gate: Any, up: Any, _: Any) -> Plan:
-    first, second = read("gate", gate), read("up", up)
-    dtype = same_dtype(first, has_shape(second, *first.shape))
-    rows = contiguous_rows(first)
-    contiguous_rows(second)
-    result = (Output(first.shape, dtype),)
-    if first.elements == 0:
-        return Plan(None, result)
-    return Plan(_kernel("gated_activation", first.device, {
-        "rows": rows.rows, "columns": rows.columns, "dtype": dtype}), result)
+_SILU_MUL = Form("gated_activation", (("gate", "gate"), ("up", "up")), (("y", "out"),))
 
 
 def silu_mul(gate: Any, up: Any) -> Any:
     """silu(gate) * up. Source: gated_activation with layout=separate."""
-    return _call(("silu_mul",), (gate, up), (None,), (), _silu_mul_plan)
+    return call(_SILU_MUL, ("silu_mul",), (gate, up), (None,))
+
+
+def _kernel(operation: str, device: int, values: Dict[str, Any]) -> Kernel:
+    words = [f"{name}={value}" for name, value in values.items() if value is not None]
+    return active().kernel_on(device, " ".join([operation, *words]))
+
+
+def _read_optional(name: str, array: Any) -> Optional[Array]:
+    return None if array is None else read(name, array)
 
 
 def _expect_rows(weight: Any, names: Sequence[str], rows: Sequence[Optional[int]]) -> None:
@@ -56,7 +57,7 @@ def _gated_linear_plan(x: Any, weight: Any, norm_weight: Any, _: Any, activation
 def gated_linear(x: Any, weight: Any, norm_weight: Any, activation: str, eps: float) -> Any:
     """gated_linear, with x normalised if there is norm_weight. `weight` may be (gate, up); returns
     NotImplemented if these are apart. Source: matmul with gate=stacked, and norm=rms."""
-    return _call(("gated_linear", activation), (x, weight, norm_weight), (None,),
+    return call_planned(("gated_linear", activation), (x, weight, norm_weight), (None,),
                  () if norm_weight is None else (eps,), _gated_linear_plan, stacks=True)
 
 
@@ -88,7 +89,7 @@ def qkv_linear(x: Any, weight: Any, bias: Any, norm_weight: Any, kv_heads: int, 
     """A product whose columns go to q, k and v. `weight` may be a tuple of the weights of q, k and
     v, and so may `bias`; returns NotImplemented if these are apart. Source: matmul with
     split=qkv."""
-    return _call(("qkv_linear", kv_heads, head_dim), (x, weight, norm_weight, bias),
+    return call_planned(("qkv_linear", kv_heads, head_dim), (x, weight, norm_weight, bias),
                  (None, None, None), () if norm_weight is None else (eps,), _qkv_linear_plan,
                  stacks=True)
 
@@ -124,7 +125,7 @@ def norm_rope(q: Any, k: Any, v: Any, q_norm: Any, k_norm: Any, cos: Any, sin: A
               eps: float = 1e-6) -> Tuple[Any, Any, Any]:
     """q and k with their heads normalised and rotated, and v. Source: kv_append with rope=qk and
     norm=rms, for sequences that begin with these tokens; their cache is the result."""
-    return _call(("norm_rope",), (q, k, v, q_norm, k_norm, cos, sin), (None, None, None), (eps,),
+    return call_planned(("norm_rope",), (q, k, v, q_norm, k_norm, cos, sin), (None, None, None), (eps,),
                  _norm_rope_plan)
 
 
@@ -153,6 +154,6 @@ def append_attention(q: Any, k: Any, v: Any, k_new: Any, v_new: Any, kv_lengths:
     """A decode step of attention over a cache [batch, kv_heads, tokens, head_dim]. Source: attention
     with append=rope or norm_rope."""
     scalars = (k.shape[-1] ** -0.5 if scale is None else scale,)
-    return _call(("append_attention",),
+    return call_planned(("append_attention",),
                  (q, k, v, k_new, v_new, q_norm, k_norm, cos, sin, kv_lengths), (None,),
                  scalars if q_norm is None else (*scalars, eps), _append_attention_plan)

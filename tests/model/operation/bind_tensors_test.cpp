@@ -1,0 +1,319 @@
+#include "model/operation/bind_tensors.h"
+
+#include <algorithm>
+#include <functional>
+#include <gtest/gtest.h>
+#include <set>
+#include <tuple>
+
+#include "model/catalog/catalog.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+class BindTensorsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto loaded = Catalog::load({});
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    catalog_ = *loaded;
+  }
+
+  const Operation& operation(std::string_view name) const { return **catalog_->operation(name); }
+
+  /// Binds tensors of the operation without scalars.
+  Result<TensorBinding> bind(std::string_view name, const std::vector<GivenTensor>& tensors,
+                             const std::string& options = "",
+                             const std::vector<std::string>& scalars = {}) const {
+    return bind_tensors(operation(name), tensors, scalars,
+                        *Problem::parse(concat(name, " ", options)));
+  }
+  std::string refusal(std::string_view name, const std::vector<GivenTensor>& tensors,
+                      const std::string& options = "") const {
+    const auto bound = bind(name, tensors, options);
+    return bound ? concat("not refused: ", bound->problem ? bound->problem->text() : "nothing")
+                 : bound.error().message;
+  }
+
+  std::shared_ptr<const Catalog> catalog_;
+};
+
+GivenTensor tensor(std::string name, std::vector<std::int64_t> extent, DType dtype = DType::bf16,
+                   std::vector<std::int64_t> strides = {}) {
+  std::int64_t stride = 1;
+  for (std::size_t i = strides.empty() ? extent.size() : 0; i-- > 0; stride *= extent[i]) {
+    strides.insert(strides.begin(), stride);
+  }
+  return {std::move(name), {}, dtype, std::move(extent), std::move(strides), {}};
+}
+
+/// Returns the tensors of a problem as callers pass them.
+std::vector<GivenTensor> tensors_of(const BoundProblem& problem) {
+  std::vector<GivenTensor> given;
+  const auto& swapped = problem.operation().call.swapped;
+  for (const TensorShape& shape : problem.shapes()) {
+    GivenTensor one{shape.name, {}, shape.dtype, shape.extent, {}, {}};
+    for (std::size_t i = 0; i < shape.extent.size(); ++i) {
+      one.strides.push_back(i + 1 == shape.extent.size() ? 1 : shape.pitch(i));
+    }
+    if (swapped && std::count(swapped->tensors.begin(), swapped->tensors.end(), shape.name) != 0 &&
+        swapped->when.evaluate(problem.scope()).value() == 1) {
+      const std::size_t a = shape.extent.size() - swapped->axes.first;
+      const std::size_t b = shape.extent.size() - swapped->axes.second;
+      std::swap(one.extent[a], one.extent[b]);
+      std::swap(one.strides[a], one.strides[b]);
+    }
+    given.push_back(std::move(one));
+  }
+  return given;
+}
+
+bool same_tensors(const std::vector<GivenTensor>& some, const std::vector<GivenTensor>& others) {
+  return std::equal(some.begin(), some.end(), others.begin(), others.end(),
+                    [](const GivenTensor& a, const GivenTensor& b) {
+                      return a.name == b.name && a.dtype == b.dtype && a.extent == b.extent &&
+                             a.strides == b.strides;
+                    });
+}
+
+/// Returns the names of the flags that follow from which inputs and scalars there are, and from the
+/// layout.
+std::set<std::string> told_flags(const Operation& operation) {
+  std::set<std::string> told;
+  const std::function<void(const Expression&)> add = [&](const Expression& expression) {
+    for (const std::string& name : expression.names()) {
+      if (!told.insert(name).second) continue;
+      for (const NamedValue& value : operation.derived) {
+        if (value.name == name) add(value.expression);
+      }
+    }
+  };
+  for (const Tensor& one : operation.tensors) {
+    if (one.when && one.role != TensorRole::out) add(*one.when);
+  }
+  for (const Scalar& scalar : operation.scalars) {
+    if (scalar.when) add(*scalar.when);
+  }
+  if (operation.call.swapped) add(operation.call.swapped->when);
+  return told;
+}
+
+/// Returns the options of a problem that its tensors cannot tell: dims that callers may say, and
+/// flags that no input and no layout depends on.
+Problem options_of(const BoundProblem& problem) {
+  const Operation& operation = problem.operation();
+  const std::set<std::string> told = told_flags(operation);
+  Problem::Dims dims;
+  for (const std::string& name : operation.call.options) {
+    dims.emplace_back(name, *problem.scope().find(name));
+  }
+  Problem::Flags flags;
+  for (const auto& [name, value] : problem.problem().flags()) {
+    if (!told.contains(name)) flags.emplace_back(name, value);
+  }
+  return Problem::make(operation.name, std::move(dims), std::move(flags));
+}
+
+/// Returns variants of the operation's example: other dtypes, other flags, pairs of those that
+/// tensors tell, and rows with gaps.
+std::vector<BoundProblem> variants_of(const Operation& operation) {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Flag& flag : operation.flags) {
+    for (const std::string& value : flag.values) values.emplace_back(flag.name, value);
+  }
+  for (const TypeVariable& variable : operation.type_variables) {
+    for (const DType dtype : variable.dtypes) {
+      values.emplace_back(variable.name, std::string(to_string(dtype)));
+    }
+  }
+  const std::set<std::string> told = told_flags(operation);
+  const Problem& example = operation.example;
+  std::vector<Problem> problems{example};
+  for (const auto& [name, value] : values) {
+    problems.push_back(example.with(name, value));
+    for (const auto& [other, also] : values) {
+      if (other > name && told.contains(name) && told.contains(other)) {
+        problems.push_back(example.with(name, value).with(other, also));
+      }
+    }
+  }
+  std::vector<BoundProblem> variants;
+  for (const Problem& problem : problems) {
+    if (auto bound = BoundProblem::bind(operation, problem)) variants.push_back(*std::move(bound));
+  }
+  const BoundProblem first = variants.front();
+  for (const Dim& dim : operation.dims) {
+    if (dim.name.rfind("ld", 0) != 0) continue;
+    Problem::Dims dims = example.dims();
+    dims.emplace_back(dim.name, *first.scope().find(dim.name) + 16);
+    const auto apart =
+        BoundProblem::bind(operation, Problem::make(operation.name, dims, example.flags()));
+    if (apart) variants.push_back(*apart);
+  }
+  return variants;
+}
+
+TEST_F(BindTensorsTest, TheTensorsOfAProblemLeadBackToIt) {
+  std::size_t count = 0;
+  for (const Operation& operation : catalog_->operations()) {
+    for (const BoundProblem& problem : variants_of(operation)) {
+      std::vector<std::string> scalars;
+      const std::vector<Scalar> present = problem.scalars().value();
+      for (const Scalar& scalar : present) scalars.push_back(scalar.name);
+      const std::vector<GivenTensor> tensors = tensors_of(problem);
+      const auto bound = bind_tensors(operation, tensors, scalars, options_of(problem));
+      ASSERT_TRUE(bound) << problem.text() << "\n" << bound.error().message;
+      ASSERT_TRUE(bound->problem) << problem.text();
+      if (bound->problem->text() != problem.text()) {
+        // Several problems have these tensors, and the flags that are not told are the defaults.
+        const auto other = BoundProblem::bind(operation, *bound->problem);
+        EXPECT_TRUE(same_tensors(tensors, tensors_of(*other))) << bound->problem->text() << "\n"
+                                                               << problem.text();
+      }
+      EXPECT_TRUE(bound->made.empty()) << problem.text();
+      ++count;
+
+      // The results that are not given are made with the same shapes.
+      std::vector<GivenTensor> inputs;
+      for (const GivenTensor& one : tensors) {
+        const auto is_output = [&](const TensorShape& shape) {
+          return shape.name == one.name && shape.role == TensorRole::out;
+        };
+        if (std::none_of(problem.shapes().begin(), problem.shapes().end(), is_output)) {
+          inputs.push_back(one);
+        }
+      }
+      Problem options = options_of(problem);
+      for (const auto& [name, value] : problem.problem().flags()) {
+        const bool is_given =
+            std::any_of(options.flags().begin(), options.flags().end(),
+                        [&, &wanted = name](const auto& flag) { return flag.first == wanted; });
+        if (name != "dtype" && !is_given) options = options.with(name, value);
+      }
+      const auto made = bind_tensors(operation, inputs, scalars, options);
+      ASSERT_TRUE(made) << problem.text() << "\n" << made.error().message;
+      for (const MadeTensor& one : made->made) {
+        const auto given = std::find_if(tensors.begin(), tensors.end(),
+                                        [&](const GivenTensor& t) { return t.name == one.name; });
+        ASSERT_NE(given, tensors.end()) << problem.text() << " " << one.name;
+        std::vector<std::int64_t> extent = one.extent;
+        if (one.swapped) std::swap(extent[one.swapped->first], extent[one.swapped->second]);
+        if (extent.empty()) extent = {1};  // a result that has no axis of its own
+        EXPECT_EQ(extent, given->extent) << problem.text() << " " << one.name;
+        EXPECT_EQ(one.dtype, given->dtype) << problem.text() << " " << one.name;
+      }
+    }
+  }
+  EXPECT_GT(count, 200U);
+}
+
+TEST_F(BindTensorsTest, LeadingAxesAreRows) {
+  const auto bound = bind("matmul", {tensor("a", {2, 8, 128}), tensor("b", {64, 128})});
+  ASSERT_TRUE(bound) << bound.error().message;
+  EXPECT_EQ(bound->problem->text(), "matmul m=16 n=64 k=128 dtype=bf16");
+  ASSERT_EQ(bound->made.size(), 1U);
+  EXPECT_EQ(bound->made[0].extent, (std::vector<std::int64_t>{2, 8, 64}));
+  const auto vector = bind("matmul", {tensor("a", {128}), tensor("b", {64, 128})});
+  ASSERT_TRUE(vector) << vector.error().message;
+  EXPECT_EQ(vector->made[0].extent, std::vector<std::int64_t>{64});
+}
+
+TEST_F(BindTensorsTest, AProductMayBeTwoAxesOfTheCaller) {
+  GivenTensor b = tensor("b", {4, 64, 128});
+  b.order = {0, 1, 2};
+  const auto batched = bind("matmul", {tensor("a", {4, 16, 128}), b});
+  ASSERT_TRUE(batched) << batched.error().message;
+  EXPECT_EQ(batched->problem->text(), "matmul m=16 n=64 k=128 batch=4 dtype=bf16");
+  EXPECT_EQ(batched->made[0].extent, (std::vector<std::int64_t>{4, 16, 64}));
+  EXPECT_EQ(refusal("matmul", {tensor("a", {2, 32, 128}), b}),
+            "a has the shape [2, 32, 128], and 4 expected in place of the first size: batch");
+  GivenTensor weights = tensor("b", {3, 256, 128}, DType::bf16, {256 * 128, 1, 256});
+  weights.order = {0, 2, 1};
+  EXPECT_EQ(refusal("grouped_matmul",
+                    {tensor("a", {64, 256}), weights, tensor("ends", {4}, DType::int32)}),
+            "ends has the shape [4], and [3] expected");
+}
+
+TEST_F(BindTensorsTest, LayoutsFollowFromTheStrides) {
+  const auto kn =
+      bind("matmul", {tensor("a", {16, 128}), tensor("b", {64, 128}, DType::bf16, {1, 64})});
+  ASSERT_TRUE(kn) << kn.error().message;
+  EXPECT_EQ(kn->problem->text(), "matmul m=16 n=64 k=128 dtype=bf16 b_layout=kn");
+  const auto heads = [](std::string name, std::int64_t count) {
+    return tensor(std::move(name), {2, count, 32, 64}, DType::bf16,
+                  {32 * count * 64, 64, count * 64, 1});
+  };
+  const auto bshd = bind("attention", {heads("q", 8), heads("k", 2), heads("v", 2)});
+  ASSERT_TRUE(bshd) << bshd.error().message;
+  EXPECT_EQ(bshd->problem->text(),
+            "attention batch=2 heads=8 kv_heads=2 q_len=32 kv_len=32 head_dim=64 dtype=bf16");
+  EXPECT_EQ(bshd->made[0].extent, (std::vector<std::int64_t>{2, 32, 8, 64}));
+  EXPECT_EQ(bshd->made[0].swapped, std::pair(std::size_t{1}, std::size_t{2}));
+  EXPECT_EQ(bshd->unwritten, (std::vector<std::string>{"k", "v"}));
+}
+
+TEST_F(BindTensorsTest, WhatTensorsDoNotTellIsAnOption) {
+  const std::vector<GivenTensor> paged = {
+      tensor("q", {4, 8, 1, 64}), tensor("k", {100, 2, 16, 64}), tensor("v", {100, 2, 16, 64}),
+      tensor("kv_lengths", {4}, DType::int32), tensor("page_table", {4, 20}, DType::int32)};
+  const auto bound = bind("attention", paged);
+  ASSERT_TRUE(bound) << bound.error().message;
+  EXPECT_EQ(bound->problem->text(),
+            "attention batch=4 heads=8 kv_heads=2 q_len=1 kv_len=320 head_dim=64 pages=100 "
+            "dtype=bf16 layout=bhsd lengths=kv cache=paged");
+  EXPECT_EQ(refusal("attention_schedule", {tensor("kv_lengths", {4}, DType::int32)}),
+            "slots is not told by the tensors, and has to be given");
+}
+
+TEST_F(BindTensorsTest, ScalarsThatAreGivenAreThoseOfTheProblem) {
+  const std::vector<GivenTensor> tensors = {
+      tensor("q", {1, 8, 16, 64}), tensor("k", {1, 8, 16, 64}), tensor("v", {1, 8, 16, 64})};
+  const auto bound = bind("attention", tensors, "", {"scale", "cap"});
+  ASSERT_TRUE(bound) << bound.error().message;
+  EXPECT_NE(bound->problem->text().find("softcap=tanh"), std::string::npos);
+}
+
+TEST_F(BindTensorsTest, DtypesAreThoseOfTheTensorsThatHaveThem) {
+  const auto bound = bind("elementwise", {tensor("y", {8, 16}), tensor("z", {8, 16}, DType::fp32)},
+                          "formula=y+z out=fp16");
+  ASSERT_TRUE(bound) << bound.error().message;
+  EXPECT_EQ(bound->problem->text(),
+            "elementwise n=128 dtype=bf16 z_dtype=fp32 out=fp16 formula=y+z");
+  EXPECT_EQ(bound->made[0].dtype, DType::fp16);
+}
+
+TEST_F(BindTensorsTest, NothingIsComputedOfNothing) {
+  const auto bound = bind("matmul", {tensor("a", {0, 128}), tensor("b", {64, 128})});
+  ASSERT_TRUE(bound) << bound.error().message;
+  EXPECT_FALSE(bound->problem);
+  EXPECT_EQ(bound->made[0].extent, (std::vector<std::int64_t>{0, 64}));
+}
+
+TEST_F(BindTensorsTest, RefusalsNameTheArgumentAndBothValues) {
+  const GivenTensor x = tensor("x", {8, 256});
+  GivenTensor w = tensor("w", {255});
+  w.argument = "weight";
+  EXPECT_EQ(refusal("rmsnorm", {x, w}), "weight has the shape [255], and [256] expected");
+  EXPECT_EQ(refusal("rmsnorm", {tensor("x", {8, 256}, DType::bf16, {512, 1}), tensor("w", {256})}),
+            "x has the strides [512, 1], and [256, 1] expected: this operation takes it without "
+            "gaps");
+  EXPECT_EQ(refusal("rmsnorm", {x, tensor("w", {256}, DType::fp16)}),
+            "w is fp16, and x is bf16: one dtype expected");
+  EXPECT_EQ(refusal("rmsnorm", {x, tensor("w", {256}), tensor("y", {2, 4, 256})}),
+            "y has the shape [2, 4, 256], and [8, 256] expected");
+  EXPECT_EQ(refusal("rmsnorm", {tensor("w", {256})}), "x is missing");
+  EXPECT_EQ(refusal("gated_activation", {tensor("x", {8, 511})}),
+            "x has the shape [8, 511], and an even number expected in place of 511");
+  EXPECT_EQ(refusal("matmul", {tensor("a", {16, 128}), tensor("b", {64, 128, 1})}),
+            "b has 3 dimensions, and 2 expected");
+  EXPECT_EQ(refusal("embedding", {tensor("tokens", {4}, DType::int64), tensor("table", {10, 8})}),
+            "tokens is int64, and int32 expected");
+  const std::vector<GivenTensor> append = {
+      tensor("k", {1, 16, 8, 64}), tensor("v", {1, 16, 8, 64}), tensor("k_cache", {1, 64, 8, 64}),
+      tensor("v_cache", {1, 64, 8, 64}), tensor("cosine", {64, 32}, DType::fp32)};
+  EXPECT_EQ(refusal("kv_append", append), "sin is missing");
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,132 @@
+"""Functions that are made from the contracts of operations, and attention with all that it takes."""
+
+import inspect
+
+import pytest
+from fakes import TorchTensor
+
+import kernwright as kw
+
+
+def tensor(*shape, **named):
+    return TorchTensor(*shape, **named)
+
+
+def ints(*shape):
+    return tensor(*shape, dtype="int32")
+
+
+def floats(*shape):
+    return tensor(*shape, dtype="fp32")
+
+
+def test_the_signature_and_the_text_are_those_of_the_contract():
+    parameters = inspect.signature(kw.kv_append).parameters
+    assert list(parameters)[:4] == ["k", "v", "k_cache", "v_cache"]
+    assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+               for name in ("q", "kv_lengths", "rope", "eps", "out"))
+    text = inspect.getdoc(kw.bias_activation)
+    assert "x: [..., columns]" in text and "residual: [..., columns]" in text
+    assert "activation: none, gelu_tanh" in text
+
+
+def test_embedding_and_argmax(planned, refused):
+    table = tensor(1000, 64)
+    assert planned(kw.embedding, ints(2, 8), table, out=tensor(2, 8, 64)) == (
+        "embedding tokens=16 hidden=64 vocabulary=1000 dtype=bf16")
+    lengths = ints(16)
+    assert "lengths=advance" in planned(kw.embedding, ints(16), table, lengths=lengths,
+                                        out=(tensor(16, 64), lengths))
+    assert planned(kw.argmax, tensor(2, 1000), out=ints(2)) == (
+        "argmax rows=2 columns=1000 dtype=bf16")
+    assert "tokens is int64, and int32" in refused(kw.embedding, tensor(8, dtype="int64"), table)
+    assert "at most 1 expected" in refused(kw.argmax, tensor(2, 1000), out=(ints(2), ints(2)))
+
+
+def test_bias_activation(planned):
+    x = tensor(8, 256)
+    assert planned(kw.bias_activation, x, tensor(256), residual=tensor(8, 256), activation="silu",
+                   out=tensor(8, 256)) == (
+        "bias_activation rows=8 columns=256 dtype=bf16 activation=silu residual=add")
+
+
+def test_kv_append(planned, refused):
+    new, cache = tensor(2, 4, 1, 64), tensor(2, 4, 128, 64)
+    assert planned(kw.kv_append, new, new, cache, tensor(2, 4, 128, 64), kv_lengths=ints(2)) == (
+        "kv_append batch=2 kv_heads=4 q_len=1 kv_len=128 head_dim=64 dtype=bf16 layout=bhsd "
+        "lengths=kv")
+    pages = [tensor(100, 4, 16, 64, dtype="fp8_e4m3") for _ in range(2)]
+    assert "page=16" not in planned(kw.kv_append, new, new, *pages, kv_lengths=ints(2),
+                                    page_table=ints(2, 8), k_scale=0.5, v_scale=2.0)
+    angles = {"cos": floats(128, 32), "sin": floats(128, 32)}
+    assert "rope=qk" in planned(kw.kv_append, new, tensor(2, 4, 1, 64), cache,
+                                tensor(2, 4, 128, 64), q=tensor(2, 8, 1, 64), kv_lengths=ints(2),
+                                **angles, out=tensor(2, 8, 1, 64))
+    assert refused(kw.kv_append, new, new, cache, cache, cos=floats(128, 32)) == "sin is missing"
+
+
+def test_attention_merge_and_schedule(planned, refused):
+    parts = tensor(3, 1, 8, 16, 64)
+    assert planned(kw.attention_merge, parts, floats(3, 1, 8, 16), lse="natural",
+                   out=(tensor(1, 8, 16, 64), floats(1, 8, 16))) == (
+        "attention_merge parts=3 batch=1 heads=8 q_len=16 head_dim_v=64 dtype=bf16 layout=bhsd "
+        "lse=natural")
+    assert planned(kw.attention_schedule, kv_lengths=ints(64), kv_len=16384, kv_total=262144,
+                   out=ints(33, 8)) == (
+        "attention_schedule batch=64 slots=33 kv_len=16384 kv_total=262144")
+    assert "slots is not told" in refused(kw.attention_schedule, kv_lengths=ints(64), kv_len=64)
+
+
+def test_attention_with_pages(planned):
+    q, out, pool = tensor(4, 8, 1, 64), tensor(4, 8, 1, 64), [tensor(100, 2, 16, 64) for _ in "kv"]
+    assert planned(kw.attention, q, *pool, kv_lengths=ints(4), page_table=ints(4, 20), out=out) == (
+        "attention batch=4 heads=8 kv_heads=2 q_len=1 kv_len=320 head_dim=64 pages=100 dtype=bf16 "
+        "layout=bhsd lengths=kv cache=paged")
+    slots = planned(kw.attention, q, *pool, kv_lengths=ints(4), page_table=ints(4, 20),
+                    work=ints(33, 8), kv_total=400, out=out)
+    assert "kv_total=400" in slots and "slots=33" in slots and "schedule=given" in slots
+
+
+def test_attention_of_ragged_sequences(planned, refused):
+    def heads(count, tokens):
+        return tensor(count, tokens, 64, strides=(64, count * 64, 1))
+
+    q, k, out = heads(8, 100), heads(2, 300), heads(8, 100)
+    named = {"q_offsets": ints(5), "kv_offsets": ints(5), "causal": True, "out": out}
+    assert planned(kw.attention, q, k, heads(2, 300), q_len=40, kv_len=120, **named) == (
+        "attention batch=4 heads=8 kv_heads=2 q_len=40 kv_len=120 head_dim=64 q_total=100 "
+        "kv_total=300 dtype=bf16 lengths=ragged mask=causal")
+    assert "q_len is not told" in refused(kw.attention, q, k, heads(2, 300), kv_len=120, **named)
+
+
+def test_attention_of_an_fp8_cache(planned, refused):
+    q, out = tensor(2, 8, 1, 64), tensor(2, 8, 1, 64)
+    k, v = (tensor(2, 2, 128, 64, dtype="fp8_e4m3") for _ in "kv")
+    scales = {"k_descale": floats(2, 2), "v_descale": floats(2, 2)}
+    problem = planned(kw.attention, q, k, v, out=out, **scales)
+    assert "kv=fp8_e4m3" in problem and "descale=head" in problem
+    assert "descale=tensor" in planned(kw.attention, q, k, v, k_scale=2.0, v_scale=0.5, out=out)
+    assert "no argument colour" in refused(kw.attention, q, k, v, colour=1)
+
+
+def test_attention_of_a_new_token(planned):
+    q, cache = tensor(2, 8, 1, 64), [tensor(2, 2, 128, 64) for _ in "kv"]
+    new = {"k_new": tensor(2, 2, 1, 64), "v_new": tensor(2, 2, 1, 64), "cos": floats(128, 32),
+           "sin": floats(128, 32), "kv_lengths": ints(2), "out": tensor(2, 8, 1, 64)}
+    assert "append=rope" in planned(kw.attention, q, *cache, **new)
+    assert "append=norm_rope" in planned(kw.attention, q, *cache, **new, q_norm=tensor(64),
+                                         k_norm=tensor(64), eps=1e-5)
+
+
+def test_matmul_of_a_batch(planned, refused):
+    a, out = tensor(4, 16, 128), tensor(4, 16, 64)
+    assert planned(kw.matmul, a, tensor(4, 128, 64), out=out) == (
+        "matmul m=16 n=64 k=128 batch=4 dtype=bf16 b_layout=kn")
+    assert "4 expected in place of the first size" in refused(
+        kw.matmul, tensor(2, 32, 128), tensor(4, 128, 64))
+
+
+def test_a_scalar_that_stands_behind_a_missing_one_is_refused(refused):
+    new, caches = tensor(2, 4, 1, 64), [tensor(2, 4, 128, 64, dtype="fp8_e4m3") for _ in "kv"]
+    assert "k_scale is missing" in refused(kw.kv_append, new, new, *caches, kv_lengths=ints(2),
+                                           v_scale=0.5)
