@@ -10,7 +10,7 @@ from documents import ROOT
 _FOLDER = ROOT / "src" / "kernwright"
 # Top down, as a reader meets them. A header that is missing here ends the build.
 _CPP = ["service.h", "problem.h", "kernel.h", "baked_launch.h", "chain.h", "match.h", "result.h",
-        "dtype.h", "l2_state.h", "kernel_path.h", "model.h", "visible.h"]
+        "dtype.h", "l2_state.h", "kernel_path.h", "model.h", "tensor_binding.h", "visible.h"]
 _NOT_LISTED = {"c.h", "export.h", "kernwright.h", "version.h"}
 _TYPES = {CursorKind.CLASS_DECL, CursorKind.STRUCT_DECL, CursorKind.CLASS_TEMPLATE,
           CursorKind.ENUM_DECL}

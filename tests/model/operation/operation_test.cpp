@@ -688,7 +688,7 @@ INSTANTIATE_TEST_SUITE_P(
             "\"flops\"", "\"flop\"",
             "o.json:15: flop: unknown key, known are operation, description, dims, dtypes, flags, "
             "derived, requires, tensors, scalars, inputs, tolerance, flops, bytes, specials, "
-            "unfused, example, cases, reference"},
+            "unfused, call, example, cases, reference"},
         Refused{"2 * m * n\"", "2 * m * k\"",
                 "o.json:15: flops: \"2 * m * k\": unknown name \"k\", known are dtype_bf16, "
                 "dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n"},
