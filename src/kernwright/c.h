@@ -129,21 +129,23 @@ int kw_get_best_kernels(kw_service* service, const char* problem, kw_kernel** ke
 typedef struct kw_tensor {
   const char* name;     /* the operation's */
   const char* argument; /* the caller's name for it, for messages, or NULL */
-  const char* dtype;    /* "bf16" */
+  const char* dtype;    /* "bf16"; NULL: it is not compared */
   size_t ndim;
   const long long* extent;
-  const long long* strides; /* in elements */
+  const long long* strides; /* in elements; NULL: they are not compared */
   /* The caller's axis for each axis of the operation's tensor, or NULL if they are in its order. An
    * axis of the operation that is a product may then be two of the caller's. */
   const size_t* order;
 } kw_tensor;
 
-/* Derives the problem of an operation from its tensors, results among them that the caller has.
- * `options` is the operation with the dims, dtypes and flags that tensors do not tell, "attention
- * mask=causal". The problem has the `scalars`, by name. Returns a JSON object: problem, null if all
- * results are empty; made, the results that are not given, each with name, dtype, extent and
- * swapped, the two axes that are swapped after it was made contiguous, or null; unwritten, the
- * tensors that this problem only reads; and scalars, those of the problem. */
+/* Derives the problem of an operation from its tensors, results among them that the caller has. The
+ * operation is one of the service, or a built-in one if `service` is NULL. `options` is the
+ * operation with the dims, dtypes and flags that tensors do not tell, "attention mask=causal". The
+ * problem has the `scalars`, by name. Returns a JSON object: problem, null if all results are empty
+ * or it is refused; refusal, the rule that refuses it, or ""; made, the results that are not given,
+ * each with name, dtype, extent and swapped, the two axes that are swapped after it was made
+ * contiguous, or null; unwritten, the tensors that this problem only reads; and scalars, those of
+ * the problem. */
 int kw_bind(const kw_service* service, const char* options, const kw_tensor* tensors,
             size_t tensor_count, const char* const* scalars, size_t scalar_count,
             kw_text** binding);

@@ -183,7 +183,7 @@ class KERNWRIGHT_API Service {
   /// Errors: as for `get_best_kernel`.
   Result<std::vector<Kernel>> get_best_kernels(const Problem& problem, std::size_t count) const;
 
-  /// Derives the problem of `operation` from its tensors, and the shapes of the results that are
+  /// Derives the problem of an operation from its tensors, and the shapes of the results that are
   /// not among them. `options` names the operation, and has the dims, dtypes and flags that tensors
   /// do not tell. The problem has all `scalars`, by name. Errors: `invalid_argument`, which names
   /// the argument and both values.
@@ -261,6 +261,11 @@ class KERNWRIGHT_API Service {
   explicit Service(std::shared_ptr<ServiceCore> core);
   std::shared_ptr<ServiceCore> core_;
 };
+
+/// Does the same as `Service::bind` for a built-in operation.
+KERNWRIGHT_API Result<TensorBinding> bind(const Problem& options,
+                                          const std::vector<GivenTensor>& tensors,
+                                          const std::vector<std::string>& scalars);
 
 /// Returns the contract of a built-in operation as a JSON object: dims, dtypes, flags, tensors,
 /// scalars and how it is called. Errors: `not_found`, with the operations that there are.

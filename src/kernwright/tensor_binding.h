@@ -16,9 +16,9 @@ namespace kernwright {
 struct GivenTensor {
   std::string name = {};      ///< the operation's
   std::string argument = {};  ///< the caller's name, for messages; empty: `name`
-  DType dtype = DType::fp32;
+  std::optional<DType> dtype = {};  ///< nothing: it is not compared
   std::vector<std::int64_t> extent = {};
-  std::vector<std::int64_t> strides = {};  ///< in elements
+  std::vector<std::int64_t> strides = {};  ///< in elements; empty: they are not compared
   /// The caller's axis for each axis of the operation's tensor, if they are in another order; then
   /// an axis of the operation that is a product may be two of the caller's.
   std::vector<std::size_t> order = {};
@@ -34,8 +34,10 @@ struct MadeTensor {
 
 /// The problem that follows from tensors.
 struct TensorBinding {
-  /// Nothing if all results are empty, so that there is nothing to compute.
+  /// Nothing if all results are empty, so that there is nothing to compute, or if it is refused.
   std::optional<Problem> problem = {};
+  /// Why a rule of the contract refuses the problem, though the tensors fit together.
+  std::string refusal = {};
   std::vector<MadeTensor> made = {};        ///< the results that were not given, in order
   std::vector<std::string> unwritten = {};  ///< tensors that only other problems write
   std::vector<std::string> scalars = {};    ///< those that the problem has, in order

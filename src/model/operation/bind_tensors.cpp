@@ -34,6 +34,11 @@ std::int64_t product_of(const Sizes& sizes) {
   return product;
 }
 
+/// Returns the sizes but the last.
+Sizes front_of(const Sizes& sizes) {
+  return {sizes.begin(), sizes.end() - (sizes.empty() ? 0 : 1)};
+}
+
 std::string text_of(const Sizes& sizes) {
   std::string text;
   for (const std::int64_t size : sizes) text += concat(text.empty() ? "" : ", ", size);
@@ -75,6 +80,7 @@ class Binder {
     KW_TRY(settle_dtypes());
     KW_TRY(prepare_names());
     if (std::optional<TensorBinding> found = search(0)) return *std::move(found);
+    if (refused_) return *std::move(refused_);
     return refusal(error_.empty() ? explain_flags() : error_);
   }
 
@@ -96,9 +102,13 @@ class Binder {
     for (const GivenTensor& given : given_) {
       const bool known = std::any_of(places_.begin(), places_.end(),
                                      [&](const Place& place) { return place.given == &given; });
-      if (known && given.extent.size() == given.strides.size()) continue;
-      return refusal(
-          concat(operation_.name, " has no tensor ", given.name, ", or it is given twice"));
+      if (!known) {
+        return refusal(
+            concat(operation_.name, " has no tensor ", given.name, ", or it is given twice"));
+      }
+      if (given.strides.empty() || given.extent.size() == given.strides.size()) continue;
+      return refusal(concat(given.name, " has ", given.extent.size(), " sizes and ",
+                            given.strides.size(), " strides"));
     }
     return {};
   }
@@ -109,6 +119,8 @@ class Binder {
     return other ? *other : name;
   }
 
+  static bool has_dtype(const Place& place) { return place.given && place.given->dtype; }
+
   Result<void> settle_dtypes() {
     for (const TypeVariable& variable : operation_.type_variables) {
       const bool by_output = std::any_of(places_.begin(), places_.end(), [&](const Place& place) {
@@ -116,11 +128,11 @@ class Binder {
       });
       const std::string* text = find_value(options_.flags(), variable.name);
       for (const Place& place : places_) {
-        if (text != nullptr || !place.given || place.tensor->dtype_variable != variable.name ||
+        if (text != nullptr || !has_dtype(place) || place.tensor->dtype_variable != variable.name ||
             (by_output && !place.is_output && !variable.default_variable.empty())) {
           continue;
         }
-        dtypes_.emplace_back(variable.name, std::string(to_string(place.given->dtype)));
+        dtypes_.emplace_back(variable.name, std::string(to_string(*place.given->dtype)));
         text = &dtypes_.back().second;
       }
       if (text == nullptr && !variable.default_variable.empty()) {
@@ -128,9 +140,15 @@ class Binder {
       }
       // The tensor that has it may be one that the problem does not have, as x of a formula over y.
       for (const Place& place : places_) {
-        if (text != nullptr || !place.given || place.is_output) continue;
+        if (text != nullptr || !has_dtype(place) || place.is_output) continue;
         if (place.tensor->dtype_variable.empty()) continue;
-        dtypes_.emplace_back(variable.name, std::string(to_string(place.given->dtype)));
+        dtypes_.emplace_back(variable.name, std::string(to_string(*place.given->dtype)));
+        text = &dtypes_.back().second;
+      }
+      const bool is_open = std::any_of(given_.begin(), given_.end(),
+                                       [](const GivenTensor& given) { return !given.dtype; });
+      if (text == nullptr && is_open) {
+        dtypes_.emplace_back(variable.name, to_string(variable.dtypes.front()));
         text = &dtypes_.back().second;
       }
       if (text == nullptr) {
@@ -144,8 +162,8 @@ class Binder {
       }
       const Place* first = nullptr;
       for (const Place& place : places_) {
-        if (!place.given || place.tensor->dtype_variable != variable.name) continue;
-        const std::string_view own = to_string(place.given->dtype);
+        if (!has_dtype(place) || place.tensor->dtype_variable != variable.name) continue;
+        const std::string_view own = to_string(*place.given->dtype);
         if (own != settled) {
           return refusal(
               first ? concat(place.argument(), " is ", own, ", and ", first->argument(), " is ",
@@ -156,9 +174,9 @@ class Binder {
       }
     }
     for (const Place& place : places_) {
-      if (!place.given || !place.tensor->dtype_variable.empty()) continue;
-      if (place.given->dtype == place.tensor->fixed_dtype) continue;
-      return refusal(concat(place.argument(), " is ", to_string(place.given->dtype), ", and ",
+      if (!has_dtype(place) || !place.tensor->dtype_variable.empty()) continue;
+      if (*place.given->dtype == place.tensor->fixed_dtype) continue;
+      return refusal(concat(place.argument(), " is ", to_string(*place.given->dtype), ", and ",
                             to_string(place.tensor->fixed_dtype), " expected"));
     }
     return {};
@@ -224,7 +242,11 @@ class Binder {
   std::optional<TensorBinding> search(std::size_t index) {
     if (index == open_.size()) {
       Result<TensorBinding> found = solve();
-      if (found) return *std::move(found);
+      if (found && found->refusal.empty()) return *std::move(found);
+      if (found) {
+        if (!refused_) refused_ = *std::move(found);
+        return std::nullopt;
+      }
       if (error_.empty() || stage_ > error_stage_) {
         error_ = found.error().message;
         error_stage_ = stage_;
@@ -280,7 +302,8 @@ class Binder {
       const bool is_too_much = !missing_tensors(0).empty();
       place.given = given;
       if (is_too_much) {
-        return concat(place.argument(), " is given, and the other arguments leave no use for it");
+        return concat(place.argument(), " is given, and only a problem with ",
+                      place.tensor->when->text(), " has it");
       }
     }
     return concat("no problem of ", operation_.name,
@@ -328,9 +351,14 @@ class Binder {
     std::vector<Axis> axes(given.extent.size());
     for (std::size_t i = 0; i < axes.size(); ++i) {
       const std::size_t from = given.order.empty() ? i : given.order[i];
-      axes[i] = {given.extent[from], given.strides[from]};
+      axes[i] = {given.extent[from], given.strides.empty() ? 0 : given.strides[from]};
     }
     if (is_swapped(tensor)) swap_axes(axes);
+    std::int64_t stride = 1;  // of a tensor without gaps, if strides are not compared
+    for (std::size_t i = given.strides.empty() ? axes.size() : 0; i-- > 0;) {
+      axes[i].stride = stride;
+      stride *= axes[i].size;
+    }
     const std::size_t wanted = tensor.extent.size();
     place.leads = !operation_.call.leading.empty() &&
                   PartialExpression(tensor.extent[0], names_).text() == operation_.call.leading;
@@ -360,20 +388,36 @@ class Binder {
                       axes.end());
     const Axis& last = place.axes.back();
     if (last.size > 1 && last.stride != 1 && elements(place) > 0) {
-      const bool is_last = given.order.empty() && !is_swapped(tensor);
-      return refusal(concat(place.argument(),
-                            is_last ? concat(" has a last stride of ", last.stride, ", and 1")
-                                    : concat(" has the strides ", text_of(given.strides),
-                                             ", and 1 in place of ", last.stride),
-                            " expected: its rows are not contiguous"));
+      if (given.order.empty() && !is_swapped(tensor)) {
+        return refusal(concat(place.argument(), " has a last stride of ", last.stride,
+                              ", and 1 expected: its rows are not contiguous"));
+      }
+      return stride_error(place);
     }
     return {};
+  }
+
+  /// Refuses a tensor whose axes the caller has in another order, with the strides that it has
+  /// without gaps.
+  Error stride_error(const Place& place) const {
+    const GivenTensor& given = *place.given;
+    std::vector<std::size_t> axes = given.order;  // the caller's, in the operation's order
+    for (std::size_t i = axes.size(); i < given.extent.size(); ++i) axes.push_back(i);
+    if (is_swapped(*place.tensor)) swap_axes(axes);
+    Sizes strides(axes.size());
+    std::int64_t stride = 1;
+    for (std::size_t i = axes.size(); i-- > 0;) {
+      strides[axes[i]] = stride;
+      stride *= given.extent[axes[i]];
+    }
+    return refusal(concat(place.argument(), " has the strides ", text_of(given.strides), ", and ",
+                          text_of(strides), " expected"));
   }
 
   static std::int64_t elements(const Place& place) { return product_of(place.given->extent); }
 
   /// Returns the first `folded` axes as one. Errors: they are not equally far apart.
-  static Result<Axis> fold(Place& place, const std::vector<Axis>& axes) {
+  Result<Axis> fold(Place& place, const std::vector<Axis>& axes) const {
     Axis whole{1, 0};
     bool apart = false;
     for (std::size_t i = place.folded; i-- > 0;) {
@@ -386,6 +430,7 @@ class Binder {
       whole.size *= axes[i].size;
     }
     if (!apart || elements(place) == 0) return whole;
+    if (!place.given->order.empty()) return stride_error(place);
     return refusal(concat(place.argument(), " has the strides ", text_of(place.given->strides),
                           " and the shape ", text_of(place.given->extent),
                           ": its rows are not equally far apart"));
@@ -397,13 +442,17 @@ class Binder {
     Sizes called(own.begin() + static_cast<std::ptrdiff_t>(begin), own.end());
     if (place.left_out == 0) {
       Sizes lead = place.leads ? lead_ : place.lead;
-      if (!are_strides && product_of(lead) != own[0]) {
-        // The first of several axes counts what the product counts first.
+      const bool is_apart = !place.leads && lead.size() > 1;
+      const bool is_paired = is_apart && lead_.size() > 1;
+      if (!are_strides &&
+          (product_of(lead) != own[0] || (is_paired && front_of(lead) != front_of(lead_)))) {
+        // The axes before the last one count what the product counts first.
         const auto left = PartialExpression(place.tensor->extent[0], names_).left_factor();
-        const auto count = left ? value_of(*left) : std::nullopt;
-        lead = !place.leads && lead.size() == 2 && count && *count > 0
-                   ? Sizes{*count, own[0] / *count}
-                   : Sizes{own[0]};
+        const std::int64_t count = left ? value_of(*left).value_or(0) : 0;
+        lead.clear();
+        if (is_apart && count > 0) lead = {count};
+        if (is_paired && count == product_of(front_of(lead_))) lead = front_of(lead_);
+        lead.push_back(own[0] / product_of(lead));
       }
       if (are_strides) {
         std::int64_t stride = own[0];
@@ -431,14 +480,13 @@ class Binder {
     for (const Dim& dim : operation_.dims) names_.values.erase(dim.name);
     keeps_ones_ = false;
     stage_ = 0;
-    const Place* first = nullptr;
     for (Place& place : places_) {
       if (!place.given) continue;
       KW_TRY(lay(place));
-      if (place.leads && !first) first = &place;
     }
     stage_ = 1;
-    lead_ = first ? first->lead : Sizes();
+    const Place* const leader = find_leader();
+    lead_ = leader ? leader->lead : Sizes();
     for (const auto& [name, size] : options_.dims()) {
       if (!find_value(flags_, name)) names_.values[name] = size;
     }
@@ -477,14 +525,16 @@ class Binder {
       const Expression& extent = place.tensor->extent[i];
       if (i == 0 && !place.leads && place.lead.size() > 1) {
         const std::optional<Expression> left = PartialExpression(extent, names_).left_factor();
-        if (left) solved = set(PartialExpression(*left, names_).solve(place.lead[0])) || solved;
+        const std::int64_t count = product_of(front_of(place.lead));
+        if (left) solved = set(PartialExpression(*left, names_).solve(count)) || solved;
       }
       const Solution solution = PartialExpression(extent, names_).solve(place.axes[i].size);
       if (solution.divisor != 1) {
+        const bool is_product = i == 0 && place.lead.size() > 1;
         return refusal(concat(
             place.argument(), " has the shape ", text_of(place.given->extent), ", and ",
             solution.divisor == 2 ? "an even number" : concat("a multiple of ", solution.divisor),
-            " expected in place of ", place.axes[i].size));
+            " expected in place of ", is_product ? place.lead.back() : place.axes[i].size));
       }
       solved = set(solution) || solved;
     }
@@ -535,17 +585,29 @@ class Binder {
                           place.tensor->extent.size() > 1 && place.lead[0] == product_of(lead_);
       if (!merged) return shape_error(place);
     }
-    if (operation_.call.leading.empty()) return {};
-    for (const Place& place : places_) {
-      if (!place.given || !place.leads) continue;
-      const auto left = PartialExpression(place.tensor->extent[0], names_).left_factor();
-      const auto count = left ? value_of(*left) : std::nullopt;
-      if (!count || *count == 1 || (lead_.size() > 1 && lead_[0] == *count)) return {};
-      return refusal(concat(place.argument(), " has the shape ", text_of(place.given->extent),
+    const Place* const leader = find_leader();
+    if (!leader) return {};
+    const auto left = PartialExpression(leader->tensor->extent[0], names_).left_factor();
+    const auto count = left ? value_of(*left) : std::nullopt;
+    if (!count || *count == 1) return {};
+    if (lead_.size() < 2 || product_of(front_of(lead_)) != *count) {
+      return refusal(concat(leader->argument(), " has the shape ", text_of(leader->given->extent),
                             ", and ", *count,
                             " expected in place of the first size: ", left->text()));
     }
+    // The same count in other sizes would pair other matrices.
+    for (const Place& place : places_) {
+      if (!place.given || place.leads || place.lead.size() < 2) continue;
+      if (front_of(place.lead) != front_of(lead_)) return shape_error(place);
+    }
     return {};
+  }
+
+  const Place* find_leader() const {
+    for (const Place& place : places_) {
+      if (place.given && place.leads) return &place;
+    }
+    return nullptr;
   }
 
   Error shape_error(const Place& place) const {
@@ -571,9 +633,8 @@ class Binder {
         if (size && *size != axes[i].size) return shape_error(place);
         if (i > 0 || place.leads || place.lead.size() < 2) continue;
         const auto left = PartialExpression(place.tensor->extent[0], names_).left_factor();
-        if (left && value_of(*left).value_or(place.lead[0]) != place.lead[0]) {
-          return shape_error(place);
-        }
+        const std::int64_t count = product_of(front_of(place.lead));
+        if (left && value_of(*left).value_or(count) != count) return shape_error(place);
       }
       if (elements(place) == 0) continue;
       Sizes strides(axes.size(), 1);
@@ -641,9 +702,13 @@ class Binder {
     for (const auto& [name, value] : options_.flags()) {
       if (!find_value(flags, name)) flags.emplace_back(name, value);  // refused by name
     }
-    KW_ASSIGN(const BoundProblem bound,
-              BoundProblem::bind(
-                  operation_, Problem::make(operation_.name, std::move(dims), std::move(flags))));
+    const Result<BoundProblem> is_bound = BoundProblem::bind(
+        operation_, Problem::make(operation_.name, std::move(dims), std::move(flags)));
+    if (!is_bound) {
+      binding.refusal = is_bound.error().message;
+      return binding;
+    }
+    const BoundProblem& bound = *is_bound;
     for (const TensorShape& shape : bound.shapes()) {
       for (const Place& place : places_) {
         if (place.tensor->name == shape.name && place.tensor->role == TensorRole::inout &&
@@ -688,6 +753,7 @@ class Binder {
   int stage_ = 0;            ///< how far the present flags came
   std::string error_;        ///< of the flags that came farthest, the first of them
   int error_stage_ = 0;
+  std::optional<TensorBinding> refused_;  ///< the first whose equations hold, and not its rules
 };
 
 }  // namespace

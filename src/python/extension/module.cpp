@@ -432,7 +432,8 @@ bool read_integers(PyObject* tuple, std::vector<Integer>& values) {
 constexpr const char* kBindDoc =
     "bind(service, options, tensors, scalars) -> str\n\n"
     "Returns kw_bind()'s JSON. Each tensor is (name, argument, dtype, shape, strides, order), with "
-    "None for an order that is the operation's.";
+    "None for a dtype or strides that are not compared, and for an order that is the operation's. "
+    "None for the service: a built-in operation.";
 PyObject* bind(PyObject*, PyObject* given) {
   PyObject *capsule = nullptr, *list = nullptr, *names = nullptr;
   const char* options = nullptr;
@@ -448,27 +449,31 @@ PyObject* bind(PyObject*, PyObject* given) {
   for (std::size_t i = 0; i < count; ++i) {
     kw_tensor& tensor = tensors[i];
     PyObject *shape = nullptr, *strides = nullptr, *order = nullptr;
-    if (PyArg_ParseTuple(PyTuple_GetItem(list, static_cast<Py_ssize_t>(i)), "sssO!O!O",
-                         &tensor.name, &tensor.argument, &tensor.dtype, &PyTuple_Type, &shape,
-                         &PyTuple_Type, &strides, &order) == 0 ||
+    if (PyArg_ParseTuple(PyTuple_GetItem(list, static_cast<Py_ssize_t>(i)), "sszO!OO", &tensor.name,
+                         &tensor.argument, &tensor.dtype, &PyTuple_Type, &shape, &strides,
+                         &order) == 0 ||
         !read_integers(shape, sizes[2 * i]) || !read_integers(strides, sizes[2 * i + 1]) ||
         !read_integers(order, orders[i])) {
       return nullptr;
     }
     tensor.ndim = sizes[2 * i].size();
     tensor.extent = sizes[2 * i].data();
-    tensor.strides = sizes[2 * i + 1].data();
+    if (strides != Py_None) tensor.strides = sizes[2 * i + 1].data();
     if (!orders[i].empty()) tensor.order = orders[i].data();
-    if (sizes[2 * i + 1].size() == tensor.ndim &&
+    if ((strides == Py_None || sizes[2 * i + 1].size() == tensor.ndim) &&
         (orders[i].empty() || orders[i].size() == tensor.ndim)) {
       continue;
     }
     return PyErr_Format(PyExc_ValueError, "%s has %zd sizes, and not as many strides or axes",
                         tensor.name, static_cast<Py_ssize_t>(tensor.ndim));
   }
-  return text_of(capsule, "", [&](kw_service* service, kw_text** text) {
+  const auto call = [&](kw_service* service, kw_text** text) {
     return kw_bind(service, options, tensors.data(), count, scalars.data(), scalars.size(), text);
-  });
+  };
+  if (capsule != Py_None) return text_of(capsule, "", call);
+  kw_text* text = nullptr;
+  if (call(nullptr, &text) != 0) return Failure::last().raise("");
+  return take(text);
 }
 
 constexpr const char* kDescribeDoc =

@@ -101,15 +101,17 @@ std::string describe(const Kernel& kernel) {
 }
 
 Result<GivenTensor> read_tensor(const kw_tensor& tensor) {
-  if (tensor.name == nullptr || tensor.dtype == nullptr) return wrong("name or dtype is null");
-  if (tensor.ndim > 0 && (tensor.extent == nullptr || tensor.strides == nullptr)) {
-    return wrong("extent or strides is null");
+  if (tensor.name == nullptr) return wrong("name is null");
+  if (tensor.ndim > 0 && tensor.extent == nullptr) return wrong("extent is null");
+  GivenTensor read{tensor.name, tensor.argument == nullptr ? "" : tensor.argument};
+  if (tensor.dtype != nullptr) {
+    read.dtype = parse_dtype(tensor.dtype);
+    if (!read.dtype) return wrong(concat(tensor.dtype, " is no dtype"));
   }
-  const std::optional<DType> dtype = parse_dtype(tensor.dtype);
-  if (!dtype) return wrong(concat(tensor.dtype, " is no dtype"));
-  GivenTensor read{tensor.name, tensor.argument == nullptr ? "" : tensor.argument, *dtype};
   read.extent.assign(tensor.extent, tensor.extent + tensor.ndim);
-  read.strides.assign(tensor.strides, tensor.strides + tensor.ndim);
+  if (tensor.strides != nullptr) {
+    read.strides.assign(tensor.strides, tensor.strides + tensor.ndim);
+  }
   for (size_t i = 0; tensor.order != nullptr && i < tensor.ndim; ++i) {
     if (tensor.order[i] >= tensor.ndim) {
       return wrong(concat("order has axis ", tensor.order[i], " of ", tensor.ndim));
@@ -132,6 +134,7 @@ std::string describe(const TensorBinding& binding) {
   nlohmann::ordered_json problem;
   if (binding.problem) problem = binding.problem->text();
   const nlohmann::ordered_json json = {{"problem", std::move(problem)},
+                                       {"refusal", binding.refusal},
                                        {"made", std::move(made)},
                                        {"unwritten", binding.unwritten},
                                        {"scalars", binding.scalars}};
@@ -266,8 +269,7 @@ KERNWRIGHT_API int kw_bind(const kw_service* service, const char* options, const
                            size_t tensor_count, const char* const* scalars, size_t scalar_count,
                            kw_text** binding) {
   return guarded("kw_bind",
-                 {{"service", service},
-                  {"options", options},
+                 {{"options", options},
                   {"tensors", tensors, tensor_count > 0},
                   {"scalars", scalars, scalar_count > 0},
                   {"binding", binding}},
@@ -280,9 +282,15 @@ KERNWRIGHT_API int kw_bind(const kw_service* service, const char* options, const
                        return wrong(concat("kw_bind: tensors[", i, "]: ", read.error().message));
                      given.push_back(*std::move(read));
                    }
-                   const std::vector<std::string> named(scalars, scalars + scalar_count);
+                   std::vector<std::string> named;
+                   for (size_t i = 0; i < scalar_count; ++i) {
+                     if (scalars[i] == nullptr)
+                       return wrong(concat("kw_bind: scalars[", i, "] is null"));
+                     named.emplace_back(scalars[i]);
+                   }
                    KW_ASSIGN(const TensorBinding bound,
-                             service->service.bind(parsed, given, named));
+                             service == nullptr ? kernwright::bind(parsed, given, named)
+                                                : service->service.bind(parsed, given, named));
                    return give(describe(bound), binding);
                  });
 }

@@ -13,6 +13,24 @@
 #include <kernwright/service.h>
 
 namespace kernwright {
+namespace {
+
+Result<TensorBinding> bind_in(const Catalog& catalog, const Problem& options,
+                              const std::vector<GivenTensor>& tensors,
+                              const std::vector<std::string>& scalars) {
+  KW_ASSIGN(const Operation* const operation, catalog.operation(options.operation()));
+  return bind_tensors(*operation, tensors, scalars, options);
+}
+
+/// Returns the built-in operations, which are read once.
+Result<const Catalog*> built_in() {
+  static const auto& loaded = *new Result<std::shared_ptr<const Catalog>>(Catalog::load({}));
+  if (!loaded) return loaded.error();
+  return loaded->get();
+}
+
+}  // namespace
+
 Service::Service(std::shared_ptr<ServiceCore> core) : core_(std::move(core)) {}
 Service::Service(Service&&) noexcept = default;
 Service& Service::operator=(Service&&) noexcept = default;
@@ -64,10 +82,7 @@ Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
 
 Result<TensorBinding> Service::bind(const Problem& options, const std::vector<GivenTensor>& tensors,
                                     const std::vector<std::string>& scalars) const {
-  return guarded([&]() -> Result<TensorBinding> {
-    KW_ASSIGN(const Operation* const operation, core_->catalog().operation(options.operation()));
-    return bind_tensors(*operation, tensors, scalars, options);
-  });
+  return guarded([&] { return bind_in(core_->catalog(), options, tensors, scalars); });
 }
 
 Result<Kernel> Service::tune(const Problem& problem, const TuneOptions& options) const {
@@ -130,9 +145,17 @@ Result<Compilation> Service::compile(const Problem& problem, std::string_view ke
   });
 }
 
+Result<TensorBinding> bind(const Problem& options, const std::vector<GivenTensor>& tensors,
+                           const std::vector<std::string>& scalars) {
+  return guarded([&]() -> Result<TensorBinding> {
+    KW_ASSIGN(const Catalog* const catalog, built_in());
+    return bind_in(*catalog, options, tensors, scalars);
+  });
+}
+
 Result<std::string> describe_operation(const std::string& name) {
   return guarded([&]() -> Result<std::string> {
-    KW_ASSIGN(const std::shared_ptr<const Catalog> catalog, Catalog::load({}));
+    KW_ASSIGN(const Catalog* const catalog, built_in());
     KW_ASSIGN(const Operation* const operation, catalog->operation(name));
     return to_json(*operation).dump();
   });

@@ -228,6 +228,15 @@ TEST_F(BindTensorsTest, AProductMayBeTwoAxesOfTheCaller) {
   EXPECT_EQ(batched->made[0].extent, (std::vector<std::int64_t>{4, 16, 64}));
   EXPECT_EQ(refusal("matmul", {tensor("a", {2, 32, 128}), b}),
             "a has the shape [2, 32, 128], and 4 expected in place of the first size: batch");
+  GivenTensor several = tensor("b", {2, 3, 64, 128});
+  several.order = {0, 1, 2, 3};
+  const auto more = bind("matmul", {tensor("a", {2, 3, 16, 128}), several});
+  ASSERT_TRUE(more) << more.error().message;
+  EXPECT_EQ(more->problem->text(), "matmul m=16 n=64 k=128 batch=6 dtype=bf16");
+  EXPECT_EQ(more->made[0].extent, (std::vector<std::int64_t>{2, 3, 16, 64}));
+  EXPECT_EQ(refusal("matmul", {tensor("a", {3, 2, 16, 128}), several}),
+            "b has the shape [2, 3, 64, 128], and [3, 2, 64, 128] expected")
+      << "they would be paired otherwise";
   GivenTensor weights = tensor("b", {3, 256, 128}, DType::bf16, {256 * 128, 1, 256});
   weights.order = {0, 2, 1};
   EXPECT_EQ(refusal("grouped_matmul",
@@ -283,6 +292,33 @@ TEST_F(BindTensorsTest, DtypesAreThoseOfTheTensorsThatHaveThem) {
   EXPECT_EQ(bound->made[0].dtype, DType::fp16);
 }
 
+TEST_F(BindTensorsTest, UnknownDtypesAndStridesAreNotCompared) {
+  GivenTensor x = tensor("x", {8, 256});
+  x.dtype = {};
+  x.strides = {};
+  GivenTensor weight = tensor("w", {256}, DType::fp32);
+  weight.strides = {};
+  const auto bound = bind("rmsnorm", {x, weight});
+  ASSERT_TRUE(bound) << bound.error().message;
+  EXPECT_EQ(bound->problem->text(), "rmsnorm rows=8 columns=256 dtype=fp32");
+  weight.dtype = {};
+  EXPECT_TRUE(bind("rmsnorm", {x, weight}));
+  weight.extent = {255};
+  EXPECT_EQ(refusal("rmsnorm", {x, weight}), "w has the shape [255], and [256] expected");
+  x.strides = {1};
+  EXPECT_EQ(refusal("rmsnorm", {x}), "x has 2 sizes and 1 strides");
+}
+
+TEST_F(BindTensorsTest, ARuleMayRefuseWhatFitsTogether) {
+  const auto bound =
+      bind("matmul", {tensor("a", {16, 128}, DType::fp32), tensor("b", {64, 128}, DType::fp32)});
+  ASSERT_TRUE(bound) << bound.error().message;
+  EXPECT_FALSE(bound->problem);
+  EXPECT_NE(bound->refusal.find("tensor cores take fp32 as tf32"), std::string::npos)
+      << bound->refusal;
+  EXPECT_EQ(bound->made[0].extent, (std::vector<std::int64_t>{16, 64}));
+}
+
 TEST_F(BindTensorsTest, NothingIsComputedOfNothing) {
   const auto bound = bind("matmul", {tensor("a", {0, 128}), tensor("b", {64, 128})});
   ASSERT_TRUE(bound) << bound.error().message;
@@ -307,6 +343,13 @@ TEST_F(BindTensorsTest, RefusalsNameTheArgumentAndBothValues) {
             "x has the shape [8, 511], and an even number expected in place of 511");
   EXPECT_EQ(refusal("matmul", {tensor("a", {16, 128}), tensor("b", {64, 128, 1})}),
             "b has 3 dimensions, and 2 expected");
+  EXPECT_EQ(refusal("matmul",
+                    {tensor("a", {2, 3, 128}, DType::bf16, {999, 128, 1}), tensor("b", {64, 128})}),
+            "a has the strides [999, 128, 1] and the shape [2, 3, 128]: its rows are not equally "
+            "far apart");
+  GivenTensor turned = tensor("x", {256, 8});
+  turned.order = {1, 0};
+  EXPECT_EQ(refusal("softmax", {turned}), "x has the strides [8, 1], and [1, 256] expected");
   EXPECT_EQ(refusal("embedding", {tensor("tokens", {4}, DType::int64), tensor("table", {10, 8})}),
             "tokens is int64, and int32 expected");
   const std::vector<GivenTensor> append = {

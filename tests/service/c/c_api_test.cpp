@@ -232,6 +232,42 @@ TEST(CApiTest, AProblemIsParsedOnceForManyLookups) {
   kw_close(service);
 }
 
+TEST(CApiTest, AProblemFollowsFromTensorsWithoutAService) {
+  const long long sizes[] = {4, 64};
+  const long long strides[] = {64, 1};
+  kw_tensor tensor{};
+  tensor.name = "x";
+  tensor.dtype = "bf16";
+  tensor.ndim = 2;
+  tensor.extent = sizes;
+  tensor.strides = strides;
+  kw_text* text = nullptr;
+  ASSERT_EQ(kw_bind(nullptr, "rmsnorm", &tensor, 1, nullptr, 0, &text), 0) << kw_last_error();
+  const auto json = nlohmann::json::parse(kw_characters(text));
+  kw_release_text(text);
+  EXPECT_EQ(json["problem"], "rmsnorm rows=4 columns=64 dtype=bf16 weight=none");
+  EXPECT_EQ(json["refusal"], "");
+  EXPECT_EQ(json["made"][0]["extent"], nlohmann::json::array({4, 64}));
+
+  tensor.dtype = "bf17";
+  EXPECT_EQ(kw_bind(nullptr, "rmsnorm", &tensor, 1, nullptr, 0, &text), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_bind: tensors[0]: bf17 is no dtype");
+  tensor.dtype = nullptr;
+  const char* const none = nullptr;
+  EXPECT_EQ(kw_bind(nullptr, "rmsnorm", &tensor, 1, &none, 1, &text), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_bind: scalars[0] is null");
+  const size_t order[] = {2, 0};
+  tensor.order = order;
+  EXPECT_EQ(kw_bind(nullptr, "rmsnorm", &tensor, 1, nullptr, 0, &text), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_bind: tensors[0]: order has axis 2 of 2");
+
+  ASSERT_EQ(kw_describe_operation("rmsnorm", &text), 0) << kw_last_error();
+  EXPECT_NE(std::strstr(kw_characters(text), "columns"), nullptr);
+  kw_release_text(text);
+  EXPECT_EQ(kw_describe_operation("vector_subtract", &text), -1);
+  EXPECT_EQ(kw_last_error_code(), KW_NOT_FOUND);
+}
+
 TEST(CApiToolkitTest, AKernelIsFoundAndLaunchedByTheHandleOfItsProblem) {
   if (const Result<std::string> toolkit = make_toolkit_compiler()->identity(); !toolkit) {
     GTEST_SKIP() << toolkit.error().message;
