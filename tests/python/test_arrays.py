@@ -106,26 +106,3 @@ def test_signatures_differ_where_plans_do():
                   ExchangeTensor(4, 8, strides=(16, 1)), ExchangeTensor(32), None):
         assert signature(a) != signature(other)
     assert signature(a, None) != signature(None, a)
-
-
-def rows(*shape, strides=None):
-    return _arrays.rows_of(_arrays.read("x", TorchTensor(*shape, strides=strides)))
-
-
-def test_rows_are_what_dimensions_come_to():
-    assert rows(4, 8) == (4, 8, 8)
-    assert rows(8) == (1, 8, 8)
-    assert rows(2, 3, 8) == (6, 8, 8)
-    assert rows(2, 3, 8, strides=(48, 16, 1)) == (6, 8, 16)
-    assert rows(2, 1, 8, strides=(16, 99, 1)) == (2, 8, 16)
-    assert rows(0, 8) == (0, 8, 8)
-
-
-@pytest.mark.parametrize("shape, strides, reason", [
-    ((4, 8), (1, 4), "rows are not contiguous"),
-    ((2, 3, 8), (100, 8, 1), "not equally far apart"),
-    ((), (), "no dimension"),
-])
-def test_rows_that_no_kernel_takes_are_refused(shape, strides, reason):
-    with pytest.raises(kw.Error, match=reason):
-        rows(*shape, strides=strides)

@@ -6,6 +6,7 @@ import pytest
 from fakes import TorchTensor
 
 import kernwright as kw
+from kernwright._operations import products, rows
 
 
 def tensor(*shape, **named):
@@ -124,9 +125,35 @@ def test_matmul_of_a_batch(planned, refused):
         "matmul m=16 n=64 k=128 batch=4 dtype=bf16 b_layout=kn")
     assert "4 expected in place of the first size" in refused(
         kw.matmul, tensor(2, 32, 128), tensor(4, 128, 64))
+    assert planned(kw.matmul, tensor(2, 3, 16, 128), tensor(2, 3, 128, 64),
+                   out=tensor(2, 3, 16, 64)) == (
+        "matmul m=16 n=64 k=128 batch=6 dtype=bf16 b_layout=kn")
+    assert "b has the shape [3, 2, 128, 64], and [2, 3, 128, 64] expected" in refused(
+        kw.matmul, tensor(2, 3, 16, 128), tensor(3, 2, 128, 64))
+    assert "6 expected in place of" in refused(
+        kw.matmul, tensor(3, 16, 128), tensor(2, 3, 128, 64))
 
 
 def test_a_scalar_that_stands_behind_a_missing_one_is_refused(refused):
     new, caches = tensor(2, 4, 1, 64), [tensor(2, 4, 128, 64, dtype="fp8_e4m3") for _ in "kv"]
     assert "k_scale is missing" in refused(kw.kv_append, new, new, *caches, kv_lengths=ints(2),
                                            v_scale=0.5)
+
+
+@pytest.mark.parametrize("form, inputs, options, layout", [
+    (rows._REDUCE, [tensor(8, 256)], ("sum", "row", None, -1, False), ((8,), (1,))),
+    (rows._REDUCE, [tensor(8, 256)], ("sum", "row", None, -1, True), ((8, 1), (1, 1))),
+    (rows._REDUCE, [tensor(8, 256)], ("sum", "tensor", None, None, True), ((1, 1), (1, 1))),
+    (rows._REDUCE, [tensor(4, 256, 2, strides=(512, 1, 256))], ("max", "row", None, 1, True),
+     ((4, 1, 2), (2, 2, 1))),
+    (rows._SOFTMAX, [tensor(2, 256, 4, strides=(1024, 1, 256)), None], (None, 1),
+     ((2, 256, 4), (1024, 1, 256))),
+    (rows._ELEMENTWISE, [tensor(8, 256), tensor(1, 8, 256), None, None], ("x+y", None),
+     ((1, 8, 256), (2048, 256, 1))),
+    (products._MATMUL, [tensor(2, 3, 16, 128), tensor(2, 3, 128, 64), None, None], (None, None),
+     ((2, 3, 16, 64), (3072, 1024, 64, 1))),
+])
+def test_results_lie_as_they_are_promised(compiler, form, inputs, options, layout):
+    with compiler:
+        plan = form.plan(tuple(inputs), (None,), options, (), False)
+    assert plan.outputs[0].layout() == layout

@@ -198,6 +198,23 @@ class CallGpuTest(unittest.TestCase):
     def test_matmul_of_a_batch(self):
         a, b = new(5, 33, 128), new(5, 128, 72)
         self.near(kw.matmul(a, b), a.float() @ b.float(), 0.1)
+        a, b = new(2, 2, 33, 128), new(2, 2, 64, 128).mT
+        self.near(kw.matmul(a, b), a.float() @ b.float(), 0.1)
+        self.near(kw.torch.matmul(a, b, activation="silu"),
+                  torch.nn.functional.silu(a.float() @ b.float()), 0.1)
+
+    def test_axes_that_are_last_in_memory(self):
+        x = new(4, 3, 256).transpose(1, 2)
+        self.near(kw.reduce(x, dim=1), x.float().sum(1), 0.1)
+        kept, out = kw.reduce(x, "max", 1, keepdim=True), new(4, 1, 3)
+        self.assertTrue(torch.equal(kept, x.amax(1, keepdim=True)))
+        self.assertIs(kw.reduce(x, "max", 1, True, out=out), out)
+        self.assertTrue(torch.equal(out, kept))
+        self.assertEqual(kw.reduce(new(2, 8), dim=None, keepdim=True).shape, (1, 1))
+        softmax = kw.softmax(x, 1)
+        self.assertEqual((softmax.shape, softmax.stride()), (x.shape, x.stride()))
+        self.near(softmax, x.float().softmax(1))
+        self.near(kw.elementwise("x + y", x=x.mT, y=x.mT[None]), (2 * x.mT)[None], 1e-2)
 
 
 if __name__ == "__main__":

@@ -109,6 +109,12 @@ def test_softmax(planned, refused):
     assert "causal" in planned(kw.softmax, x, causal=True, out=out)
     assert "additive" in planned(kw.softmax, x, mask=tensor(2, 4, 256), out=out)
     assert "one of them expected" in refused(kw.softmax, x, causal=True, mask=x, out=out)
+    turned = [tensor(2, 256, 4, strides=(1024, 1, 256)) for _ in "xmo"]
+    assert planned(kw.softmax, turned[0], -2, mask=turned[1], out=turned[2]) == (
+        "softmax rows=8 columns=256 dtype=bf16 mask=additive")
+    assert "x has the strides [1024, 256, 1], and [1024, 1, 4] expected" in refused(
+        kw.softmax, x, 1, out=out)
+    assert "3 expected" in refused(kw.softmax, tensor(4, 8), 2, out=tensor(4, 8))
     assert "at least 2 expected" in refused(kw.softmax, tensor(256), causal=True, out=tensor(256))
 
 
@@ -116,7 +122,14 @@ def test_reduce(planned, refused):
     x = tensor(8, 256)
     assert "kind=mean" in planned(kw.reduce, x, "mean", out=tensor(8))
     assert "over=tensor" in planned(kw.reduce, x, dim=None, out=tensor())
-    assert "-1 or None expected" in refused(kw.reduce, x, dim=0, out=tensor(256))
+    assert planned(kw.reduce, x, keepdim=True, out=tensor(8, 1)) == planned(
+        kw.reduce, x, out=tensor(8))
+    assert "over=tensor" in planned(kw.reduce, x, dim=None, keepdim=True, out=tensor(1, 1))
+    turned = tensor(4, 256, 2, strides=(256, 1, 1024))
+    assert planned(kw.reduce, tensor(4, 256, 2, strides=(512, 1, 256)), dim=1, out=tensor(4, 2)) == (
+        planned(kw.reduce, tensor(256, 4, 2, strides=(1, 512, 256)), dim=0, out=tensor(4, 2)))
+    assert "[256, 1, 1024], and [512, 1, 256] expected" in refused(kw.reduce, turned, dim=1)
+    assert "x has the strides [256, 1], and [1, 8] expected" in refused(kw.reduce, x, dim=0)
 
 
 def test_rope(planned, refused):
@@ -136,6 +149,10 @@ def test_elementwise(planned, refused):
         assert f"formula is {kind}, and a text" in refused(kw.elementwise, formula)
         assert f"formula is {kind}, and a text" in refused(kw.elementwise, formula, x=x)
     assert "y has the shape" in refused(kw.elementwise, "x + y", x=x, y=tensor(8, 128), out=out)
+    assert planned(kw.elementwise, "x + y", x=x, y=tensor(1, 8, 256), out=tensor(1, 8, 256)) == (
+        planned(kw.elementwise, "x + y", x=x, y=x, out=out))
+    assert refused(kw.elementwise, "x + y", x=x, y=tensor(256), out=out) == (
+        "y has the shape [1, 256], and [8, 256] expected: no kernel repeats the elements of an array")
 
 
 def heads(batch, count, tokens, head_dim, transposed=False):

@@ -1,5 +1,5 @@
-"""Calls of operations. The problem and the results of a call follow from its arrays, by the contract
-of the operation. Plans are kept by the signature of the arrays."""
+"""Calls of operations. The problem and the results of a call follow from its arrays, by the
+contract of the operation. Plans are kept by the signature of the arrays."""
 
 import inspect
 import json
@@ -39,6 +39,24 @@ class Plan(NamedTuple):
     outputs: Tuple[Optional[Output], ...]
 
 
+class Given:
+    """The arrays of a call by the operation's names, and its options, as they are bound. The last
+    axes of `turned` arrays have been exchanged by the caller."""
+
+    def __init__(self, arrays: Dict[str, Array], options: Dict[str, Any],
+                 turned: Sequence[str]) -> None:
+        self.arrays = dict(arrays)
+        self.options = options
+        self.orders = {name: moved_last(array, -2) for name, array in arrays.items()
+                       if name in turned}
+        self.results: Dict[str, Tuple[int, ...]] = {}  # shapes in place of the operation's
+        self.swaps: Dict[str, Tuple[int, int]] = {}  # as in Output
+
+    def tensors(self) -> Tuple[Any, ...]:
+        return tuple((name, array.name, array.dtype, array.shape, array.strides,
+                      self.orders.get(name)) for name, array in self.arrays.items())
+
+
 class Form(NamedTuple):
     """How a function calls an operation. Tensors are pairs of the operation's name and the
     argument's, in the operation's order."""
@@ -49,29 +67,35 @@ class Form(NamedTuple):
     scalars: Tuple[str, ...] = ()
     fixed: Mapping[str, str] = {}  # options of every call
     turned: Tuple[str, ...] = ()   # tensors whose last two axes the caller has exchanged
-    settle: Optional[Callable[[Dict[str, Array], Dict[str, str]], None]] = None  # further options
+    # Changes what is bound. It takes the options whose names begin with _ away.
+    settle: Optional[Callable[[Given], None]] = None
 
     def plan(self, inputs: Tuple[Any, ...], outs: Tuple[Any, ...], options: Sequence[Any],
-             scalars: Tuple[str, ...]) -> Plan:
+             scalars: Tuple[str, ...], stacks: bool) -> Plan:
         """Makes a plan from the arrays as they were passed."""
-        arrays = {tensor: read(argument, array) for names, given in ((self.inputs, inputs),
-                                                                    (self.outs, outs))
+        service = active()
+        reader = getattr(service, "read", read)
+        arrays = {tensor: reader(argument, array, stacks)
+                  for names, given in ((self.inputs, inputs), (self.outs, outs))
                   for (tensor, argument), array in zip(names, given) if array is not None}
-        words = dict(self.fixed)
-        for name, value in zip(self.options, options):
-            if name and value is not None:
-                words[name] = _word(name, value)
+        given = Given(arrays, {**self.fixed, **{
+            name: value for name, value in zip(self.options, options)
+            if name and value is not None}}, self.turned)
         if self.settle is not None:
-            self.settle(arrays, words)
+            self.settle(given)
         device = next(iter(arrays.values())).device if arrays else 0
-        binding = active().bind(
-            device, " ".join([self.operation, *(f"{name}={word}" for name, word in words.items())]),
-            tuple((name, array.name, str(array.dtype), array.shape, array.strides,
-                   _turned(array) if name in self.turned else None)
-                  for name, array in arrays.items()), scalars)
-        made = {one["name"]: Output(tuple(one["extent"]), one["dtype"],
-                                    one["swapped"] and tuple(one["swapped"]))
+        binding = service.bind(device, " ".join([self.operation, *(
+            f"{name}={_word(name, value)}" for name, value in given.options.items())]),
+            given.tensors(), scalars)
+        if binding["refusal"]:
+            raise make_error(binding["refusal"])
+        made = {one["name"]: Output(
+            given.results.get(one["name"], tuple(one["extent"])), one["dtype"],
+            given.swaps.get(one["name"], one["swapped"] and tuple(one["swapped"])))
                 for one in binding["made"]}
+        # A function may have added the results that it writes to.
+        made.update((name, Output(given.results.get(name, array.shape), str(array.dtype)))
+                    for name, array in given.arrays.items() if name not in arrays)
         outputs = tuple(made.get(tensor) for (tensor, _), _ in zip(self.outs, outs))
         if binding["problem"] is None:
             return Plan(None, outputs)
@@ -82,14 +106,20 @@ class Form(NamedTuple):
                              binding["problem"])
         layouts = {name: (array.shape, array.strides) for name, array in arrays.items()}
         layouts.update((name, output.layout()) for name, output in made.items())
-        return Plan(active().kernel_on(device, binding["problem"], layouts, binding["unwritten"]),
+        return Plan(service.kernel_on(device, binding["problem"], layouts, binding["unwritten"]),
                     outputs)
 
 
-def _turned(array: Array) -> Tuple[int, ...]:
-    axes = list(range(len(array.shape)))
-    axes[-2:] = reversed(axes[-2:])
-    return tuple(axes)
+def moved_last(array: Array, axis: int) -> Tuple[int, ...]:
+    """Returns the order of an array's axes in which `axis` is the last. Errors: Error if it has no
+    such axis."""
+    count = len(array.shape)
+    if not -count <= axis < count:
+        raise make_error(f"{array.name} has {count} dimensions, and at least "
+                         f"{axis + 1 if axis >= 0 else -axis} expected")
+    order = list(range(count))
+    order.append(order.pop(axis))
+    return tuple(order)
 
 
 def _word(name: str, value: Any) -> str:
@@ -102,39 +132,21 @@ def _word(name: str, value: Any) -> str:
 
 
 def call(form: Form, tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
-         scalars: Tuple[float, ...] = (), names: Optional[Tuple[str, ...]] = None) -> Any:
-    """Returns the results of an operation on its inputs, some of which may be None. Results are made
-    for the `outs` that are None. `tag` is the function's name and its options. `names` are those of
-    the scalars; None for the form's first ones."""
-    service = active()
-    results = _kernwright.run(service.plans, service.ran, tag, inputs, outs, scalars)
-    if results is not None:
-        return results
-    given = form.scalars[:len(scalars)] if names is None else names
-    return _call_new(tag, inputs, outs, scalars, False,
-                     lambda: form.plan(inputs, outs, tag[1:], given))
-
-
-def call_planned(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
-                 scalars: Tuple[float, ...], make: Callable[..., Plan],
-                 stacks: bool = False) -> Any:
-    """Does the same by a plan that `make` makes from the arrays as they were passed, and from the
-    tag's items behind the name. With `stacks` an input may be a tuple of arrays that are read as
-    one; if they are apart, NotImplemented is returned."""
+         scalars: Tuple[float, ...] = (), names: Optional[Tuple[str, ...]] = None,
+         stacks: bool = False) -> Any:
+    """Returns the results of an operation on its inputs, some of which may be None. Results are
+    made for the `outs` that are None. `tag` is the function's name and its options. `names` are
+    those of the scalars; None for the form's first ones. With `stacks` an input may be a tuple of
+    arrays that are read as one; if they are apart, NotImplemented is returned."""
     service = active()
     results = _kernwright.run(service.plans, service.ran, tag, inputs, outs, scalars, stacks)
     if results is not None:
         return results
-    return _call_new(tag, inputs, outs, scalars, stacks, lambda: make(*inputs, *outs, *tag[1:]))
-
-
-def _call_new(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
-              scalars: Tuple[float, ...], stacks: bool, make: Callable[[], Plan]) -> Any:
-    service = active()
     if len(service.plans) >= _MOST_PLANS:
         service.plans.clear()
+    given = form.scalars[:len(scalars)] if names is None else names
     with launching_like(inputs):
-        plan = make()
+        plan = form.plan(inputs, outs, tag[1:], given, stacks)
     key = tag, _kernwright.signature(*inputs, *outs)
     service.plans[key] = plan
     # Not by `plans`, which another thread may empty at any time.

@@ -15,7 +15,7 @@ def rms(x, weight=None, eps=1e-6):
 
 
 def linear(x, weight, bias=None, residual=None, *, activation=None, out_dtype=None):
-    result = x.float() @ weight.float().t()
+    result = x.float() @ weight.float().mT
     if bias is not None:
         result = result + bias.float()
     result = ACTIVATIONS[activation](result)
@@ -25,7 +25,7 @@ def linear(x, weight, bias=None, residual=None, *, activation=None, out_dtype=No
 
 
 def matmul(a, b, bias=None, residual=None, **named):
-    return linear(a, b.t(), bias, residual, **named)
+    return linear(a, b.mT, bias, residual, **named)
 
 
 def gated_linear(x, weight, norm_weight=None, *, activation="silu", eps=1e-6):

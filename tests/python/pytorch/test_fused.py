@@ -27,7 +27,7 @@ STEP = [Array(2, 1, 8, 64), Array(2, 2, 96, 64), Array(2, 2, 96, 64), Array(2, 1
     (_fused.qkv_linear, (Array(2, 7, 256), Array(768, 256), None, None, 2, 64, 1e-6),
      "matmul m=14 n=768 k=256 n_kv=128 dtype=bf16 split=qkv"),
     (_fused.qkv_linear, (Array(2, 1, 256), Array(768, 256), Array(768), Array(256), 2, 64, 1e-6),
-     "matmul m=2 n=768 k=256 n_kv=128 dtype=bf16 norm=rms split=qkv bias=column"),
+     "matmul m=2 n=768 k=256 n_kv=128 dtype=bf16 norm=rms bias=column split=qkv"),
     (_fused.norm_rope, (Array(2, 7, 8, 64), Array(2, 7, 2, 64), Array(2, 7, 2, 64), Array(64), Array(64),
                         Array(7, 32, dtype="fp32"), Array(7, 32, dtype="fp32")),
      "kv_append batch=2 kv_heads=2 heads=8 q_len=7 kv_len=7 head_dim=64 dtype=bf16 rope=qk norm=rms"),
@@ -59,7 +59,7 @@ QKV = (512, 256), (128, 256), (128, 256)
      "matmul m=2 n=64 k=256 dtype=bf16 activation=silu gate=stacked"),
     (_fused.qkv_linear, (Array(2, 1, 256), stacked(*QKV), stacked((512,), (128,), (128,)), None, 2,
                          64, 1e-6),
-     "matmul m=2 n=768 k=256 n_kv=128 dtype=bf16 split=qkv bias=column"),
+     "matmul m=2 n=768 k=256 n_kv=128 dtype=bf16 bias=column split=qkv"),
 ])
 def test_members_that_lie_together_are_read_as_one(planned, call, arguments, problem):
     assert planned(call, *arguments) == problem
@@ -94,7 +94,7 @@ def test_tuples_are_no_arrays_of_operations(service):
     (_fused.qkv_linear, (Array(2, 256), Array(128, 256), None, None, 1, 64, 1e-6),
      "those of q, and 2 * 1 heads of 64"),
     (_fused.norm_rope, (Array(2, 7, 8, 64), *[Array(2, 7, 2, 64)] * 2, *[Array(64)] * 2,
-                        *[Array(14, 32, dtype="fp32")] * 2), "cos has the shape (14, 32), and (7, 32)"),
+                        *[Array(14, 32, dtype="fp32")] * 2), "cos has the shape [14, 32], and [7, 32]"),
     (_fused.append_attention, (Array(2, 3, 8, 64), *STEP[1:]), "one token of each of the 2"),
     (_fused.append_attention, (STEP[0], Array(2, 96, 64), *STEP[2:]), "k has 3 dimensions"),
     (_fused.append_attention, (Array(2, 1, 8, 64, dtype="fp16"), *STEP[1:]), "one dtype expected"),

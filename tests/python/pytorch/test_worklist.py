@@ -26,12 +26,12 @@ DTYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.int32: "int32"}
 ASKS = {
     "linear": lambda x, weight, bias=None, residual=None, **named:
         arrays.linear(x, weight, bias, residual=residual),
-    "gated_linear": products._compute_gated_linear,
-    "gated_linear.members": products._compute_gated_linear,
-    "qkv_linear": products._compute_qkv_linear,
-    "qkv_linear.members": products._compute_qkv_linear,
-    "grouped_matmul": scaled_products._compute_grouped,
-    "grouped_matmul.out": scaled_products._compute_grouped,
+    "gated_linear": products._gated_linear,
+    "gated_linear.members": products._gated_linear,
+    "qkv_linear": products._qkv_linear,
+    "qkv_linear.members": products._qkv_linear,
+    "grouped_matmul": scaled_products._grouped_matmul,
+    "grouped_matmul.out": scaled_products._grouped_matmul,
     "rms_norm": arrays.rms_norm,
     "rope": arrays.rope,
     "norm_rope": _fused.norm_rope,

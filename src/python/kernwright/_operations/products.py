@@ -1,9 +1,9 @@
 """Matrix products: plain, gated, scaled and grouped."""
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Optional, Tuple
 
-from .._arrays import Array, make_error
-from .._call import Form, call
+from .._arrays import make_error
+from .._call import Form, Given, call
 
 _LINEAR = Form("matmul", (("a", "x"), ("b", "weight"), ("bias", "bias"), ("residual", "residual")),
                (("d", "out"),), ("activation", "out", "epilogue"), fixed={"batch": "1"})
@@ -26,10 +26,10 @@ def linear(x: Any, weight: Any, bias: Any = None, *, activation: Optional[str] =
                 (out,))
 
 
-def _settle_batch(arrays: Dict[str, Array], options: Dict[str, str]) -> None:
+def _settle_batch(given: Given) -> None:
     """A matrix b is one for all rows of a; several say by themselves how many they are."""
-    if len(arrays["b"].shape) < 3:
-        options["batch"] = "1"
+    if len(given.arrays["b"].shape) < 3:
+        given.options["batch"] = "1"
 
 
 _MATMUL = Form("matmul", (("a", "a"), ("b", "b"), ("bias", "bias"), ("residual", "residual")),
@@ -41,7 +41,7 @@ def matmul(a: Any, b: Any, *, bias: Any = None, activation: Optional[str] = None
     """activation(a @ b + bias) + residual, as torch.matmul of matrices.
 
     a: [..., k]; b: [k, n], or the transposed view of [n, k]; the rest as in `linear`. With b
-    [batch, k, n] a is [batch, m, k], and each of them is multiplied by its own matrix."""
+    [..., k, n] a is [..., m, k], and each of them is multiplied by its own matrix."""
     return call(_MATMUL, ("matmul", activation, out_dtype), (a, b, bias, residual), (out,))
 
 
@@ -57,13 +57,6 @@ def gated_linear(x: Any, weight: Any, *, activation: str = "silu", out: Any = No
     torch.cat((gate, up)) returns them; result: [..., n]; activation: "silu", "gelu_tanh" or
     "gelu_erf". Source: the operation matmul with gate=stacked."""
     return call(_GATED_LINEAR, ("gated_linear", activation, out_dtype), (x, weight), (out,))
-
-
-_BLOCK = 128  # elements that share a scale
-
-
-def _blocks(size: int) -> int:
-    return -(-size // _BLOCK)
 
 
 def _are_numbers(scale_a: Any, scale_b: Any) -> bool:
@@ -101,10 +94,13 @@ def scaled_matmul(a: Any, b: Any, scale_a: Any, scale_b: Any, *, bias: Any = Non
                 (a, b, scale_a, scale_b, bias, residual), (out,), scalars)
 
 
-def _settle_result(arrays: Dict[str, Array], options: Dict[str, str]) -> None:
+def _settle_result(given: Given) -> None:
     """A product of fp8 has 16 bits."""
-    if arrays["a"].dtype == "fp8_e4m3" and "d" not in arrays:
-        options.setdefault("out", "bf16")
+    dims = len(given.arrays["b"].shape)
+    if dims != 3:
+        raise make_error(f"b has {dims} dimensions, and 3 expected: groups, k and n")
+    if given.arrays["a"].dtype == "fp8_e4m3" and "d" not in given.arrays:
+        given.options.setdefault("out", "bf16")
 
 
 _GROUPED_MATMUL = Form(

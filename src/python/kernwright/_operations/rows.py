@@ -3,7 +3,7 @@
 from typing import Any, Optional, Tuple
 
 from .._arrays import make_error
-from .._call import Form, call, size_of
+from .._call import Form, Given, call, moved_last, size_of
 
 _NORMS = {operation: Form(operation, (("x", "x"), ("r", "residual"), ("w", "weight"), ("b", "bias")),
                           (("y", "out"), ("sum", "out[1], the sum,")), scalars=("eps",))
@@ -59,36 +59,73 @@ def gelu_and_mul(x: Any, *, approximate: str = "none", out: Any = None) -> Any:
     return call(_GATED, ("gelu_and_mul", activations[approximate]), (x,), (out,))
 
 
-_SOFTMAX = Form("softmax", (("x", "x"), ("bias", "mask")), (("y", "out"),), ("mask",),
-                ("scale", "queries"))
+def _settle_dim(given: Given) -> None:
+    """Brings the axis of a softmax to the end. Results lie as x does."""
+    dim = given.options.pop("_dim")
+    if dim == -1:
+        return
+    for name, array in given.arrays.items():
+        order = list(range(len(array.shape)))
+        axis = moved_last(array, dim)[-1]
+        order[axis], order[-1] = order[-1], axis
+        given.orders[name] = tuple(order)
+        given.swaps["y"] = axis, order[axis]
 
 
-def softmax(x: Any, *, scale: float = 1.0, causal: bool = False, mask: Any = None,
+_SOFTMAX = Form("softmax", (("x", "x"), ("bias", "mask")), (("y", "out"),), ("mask", "_dim"),
+                ("scale", "queries"), settle=_settle_dim)
+
+
+def softmax(x: Any, dim: int = -1, *, scale: float = 1.0, causal: bool = False, mask: Any = None,
             out: Any = None) -> Any:
-    """softmax(scale * x + mask) over the last dimension.
+    """softmax(scale * x + mask) over a dimension.
 
     x: [..., columns] without gaps, bf16, fp16 or fp32; mask: as x, added
+    dim: the last dimension, or one with which it is exchanged in x, mask and out, as in a transposed
+        view
     causal: x is [..., queries, keys], and a query does not see keys after its own, which is the
     last for the last query. Source: the operation softmax."""
-    if causal and mask is not None:
-        raise make_error("causal=True and a mask are given, and one of them expected")
+    if causal and (mask is not None or dim != -1):
+        raise make_error("causal=True and a mask or a dim are given, and one of them expected")
     scalars: Tuple[float, ...] = (scale, size_of("x", x, -2)) if causal else (scale,)
-    return call(_SOFTMAX, ("softmax", "causal" if causal else None), (x, mask), (out,), scalars)
+    return call(_SOFTMAX, ("softmax", "causal" if causal else None, dim), (x, mask), (out,), scalars)
 
 
-_REDUCE = Form("reduce", (("x", "x"),), (("y", "out"),), ("kind", "over", "out"))
+def _settle_reduced(given: Given) -> None:
+    """Brings the axis that is reduced to the end, and takes it out of the result, or keeps it there
+    with size 1."""
+    dim, keeps = given.options.pop("_dim", None), given.options.pop("_keepdim")
+    x = given.arrays["x"]
+    kept = [1] * len(x.shape)
+    if dim is not None:
+        given.orders["x"] = moved_last(x, dim)
+        kept = list(x.shape)
+        kept[dim] = 1
+    if not keeps:
+        return
+    given.results["y"] = tuple(kept)
+    out = given.arrays.get("y")
+    if out is not None and out.strides is not None and out.shape == tuple(kept):
+        axes = [(size, stride) for i, (size, stride) in enumerate(zip(out.shape, out.strides))
+                if dim is not None and i != dim % len(kept)]
+        given.arrays["y"] = out._replace(shape=tuple(size for size, _ in axes),
+                                         strides=tuple(stride for _, stride in axes))
 
 
-def reduce(x: Any, op: str = "sum", dim: Optional[int] = -1, *, out: Any = None,
-           out_dtype: Any = None) -> Any:
+_REDUCE = Form("reduce", (("x", "x"),), (("y", "out"),), ("kind", "over", "out", "_dim", "_keepdim"),
+               settle=_settle_reduced)
+
+
+def reduce(x: Any, op: str = "sum", dim: Optional[int] = -1, keepdim: bool = False, *,
+           out: Any = None, out_dtype: Any = None) -> Any:
     """The sum, largest, mean or sum of squares of x.
 
     x: without gaps, bf16, fp16 or fp32; op: "sum", "max", "mean" or "sum_squares"
-    dim: -1 for the last dimension, None for all. Sums are kept in fp32. Source: the operation
-    reduce."""
-    if dim not in (-1, None) and dim != len(getattr(x, "shape", ())) - 1:
-        raise make_error(f"dim is {dim}, and -1 or None expected: rows are reduced, or all")
-    return call(_REDUCE, ("reduce", op, "tensor" if dim is None else "row", out_dtype), (x,), (out,))
+    dim: -1 for the last dimension, or another one that is the last in memory, as that of a
+        transposed view; None for all. Sums are kept in fp32.
+    keepdim: what is reduced stays as dimensions of size 1. Source: the operation reduce."""
+    return call(_REDUCE, ("reduce", op, "tensor" if dim is None else "row", out_dtype, dim, keepdim),
+                (x,), (out,))
 
 
 _ROPE = Form("rope", (("q", "q"), ("k", "k"), ("cosine", "cos"), ("sine", "sin")),
@@ -109,15 +146,33 @@ def rope(q: Any, k: Any, cos: Any, sin: Any, *, interleaved: bool = False,
     return rotated
 
 
+def _settle_broadcast(given: Given) -> None:
+    """Gives all arrays as many dimensions as the one that has most, by sizes of 1 in front."""
+    count = max(len(array.shape) for array in given.arrays.values())
+    whole = [1] * count
+    for name, array in given.arrays.items():
+        missing = count - len(array.shape)
+        given.arrays[name] = array._replace(
+            shape=(1,) * missing + array.shape,
+            strides=array.strides and (0,) * missing + array.strides)
+        whole = [max(pair) for pair in zip(whole, given.arrays[name].shape)]
+    for array in given.arrays.values():
+        if all(size in (1, most) for size, most in zip(array.shape, whole)):
+            if array.shape != tuple(whole):
+                raise make_error(f"{array.name} has the shape {list(array.shape)}, and {whole} "
+                                 "expected: no kernel repeats the elements of an array")
+
+
 _ELEMENTWISE = Form("elementwise", tuple((name, name) for name in "xyzw"), (("r", "out"),),
-                    ("formula", "out"), ("a", "b"))
+                    ("formula", "out"), ("a", "b"), settle=_settle_broadcast)
 
 
 def elementwise(formula: str, *, x: Any = None, y: Any = None, z: Any = None, w: Any = None,
                 a: float = 1.0, b: float = 1.0, out: Any = None, out_dtype: Any = None) -> Any:
     """A formula over up to four arrays of one shape, "a*x+silu(y)", in fp32 and in one kernel.
 
-    x, y, z, w: without gaps, bf16, fp16 or fp32; those that the formula names
+    x, y, z, w: without gaps, bf16, fp16 or fp32; those that the formula names. They are broadcast
+        if no element is repeated: dimensions of size 1 may be missing in front
     a, b: numbers. Source: the operation elementwise, whose README has the functions."""
     try:
         compact = formula.replace(" ", "")

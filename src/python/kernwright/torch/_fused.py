@@ -1,13 +1,11 @@
 """The fused parts of decode steps and prefills, on arrays. kernwright has these as flags of its
 operations; they are not operations of the package's API, which has torch.nn.functional's."""
 
-from typing import Any, Dict, Optional, Sequence, Tuple
+import math
+from typing import Any, Optional, Sequence, Tuple
 
-from .._arrays import (Array, contiguous_rows, has_shape, make_error, read, read_stack, rows_of,
-                       same_dtype)
-from .._call import Form, Output, Plan, call, call_planned
-from .._service import Kernel, active
-
+from .._arrays import Array, contiguous, make_error
+from .._call import Form, Given, call, size_of
 
 _SILU_MUL = Form("gated_activation", (("gate", "gate"), ("up", "up")), (("y", "out"),))
 
@@ -17,71 +15,46 @@ def silu_mul(gate: Any, up: Any) -> Any:
     return call(_SILU_MUL, ("silu_mul",), (gate, up), (None,))
 
 
-def _kernel(operation: str, device: int, values: Dict[str, Any]) -> Kernel:
-    words = [f"{name}={value}" for name, value in values.items() if value is not None]
-    return active().kernel_on(device, " ".join([operation, *words]))
+def _expect_rows(weight: Array, names: Sequence[str], rows: Sequence[Optional[int]]) -> None:
+    """Checks that the members of a tuple have that many rows, or as many as the first if None."""
+    for name, own, wanted in zip(names, weight.members, rows):
+        if own != (weight.members[0] if wanted is None else wanted):
+            raise make_error(f"weight has {own} rows of {name}, and "
+                             f"{weight.members[0] if wanted is None else wanted} expected")
 
 
-def _read_optional(name: str, array: Any) -> Optional[Array]:
-    return None if array is None else read(name, array)
-
-
-def _expect_rows(weight: Any, names: Sequence[str], rows: Sequence[Optional[int]]) -> None:
-    """Returns true if each member of a tuple has that many rows, or as many as the first if
-    None."""
-    if not isinstance(weight, tuple):
-        return
-    first = weight[0].shape[0]
-    for name, array, wanted in zip(names, weight, rows):
-        if array.shape[0] != (first if wanted is None else wanted):
-            raise make_error(f"weight has {array.shape[0]} rows of {name}, and "
-                             f"{first if wanted is None else wanted} expected")
-
-
-def _gated_linear_plan(x: Any, weight: Any, norm_weight: Any, _: Any, activation: str) -> Plan:
-    array, matrix = read("x", x), read_stack("weight", weight)
-    dtype = same_dtype(array, matrix, _read_optional("norm_weight", norm_weight))
-    _expect_rows(weight, ("gate", "up"), (None, None))
-    a, b = rows_of(array), contiguous_rows(matrix)
-    has_shape(matrix, b.rows, a.columns)
-    result = (Output(array.shape[:-1] + (b.rows // 2,), dtype),)
-    if a.rows == 0:
-        return Plan(None, result)
-    return Plan(_kernel("matmul", array.device, {
-        "m": a.rows, "n": b.rows // 2, "k": a.columns,
-        "lda": a.pitch if a.pitch != a.columns else None, "dtype": dtype,
-        "norm": None if norm_weight is None else "rms",
-        "activation": activation, "gate": "stacked"}), result)
+_PRODUCT = (("a", "x"), ("b", "weight"), ("norm_weight", "norm_weight"), ("bias", "bias"))
+_GATED_LINEAR = Form(
+    "matmul", _PRODUCT[:3], (("d", "out"),), ("activation",), ("eps",),
+    {"gate": "stacked", "batch": "1"},
+    settle=lambda given: _expect_rows(given.arrays["b"], ("gate", "up"), (None, None)))
 
 
 def gated_linear(x: Any, weight: Any, norm_weight: Any, activation: str, eps: float) -> Any:
     """gated_linear, with x normalised if there is norm_weight. `weight` may be (gate, up); returns
     NotImplemented if these are apart. Source: matmul with gate=stacked, and norm=rms."""
-    return call_planned(("gated_linear", activation), (x, weight, norm_weight), (None,),
-                 () if norm_weight is None else (eps,), _gated_linear_plan, stacks=True)
+    return call(_GATED_LINEAR, ("gated_linear", activation), (x, weight, norm_weight), (None,),
+                () if norm_weight is None else (eps,), stacks=True)
 
 
-def _qkv_linear_plan(x: Any, weight: Any, norm_weight: Any, bias: Any, *outs_and_heads: Any) -> Plan:
-    kv_heads, head_dim = outs_and_heads[-2:]
-    array, matrix = read("x", x), read_stack("weight", weight)
-    dtype = same_dtype(array, matrix, _read_optional("norm_weight", norm_weight),
-                       None if bias is None else read_stack("bias", bias))
-    _expect_rows(weight, ("q", "k", "v"), (None, *[kv_heads * head_dim] * 2))
-    a, b = rows_of(array), contiguous_rows(matrix)
-    has_shape(matrix, b.rows, a.columns)
-    heads = b.rows // head_dim - 2 * kv_heads
-    if heads < 1 or b.rows % head_dim != 0:
-        raise make_error(f"weight has {b.rows} rows, and those of q, and 2 * {kv_heads} heads of "
+def _settle_heads(given: Given) -> None:
+    """Parts the columns of q, k and v into heads."""
+    x, weight = given.arrays["a"], given.arrays["b"]
+    kv_heads, head_dim = given.options.pop("_kv_heads"), given.options.pop("_head_dim")
+    columns, rows = kv_heads * head_dim, weight.shape[0] if weight.shape else 0
+    _expect_rows(weight, ("q", "k", "v"), (None, columns, columns))
+    heads = rows // head_dim - 2 * kv_heads
+    if heads < 1 or rows % head_dim != 0:
+        raise make_error(f"weight has {rows} rows, and those of q, and 2 * {kv_heads} heads of "
                          f"{head_dim} expected")
-    results = tuple(Output((*array.shape[:-1], count, head_dim), dtype)
-                    for count in (heads, kv_heads, kv_heads))
-    if a.rows == 0:
-        return Plan(None, results)
-    return Plan(_kernel("matmul", array.device, {
-        "m": a.rows, "n": b.rows, "k": a.columns, "n_kv": kv_heads * head_dim,
-        "lda": a.pitch if a.pitch != a.columns else None, "dtype": dtype,
-        "norm": None if norm_weight is None else "rms", "split": "qkv",
-        "bias": None if bias is None else "column"}), results)
+    given.options["n_kv"] = columns
+    for name, count in (("d", heads), ("d_k", kv_heads), ("d_v", kv_heads)):
+        given.results[name] = (*x.shape[:-1], count, head_dim)
+
+
+_QKV_LINEAR = Form(
+    "matmul", _PRODUCT, (("d", "q"), ("d_k", "k"), ("d_v", "v")), ("_kv_heads", "_head_dim"),
+    ("eps",), {"split": "qkv", "batch": "1"}, settle=_settle_heads)
 
 
 def qkv_linear(x: Any, weight: Any, bias: Any, norm_weight: Any, kv_heads: int, head_dim: int,
@@ -89,63 +62,68 @@ def qkv_linear(x: Any, weight: Any, bias: Any, norm_weight: Any, kv_heads: int, 
     """A product whose columns go to q, k and v. `weight` may be a tuple of the weights of q, k and
     v, and so may `bias`; returns NotImplemented if these are apart. Source: matmul with
     split=qkv."""
-    return call_planned(("qkv_linear", kv_heads, head_dim), (x, weight, norm_weight, bias),
-                 (None, None, None), () if norm_weight is None else (eps,), _qkv_linear_plan,
-                 stacks=True)
+    results: Tuple[Any, Any, Any] = call(
+        _QKV_LINEAR, ("qkv_linear", kv_heads, head_dim), (x, weight, norm_weight, bias),
+        (None, None, None), () if norm_weight is None else (eps,), stacks=True)
+    return results
 
 
-def _norm_rope_plan(q: Any, k: Any, v: Any, q_norm: Any, k_norm: Any, cos: Any, sin: Any,
-                    *_: Any) -> Plan:
-    query, key, value = read("q", q), read("k", k), read("v", v)
-    scales = read("q_norm", q_norm), read("k_norm", k_norm)
-    dtype = same_dtype(query, key, value, *scales)
-    for array in (query, key, value):
-        if len(array.shape) != 4:
-            raise make_error(f"{array.name} has {len(array.shape)} dimensions, and 4 expected: "
-                             "batch, tokens, heads and head_dim")
-        contiguous_rows(array)
-    batch, tokens, heads, head_dim = query.shape
-    kv_heads, head_dim_v = value.shape[2:]
-    has_shape(key, batch, tokens, kv_heads, head_dim)
-    has_shape(value, batch, tokens, kv_heads, head_dim_v)
-    for scale in scales:
-        contiguous_rows(has_shape(scale, head_dim))
-    for name, angles in (("cos", cos), ("sin", sin)):
-        contiguous_rows(has_shape(read(name, angles), tokens, head_dim // 2))
-    results = tuple(Output(array.shape, dtype) for array in (query, key, value))
-    if query.elements == 0:
-        return Plan(None, results)
-    return Plan(_kernel("kv_append", query.device, {
-        "batch": batch, "kv_heads": kv_heads, "heads": heads, "q_len": tokens, "kv_len": tokens,
-        "head_dim": head_dim, "head_dim_v": head_dim_v if head_dim_v != head_dim else None,
-        "dtype": dtype, "rope": "qk", "norm": "rms"}), results)
+def _settle_caches(given: Given) -> None:
+    """Adds the results, which lie as q, k and v without gaps: the caches are as large as what is
+    written to them. Contracts have heads before tokens."""
+    for name, source in (("q_out", "q"), ("k_cache", "k"), ("v_cache", "v")):
+        array = given.arrays[source]
+        given.arrays[name] = array._replace(name=f"the new {source}",
+                                            strides=contiguous(array.shape))
+    for name, array in given.arrays.items():
+        if len(array.shape) == 4:
+            given.orders[name] = 0, 2, 1, 3
+            given.options.setdefault("kv_len", array.shape[1])
+
+
+_NORM_ROPE = Form(
+    "kv_append", (("q", "q"), ("k", "k"), ("v", "v"), ("q_norm", "q_norm"), ("k_norm", "k_norm"),
+                  ("cosine", "cos"), ("sine", "sin")),
+    (("q_out", "q"), ("k_cache", "k"), ("v_cache", "v")), (), ("eps",),
+    {"layout": "bshd", "lengths": "full", "cache": "contiguous", "rope": "qk", "norm": "rms"},
+    settle=_settle_caches)
 
 
 def norm_rope(q: Any, k: Any, v: Any, q_norm: Any, k_norm: Any, cos: Any, sin: Any, *,
               eps: float = 1e-6) -> Tuple[Any, Any, Any]:
     """q and k with their heads normalised and rotated, and v. Source: kv_append with rope=qk and
     norm=rms, for sequences that begin with these tokens; their cache is the result."""
-    return call_planned(("norm_rope",), (q, k, v, q_norm, k_norm, cos, sin), (None, None, None), (eps,),
-                 _norm_rope_plan)
+    results: Tuple[Any, Any, Any] = call(_NORM_ROPE, ("norm_rope",),
+                                         (q, k, v, q_norm, k_norm, cos, sin), (None, None, None),
+                                         (eps,))
+    return results
 
 
-def _append_attention_plan(q: Any, k: Any, v: Any, k_new: Any, v_new: Any, q_norm: Any,
-                           *_: Any) -> Plan:
-    query, keys = read("q", q), read("k", k)
-    dtype = same_dtype(query, keys, read("v", v), read("k_new", k_new), read("v_new", v_new))
-    if len(keys.shape) != 4:
-        raise make_error(f"k has {len(keys.shape)} dimensions, and 4 expected: batch, kv_heads, "
-                         "tokens and head_dim")
-    batch, kv_heads, tokens, head_dim = keys.shape
-    heads = query.shape[-2]
-    has_shape(query, *query.shape[:-2], heads, head_dim)
-    if query.elements != batch * heads * head_dim:
-        raise make_error(f"q has the shape {query.shape}, and one token of each of the {batch} "
-                         "sequences of the cache expected")
-    return Plan(_kernel("attention", query.device, {
-        "batch": batch, "heads": heads, "kv_heads": kv_heads, "q_len": 1, "kv_len": tokens,
-        "head_dim": head_dim, "dtype": dtype, "layout": "bhsd", "lengths": "kv",
-        "append": "rope" if q_norm is None else "norm_rope"}), (Output(query.shape, dtype),))
+def _settle_step(given: Given) -> None:
+    """Reads q, k_new and v_new, [batch, ..., heads, head_dim], as one token of each sequence."""
+    batch = given.arrays["k"].shape[0] if given.arrays["k"].shape else 0
+    given.results["o"] = given.arrays["q"].shape
+    for name in ("q", "k_new", "v_new"):
+        array = given.arrays[name]
+        lead = array.shape[:-2]
+        if math.prod(lead) != batch or len(array.shape) < 2:
+            raise make_error(f"{name} has the shape {list(array.shape)}, and one token of each of the "
+                             f"{batch} sequences of the cache expected")
+        right = contiguous(array.shape)
+        if array.strides is not None and any(size != 1 and own != wanted for size, own, wanted in zip(
+                array.shape, array.strides, right)):
+            raise make_error(f"{name} has the strides {list(array.strides)}, and "
+                             f"{list(right)} expected: it is taken without gaps")
+        shape = (batch, array.shape[-2], 1, array.shape[-1])
+        given.arrays[name] = array._replace(
+            shape=shape, strides=array.strides and contiguous(shape))
+
+
+_APPEND_ATTENTION = Form(
+    "attention", (("q", "q"), ("k", "k"), ("v", "v"), ("k_new", "k_new"), ("v_new", "v_new"),
+                  ("q_norm", "q_norm"), ("k_norm", "k_norm"), ("cosine", "cos"), ("sine", "sin"),
+                  ("kv_lengths", "kv_lengths")), (("o", "out"),), (), ("scale", "eps"),
+    {"layout": "bhsd"}, settle=_settle_step)
 
 
 def append_attention(q: Any, k: Any, v: Any, k_new: Any, v_new: Any, kv_lengths: Any, cos: Any,
@@ -153,7 +131,7 @@ def append_attention(q: Any, k: Any, v: Any, k_new: Any, v_new: Any, kv_lengths:
                      scale: Optional[float] = None, eps: float = 1e-6) -> Any:
     """A decode step of attention over a cache [batch, kv_heads, tokens, head_dim]. Source: attention
     with append=rope or norm_rope."""
-    scalars = (k.shape[-1] ** -0.5 if scale is None else scale,)
-    return call_planned(("append_attention",),
-                 (q, k, v, k_new, v_new, q_norm, k_norm, cos, sin, kv_lengths), (None,),
-                 scalars if q_norm is None else (*scalars, eps), _append_attention_plan)
+    scalars = (size_of("k", k, -1) ** -0.5 if scale is None else scale,)
+    return call(_APPEND_ATTENTION, ("append_attention",),
+                (q, k, v, k_new, v_new, q_norm, k_norm, cos, sin, kv_lengths), (None,),
+                scalars if q_norm is None else (*scalars, eps))

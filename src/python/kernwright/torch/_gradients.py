@@ -59,17 +59,19 @@ def keep_product(ctx: Any, inputs: Tuple[Any, ...], keyword_only_inputs: Any, ou
 
 
 def product_backward(ctx: Any, grad: Tensor, transposed: bool) -> Tuple[Optional[Tensor], ...]:
-    """Gradients of x, the matrix, bias and residual. The matrix is [n, k], or `transposed` [k, n]."""
+    """Gradients of x, the matrix, bias and residual. The matrix is [n, k], or `transposed` [k, n],
+    or several of these."""
     x, matrix, bias = ctx.saved_tensors
-    weight = matrix.t() if transposed else matrix
+    weight = matrix.mT if transposed else matrix
     needs_x, needs_weight, needs_bias, needs_residual = _needed(ctx, 4)
     of_sum = grad.to(x.dtype)
     if ctx.activation is not None:
-        before = functional.linear(x, weight, None if bias is None else bias.to(x.dtype))
+        before = x @ weight.mT if bias is None else x @ weight.mT + bias.to(x.dtype)
         of_sum = _activation_backward(of_sum, before, ctx.activation)
     of_weight = None
     if needs_weight:
-        of_weight = (_rows(x).t() @ _rows(of_sum) if transposed else _rows(of_sum).t() @ _rows(x))
+        rows, of_rows = (x, of_sum) if matrix.dim() > 2 else (_rows(x), _rows(of_sum))
+        of_weight = rows.mT @ of_rows if transposed else of_rows.mT @ rows
     return _as_given(ctx, of_sum @ weight if needs_x else None, of_weight,
                      _rows(of_sum).sum(0).to(bias.dtype) if needs_bias else None,
                      grad.to(ctx.residual_dtype) if needs_residual else None)

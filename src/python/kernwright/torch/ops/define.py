@@ -1,15 +1,18 @@
-"""The definition of operators, the calls that bypass them, and the checks of their shapes."""
+"""The definition of operators, the calls that bypass them, and the checks of their tensors."""
 
+import json
 import logging
-from typing import Any, Callable, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._pytree import tree_leaves
 
-from ... import _fallbacks
-from ..._arrays import make_error
+from ... import _fallbacks, _kernwright
+from ..._arrays import Array, dtype_text, make_error
 from ..._kernwright import Error
+from ..._service import asking
 
 _log = logging.getLogger("kernwright")
 _left: Set[Tuple[str, str]] = set()  # the operators and reasons that were logged
@@ -42,11 +45,56 @@ def _direct(*tensors: Optional[Tensor]) -> bool:
     return True
 
 
+class _Fit(Exception):
+    """The tensors of a call fit together."""
+
+
+class _Contracts:
+    """Stands in for a service, and asks the contracts of operations whether tensors fit together.
+    Only if it is `strict` are dtypes and strides compared: else PyTorch takes what no kernel takes."""
+
+    def __init__(self, strict: bool) -> None:
+        self.plans: Dict[Any, Any] = {}
+        self.ran: Dict[str, Any] = {}
+        self._strict = strict
+
+    def read(self, name: str, given: Any, stacks: bool) -> Array:
+        if isinstance(given, tuple):
+            sizes = [self.read(name, member, stacks).shape for member in given]
+            for size in sizes:
+                if size[1:] != sizes[0][1:]:
+                    raise make_error(f"{name} has rows of the shapes {list(size[1:])} and "
+                                     f"{list(sizes[0][1:])}, and one expected")
+            rows = tuple(size[0] for size in sizes)
+            return Array(name, None, (sum(rows), *sizes[0][1:]), None, members=rows)
+        if not self._strict:
+            return Array(name, None, tuple(given.shape), None)
+        return Array(name, dtype_text(given.dtype), tuple(given.shape), given.stride())
+
+    def bind(self, _: int, options: str, tensors: Tuple[Any, ...], scalars: Sequence[str]) -> None:
+        json.loads(_kernwright.bind(None, options, tensors, scalars))
+        raise _Fit
+
+
+def _check(ours: Callable[..., Any], given: Tuple[Any, ...], named: Dict[str, Any],
+           strict: bool) -> None:
+    """Raises the Error of `ours` if the tensors of its call do not fit together. Symbolic sizes are
+    checked when the compiled program runs."""
+    if any(type(size) is not int for tensor in tree_leaves((given, named))
+           if isinstance(tensor, Tensor) for size in (*tensor.shape, *tensor.stride())):
+        return
+    with asking(_Contracts(strict)):
+        try:
+            ours(*given, **named)
+        except _Fit:
+            pass
+
+
 def _or_plain(name: str, ours: Callable[..., Any], plain: Callable[..., Any],
-              shapes: Callable[..., Any]) -> Callable[..., Any]:
+              check: Callable[..., None]) -> Callable[..., Any]:
     """Returns a function that calls `ours`, and if that refuses its arguments, `plain`, which does
     the same in PyTorch, with one line in the log for each reason. Other failures are errors, and so
-    are refusals of `shapes`."""
+    are those of `check`."""
     def compute(*given: Any, **named: Any) -> Any:
         if forward_ad._current_level >= 0:
             _refuse_tangents((*given, *named.values()))
@@ -56,7 +104,7 @@ def _or_plain(name: str, ours: Callable[..., Any], plain: Callable[..., Any],
             if not error.is_refusal:
                 raise
             reason = error
-        shapes(*given, **{key: value for key, value in named.items() if key != "out"})
+        check(*given, **named)
         _fallbacks.counts[f"operator {name}"] += 1
         if (name, reason.reason) not in _left:
             _left.add((name, reason.reason))
@@ -87,21 +135,17 @@ def _refuse_tangents(given: Sequence[Any]) -> None:
                              "argument has a tangent; use PyTorch's own")
 
 
-def _define(schema: str, compute: Callable[..., Any], shapes: Callable[..., Any]) -> str:
-    """Defines an operator that computes by `compute`, and whose results have the shapes of
-    `shapes`."""
+def _define(schema: str, compute: Callable[..., Any], shapes: Callable[..., Any],
+            differentiable: bool) -> None:
+    """Defines an operator that computes by `compute`, and by `shapes` without data. If it is not
+    differentiable, it refuses arguments which require a gradient."""
     name = schema[:schema.index("(")]
     _library.define(schema, tags=_TAGS)
     for key in ("CUDA", "CompositeExplicitAutograd"):
         _library.impl(name, compute, key)
-    _library.impl(name, shapes, "Meta")
-    return name
-
-
-def _define_forward_only(schema: str, compute: Callable[..., Any],
-                         shapes: Callable[..., Any]) -> None:
-    """Defines in the same way an operator that refuses arguments which require a gradient."""
-    name = _define(schema, compute, shapes)
+    torch.library.register_fake(f"kernwright::{name}", shapes, lib=_library)
+    if differentiable:
+        return
     packet, _, overload = name.partition(".")
     operator = getattr(getattr(torch.ops.kernwright, packet), overload or "default")
 
@@ -118,42 +162,37 @@ def _define_forward_only(schema: str, compute: Callable[..., Any],
     _library.impl(name, refuse_gradients, "Autograd", with_keyset=True)
 
 
-def _define_out(name: str, arguments: str, compute: Callable[..., Any],
-                shapes: Callable[..., Tensor]) -> None:
-    """Defines the form of an operator with one result that writes it to `out`: name.out, or
-    name_out for an overload. `compute` takes `out` too. It has no backward."""
-    def write(*given: Any, out: Tensor, **named: Any) -> None:
-        compute(*given, out=out, **named)
+def _operator(schema: str, ours: Callable[..., Any], plain: Callable[..., Any],
+              result: Optional[Callable[..., Any]] = None, *, differentiable: bool = False,
+              strict: bool = False) -> Callable[..., Any]:
+    """Defines an operator by `ours` and, for what that refuses, `plain`, and returns the function
+    that computes it. Its results without data are those of `result`, or else of `plain`. A schema
+    that has no results of its own stands for two: one with out_dtype, and one that writes its result
+    to `out` and has no backward: name.out, or name_out for an overload."""
+    name = schema[:schema.index("(")]
 
-    def check(*given: Any, out: Tensor, **named: Any) -> None:
-        _expect_shape("out", out, *shapes(*given, **named).shape)
+    def check(*given: Any, **named: Any) -> None:
+        _check(ours, given, named, strict)
+
+    def shapes(*given: Any, **named: Any) -> Any:
+        check(*given, **named)
+        return (result or plain)(*given, **named)
+
+    compute = _or_plain(name.partition(".")[0], ours, plain, check)
+
+    if "->" in schema:
+        _define(schema, compute, shapes, differentiable)
+        return compute
+    arguments = schema[len(name) + 1:-1]
+    _define(f"{name}({arguments}, ScalarType? out_dtype=None) -> Tensor", compute, shapes,
+            differentiable)
+
+    def write(*given: Any, **named: Any) -> None:
+        compute(*given, **named)
 
     suffix = "_out" if "." in name else ".out"
-    _define_forward_only(f"{name}{suffix}({arguments}, Tensor(a!) out) -> ()", write, check)
-
-
-def _expect(right: Any, text: Callable[[], str]) -> None:
-    """Refuses on meta and fake tensors what a kernel would refuse. Symbolic facts are checked when
-    the compiled program runs."""
-    try:
-        torch._check_with(Error, right, text)
-    except Error as error:
-        error.problem, error.reason, error.is_refusal = "", str(error), True
-        raise
-
-
-def _expect_shape(name: str, tensor: Tensor, *shape: Any) -> None:
-    def text() -> str:
-        return f"{name} has the shape {tuple(tensor.shape)}, and {shape} expected"
-
-    _expect(tensor.dim() == len(shape), text)
-    for own, wanted in zip(tensor.shape, shape):
-        _expect(own == wanted, text)
-
-
-def _expect_dims(name: str, tensor: Tensor, dims: int, what: str = "") -> None:
-    _expect(tensor.dim() == dims,
-            lambda: f"{name} has {tensor.dim()} dimensions, and {dims} expected{what}")
+    _define(f"{name}{suffix}({arguments}, Tensor(a!) out) -> ()", write, check, False)
+    return compute
 
 
 def _new(like: Tensor, shape: Sequence[Any], dtype: Optional[torch.dtype] = None) -> Tensor:

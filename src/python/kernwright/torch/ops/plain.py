@@ -26,7 +26,9 @@ def activate(x: Tensor, activation: Optional[str]) -> Tensor:
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
            residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
            out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    result = functional.linear(_wide(x), _wide(weight), None if bias is None else _wide(bias))
+    result = _wide(x) @ _wide(weight).mT
+    if bias is not None:
+        result = result + _wide(bias)
     result = activate(result, activation)
     if residual is not None:
         result = result + _wide(residual)
@@ -44,7 +46,7 @@ def _to(result: Tensor, out: Optional[Tensor], dtype: torch.dtype) -> Tensor:
 
 def matmul(a: Tensor, b: Tensor, bias: Optional[Tensor] = None,
            residual: Optional[Tensor] = None, **named: Any) -> Tensor:
-    return linear(a, b.t(), bias, residual, **named)
+    return linear(a, b.mT, bias, residual, **named)
 
 
 Weights = Union[Tensor, Sequence[Tensor]]

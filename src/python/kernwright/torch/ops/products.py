@@ -1,6 +1,6 @@
 """Matrix products."""
 
-from typing import Any, Optional, Sequence, Tuple, Union
+from typing import Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -8,45 +8,15 @@ from torch import Tensor
 from ... import _operations as _arrays
 from .. import _fused, _gradients
 from . import plain
-from .define import (_are_apart, _define, _define_forward_only, _define_out, _direct, _expect,
-                     _expect_dims, _expect_shape, _library, _new, _or_plain)
+from .define import _are_apart, _direct, _library, _operator
 from .rows import rms_norm
 
 
-def _product_shape(x: Tensor, k: Any, n: Any, bias: Optional[Tensor] = None,
-                   residual: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
-                   names: Tuple[str, str] = ("x", "weight")) -> Tensor:
-    """Checks the arguments of a product of x, and returns a tensor for its result. `names` are the
-    names of x and of the matrix."""
-    _expect(x.shape[-1] == k, lambda: f"{names[0]} has rows of {x.shape[-1]} elements, and "
-                                      f"{names[1]} has k={k}")
-    shape = (*x.shape[:-1], n)
-    if bias is not None:
-        _expect_shape("bias", bias, n)
-    if residual is not None:
-        _expect_shape("residual", residual, *shape)
-    return _new(x, shape, dtype)
-
-
-def _matrix(name: str, tensor: Tensor) -> Tuple[Any, Any]:
-    _expect_dims(name, tensor, 2)
-    return tensor.shape[0], tensor.shape[1]
-
-
-def _linear_shape(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
-                  residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
-                  out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    n, k = _matrix("weight", weight)
-    return _product_shape(x, k, n, bias, residual, out_dtype)
-
-
-_LINEAR = ("Tensor x, Tensor weight, Tensor? bias=None, Tensor? residual=None, *, "
-           "str? activation=None")
-_compute_linear = _or_plain(
-    "linear", lambda x, weight, bias=None, residual=None, **named:
-    _arrays.linear(x, weight, bias, residual=residual, **named), plain.linear, _linear_shape)
-_define(f"linear({_LINEAR}, ScalarType? out_dtype=None) -> Tensor", _compute_linear, _linear_shape)
-_define_out("linear", _LINEAR, _compute_linear, _linear_shape)
+_PRODUCT = "Tensor? bias=None, Tensor? residual=None, *, str? activation=None"
+_linear = _operator(
+    f"linear(Tensor x, Tensor weight, {_PRODUCT})",
+    lambda x, weight, bias=None, residual=None, **named:
+    _arrays.linear(x, weight, bias, residual=residual, **named), plain.linear, differentiable=True)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *,
@@ -61,8 +31,8 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *,
     Differentiable in x, weight, bias and residual. Errors: kernwright.Error, see
     kernwright.linear."""
     if _direct(x, weight, bias, residual, out):
-        return _compute_linear(x, weight, bias, residual, activation=activation, out=out,
-                               out_dtype=out_dtype)
+        return _linear(x, weight, bias, residual, activation=activation, out=out,
+                       out_dtype=out_dtype)
     if out is None:
         return torch.ops.kernwright.linear(x, weight, bias, residual, activation=activation,
                                            out_dtype=out_dtype)
@@ -70,19 +40,10 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *,
     return out
 
 
-def _matmul_shape(a: Tensor, b: Tensor, bias: Optional[Tensor] = None,
-                  residual: Optional[Tensor] = None, *, activation: Optional[str] = None,
-                  out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    k, n = _matrix("b", b)
-    return _product_shape(a, k, n, bias, residual, out_dtype, ("a", "b"))
-
-
-_MATMUL = "Tensor a, Tensor b, Tensor? bias=None, Tensor? residual=None, *, str? activation=None"
-_compute_matmul = _or_plain(
-    "matmul", lambda a, b, bias=None, residual=None, **named:
-    _arrays.matmul(a, b, bias=bias, residual=residual, **named), plain.matmul, _matmul_shape)
-_define(f"matmul({_MATMUL}, ScalarType? out_dtype=None) -> Tensor", _compute_matmul, _matmul_shape)
-_define_out("matmul", _MATMUL, _compute_matmul, _matmul_shape)
+_matmul = _operator(
+    f"matmul(Tensor a, Tensor b, {_PRODUCT})",
+    lambda a, b, bias=None, residual=None, **named:
+    _arrays.matmul(a, b, bias=bias, residual=residual, **named), plain.matmul, differentiable=True)
 
 
 def matmul(a: Tensor, b: Tensor, *, bias: Optional[Tensor] = None,
@@ -90,10 +51,10 @@ def matmul(a: Tensor, b: Tensor, *, bias: Optional[Tensor] = None,
            out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
     """activation(a @ b + bias) + residual, as torch.matmul of matrices.
 
-    a: [..., k]; b: [k, n], or the transposed view of [n, k]; the rest as in `linear`."""
+    a: [..., k]; b: [k, n], or the transposed view of [n, k]; the rest as in `linear`. With b
+    [..., k, n] a is [..., m, k], and each of them is multiplied by its own matrix."""
     if _direct(a, b, bias, residual, out):
-        return _compute_matmul(a, b, bias, residual, activation=activation, out=out,
-                               out_dtype=out_dtype)
+        return _matmul(a, b, bias, residual, activation=activation, out=out, out_dtype=out_dtype)
     if out is None:
         return torch.ops.kernwright.matmul(a, b, bias, residual, activation=activation,
                                            out_dtype=out_dtype)
@@ -123,34 +84,11 @@ def _normalised(x: Tensor, weight: Optional[Tensor], eps: float) -> Tensor:
     return x if weight is None else rms_norm(x, weight, eps)
 
 
-def _rows_of(name: str, weight: Weights) -> Tuple[Any, Any]:
-    """Returns rows of all matrices, and their columns."""
-    if isinstance(weight, Tensor):
-        return _matrix(name, weight)
-    sizes = [_matrix(name, member) for member in weight]
-    for _, columns in sizes:
-        _expect(columns == sizes[0][1], lambda: f"{name} has rows of {columns} and of "
-                                                f"{sizes[0][1]} elements")
-    return sum(rows for rows, _ in sizes), sizes[0][1]
-
-
-def _gated_linear_shape(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = None, *,
-                        activation: str = "silu", eps: float = 1e-6) -> Tensor:
-    rows, k = _rows_of("weight", weight)
-    if not isinstance(weight, Tensor):
-        _expect_shape("weight of up", weight[1], *weight[0].shape)
-    _expect(rows % 2 == 0, lambda: f"weight has {rows} rows, and an even number expected: those of "
-                                   "the gate, then those of the up projection")
-    return _product_shape(x, k, rows // 2)
-
-
-_compute_gated_linear = _or_plain("gated_linear", _our_gated_linear, plain.gated_linear,
-                                  _gated_linear_shape)
 _GATED = "Tensor? norm_weight=None, *, str activation='silu', float eps=1e-6) -> Tensor"
-_define(f"gated_linear(Tensor x, Tensor weight, {_GATED}", _compute_gated_linear,
-        _gated_linear_shape)
-_define_forward_only(f"gated_linear.members(Tensor x, Tensor[] weight, {_GATED}",
-                     _compute_gated_linear, _gated_linear_shape)
+_gated_linear = _operator(f"gated_linear(Tensor x, Tensor weight, {_GATED}", _our_gated_linear,
+                          plain.gated_linear, differentiable=True)
+_operator(f"gated_linear.members(Tensor x, Tensor[] weight, {_GATED}", _our_gated_linear,
+          plain.gated_linear)
 
 
 def gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = None, *,
@@ -165,11 +103,11 @@ def gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = Non
     Differentiable in x and weight if this is a tensor and there is no norm_weight."""
     if isinstance(weight, Tensor):
         if _direct(x, weight, norm_weight):
-            return _compute_gated_linear(x, weight, norm_weight, activation=activation, eps=eps)
+            return _gated_linear(x, weight, norm_weight, activation=activation, eps=eps)
         return torch.ops.kernwright.gated_linear(x, weight, norm_weight, activation=activation,
                                                  eps=eps)
     if _direct(x, *weight, norm_weight):
-        return _compute_gated_linear(x, weight, norm_weight, activation=activation, eps=eps)
+        return _gated_linear(x, weight, norm_weight, activation=activation, eps=eps)
     return torch.ops.kernwright.gated_linear.members(x, weight, norm_weight, activation=activation,
                                                      eps=eps)
 
@@ -192,34 +130,12 @@ def _our_qkv_linear(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
     return results
 
 
-def _qkv_linear_shape(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
-                      norm_weight: Optional[Tensor] = None, *, kv_heads: int, head_dim: int,
-                      eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
-    rows, k = _rows_of("weight", weight)
-    if not isinstance(weight, Tensor):
-        for name, member in zip("kv", weight[1:]):
-            _expect_shape(f"weight of {name}", member, kv_heads * head_dim, k)
-    heads = rows // head_dim - 2 * kv_heads
-    _expect(heads > 0 and rows % head_dim == 0,
-            lambda: f"weight has {rows} rows, and those of q, and 2 * {kv_heads} heads of "
-                    f"{head_dim} expected")
-    if isinstance(weight, Tensor):
-        _product_shape(x, k, rows, bias)
-    else:
-        for member, of_member in zip(weight, (None,) * 3 if bias is None else bias):
-            _product_shape(x, k, member.shape[0], of_member)
-    q, k_new, v_new = (_new(x, (*x.shape[:-1], count, head_dim))
-                       for count in (heads, kv_heads, kv_heads))
-    return q, k_new, v_new
-
-
-_compute_qkv_linear = _or_plain("qkv_linear", _our_qkv_linear, plain.qkv_linear, _qkv_linear_shape)
 _QKV = ("Tensor? norm_weight=None, *, int kv_heads, int head_dim, float eps=1e-6) "
         "-> (Tensor, Tensor, Tensor)")
-_define_forward_only(f"qkv_linear(Tensor x, Tensor weight, Tensor? bias=None, {_QKV}",
-                     _compute_qkv_linear, _qkv_linear_shape)
-_define_forward_only(f"qkv_linear.members(Tensor x, Tensor[] weight, Tensor[]? bias=None, {_QKV}",
-                     _compute_qkv_linear, _qkv_linear_shape)
+_qkv_linear = _operator(f"qkv_linear(Tensor x, Tensor weight, Tensor? bias=None, {_QKV}",
+                        _our_qkv_linear, plain.qkv_linear)
+_operator(f"qkv_linear.members(Tensor x, Tensor[] weight, Tensor[]? bias=None, {_QKV}",
+          _our_qkv_linear, plain.qkv_linear)
 
 
 def qkv_linear(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
@@ -235,13 +151,13 @@ def qkv_linear(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
     Source: matmul with split=qkv."""
     if isinstance(weight, Tensor):
         if _direct(x, weight, bias, norm_weight):
-            return _compute_qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads,
-                                       head_dim=head_dim, eps=eps)
+            return _qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads, head_dim=head_dim,
+                               eps=eps)
         return torch.ops.kernwright.qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads,
                                                head_dim=head_dim, eps=eps)
     if _direct(x, *weight, *(bias or ()), norm_weight):
-        return _compute_qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads,
-                                   head_dim=head_dim, eps=eps)
+        return _qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads, head_dim=head_dim,
+                           eps=eps)
     return torch.ops.kernwright.qkv_linear.members(x, weight, bias, norm_weight, kv_heads=kv_heads,
                                                    head_dim=head_dim, eps=eps)
 

@@ -1,6 +1,5 @@
 """Norms, activations, softmax and rotary embedding."""
 
-import math
 from typing import Any, Optional, Tuple
 
 import torch
@@ -9,46 +8,22 @@ from torch import Tensor
 from ... import _operations as _arrays
 from .. import _fused
 from . import plain
-from .define import (_define_forward_only, _direct, _expect, _expect_dims, _expect_shape, _new,
-                     _or_plain)
+from .define import _direct, _operator
 
 
-def _norm_shape(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None) -> Tensor:
-    for name, vector in (("weight", weight), ("bias", bias)):
-        if vector is not None:
-            _expect_shape(name, vector, x.shape[-1])
-    return _new(x, x.shape)
-
-
-def _sum_shape(x: Tensor, residual: Tensor, *vectors: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
-    _expect_shape("residual", residual, *x.shape)
-    return _norm_shape(x, *vectors), _new(x, x.shape)
-
-
-_rms_norm = _or_plain("rms_norm", _arrays.rms_norm, plain.rms_norm,
-                      lambda x, weight=None, eps=1e-6: _norm_shape(x, weight))
-_add_rms_norm = _or_plain(
-    "rms_norm", lambda x, residual, *rest: _arrays.rms_norm(x, *rest, residual=residual),
-    plain.add_norm(plain.rms_norm),
-    lambda x, residual, weight=None, eps=1e-6: _sum_shape(x, residual, weight))
-_layer_norm = _or_plain("layer_norm", _arrays.layer_norm, plain.layer_norm,
-                        lambda x, weight=None, bias=None, eps=1e-5: _norm_shape(x, weight, bias))
-_add_layer_norm = _or_plain(
-    "layer_norm", lambda x, residual, *rest: _arrays.layer_norm(x, *rest, residual=residual),
-    plain.add_norm(plain.layer_norm),
-    lambda x, residual, weight=None, bias=None, eps=1e-5: _sum_shape(x, residual, weight, bias))
-_define_forward_only("rms_norm(Tensor x, Tensor? weight=None, float eps=1e-6) -> Tensor",
-                     _rms_norm, lambda x, weight=None, eps=1e-6: _norm_shape(x, weight))
-_define_forward_only("add_rms_norm(Tensor x, Tensor residual, Tensor? weight=None, "
-                     "float eps=1e-6) -> (Tensor, Tensor)", _add_rms_norm,
-                     lambda x, residual, weight=None, eps=1e-6: _sum_shape(x, residual, weight))
-_define_forward_only("layer_norm(Tensor x, Tensor? weight=None, Tensor? bias=None, "
-                     "float eps=1e-5) -> Tensor", _layer_norm,
-                     lambda x, weight=None, bias=None, eps=1e-5: _norm_shape(x, weight, bias))
-_define_forward_only("add_layer_norm(Tensor x, Tensor residual, Tensor? weight=None, "
-                     "Tensor? bias=None, float eps=1e-5) -> (Tensor, Tensor)", _add_layer_norm,
-                     lambda x, residual, weight=None, bias=None, eps=1e-5:
-                     _sum_shape(x, residual, weight, bias))
+_NORM = "Tensor? weight=None, float eps=1e-6) ->"
+_LAYER_NORM = "Tensor? weight=None, Tensor? bias=None, float eps=1e-5) ->"
+_rms_norm = _operator(f"rms_norm(Tensor x, {_NORM} Tensor", _arrays.rms_norm, plain.rms_norm)
+_layer_norm = _operator(f"layer_norm(Tensor x, {_LAYER_NORM} Tensor", _arrays.layer_norm,
+                        plain.layer_norm)
+_add_rms_norm = _operator(
+    f"add_rms_norm(Tensor x, Tensor residual, {_NORM} (Tensor, Tensor)",
+    lambda x, residual, *rest: _arrays.rms_norm(x, *rest, residual=residual),
+    plain.add_norm(plain.rms_norm))
+_add_layer_norm = _operator(
+    f"add_layer_norm(Tensor x, Tensor residual, {_LAYER_NORM} (Tensor, Tensor)",
+    lambda x, residual, *rest: _arrays.layer_norm(x, *rest, residual=residual),
+    plain.add_norm(plain.layer_norm))
 
 
 def rms_norm(x: Tensor, weight: Optional[Tensor] = None, eps: float = 1e-6, *,
@@ -80,25 +55,11 @@ def layer_norm(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor
     return torch.ops.kernwright.add_layer_norm(x, residual, weight, bias, eps)
 
 
-def _halved_shape(x: Tensor) -> Tensor:
-    _expect(x.shape[-1] % 2 == 0, lambda: f"x has {x.shape[-1]} columns, and an even number "
-                                          "expected: the gate, then what it multiplies")
-    return _new(x, (*x.shape[:-1], x.shape[-1] // 2))
-
-
-def _silu_mul_shape(gate: Tensor, up: Tensor) -> Tensor:
-    _expect_shape("up", up, *gate.shape)
-    return _new(gate, gate.shape)
-
-
-_silu_and_mul = _or_plain("silu_and_mul", _arrays.silu_and_mul, plain.silu_and_mul, _halved_shape)
-_gelu_and_mul = _or_plain("gelu_and_mul", _arrays.gelu_and_mul, plain.gelu_and_mul,
-                          lambda x, *, approximate="none": _halved_shape(x))
-_silu_mul = _or_plain("silu_mul", _fused.silu_mul, plain.silu_mul, _silu_mul_shape)
-_define_forward_only("silu_and_mul(Tensor x) -> Tensor", _silu_and_mul, _halved_shape)
-_define_forward_only("gelu_and_mul(Tensor x, *, str approximate='none') -> Tensor", _gelu_and_mul,
-                     lambda x, *, approximate="none": _halved_shape(x))
-_define_forward_only("silu_mul(Tensor gate, Tensor up) -> Tensor", _silu_mul, _silu_mul_shape)
+_silu_and_mul = _operator("silu_and_mul(Tensor x) -> Tensor", _arrays.silu_and_mul,
+                          plain.silu_and_mul)
+_gelu_and_mul = _operator("gelu_and_mul(Tensor x, *, str approximate='none') -> Tensor",
+                          _arrays.gelu_and_mul, plain.gelu_and_mul)
+_silu_mul = _operator("silu_mul(Tensor gate, Tensor up) -> Tensor", _fused.silu_mul, plain.silu_mul)
 
 
 def silu_and_mul(x: Tensor) -> Tensor:
@@ -120,25 +81,9 @@ def silu_mul(gate: Tensor, up: Tensor) -> Tensor:
         gate, up)
 
 
-def _our_softmax(x: Tensor, mask: Optional[Tensor] = None, *, scale: float = 1.0,
-                 causal: bool = False) -> Tensor:
-    return _arrays.softmax(x, scale=scale, causal=causal, mask=mask)
-
-
-def _softmax_shape(x: Tensor, mask: Optional[Tensor] = None, *, scale: float = 1.0,
-                   causal: bool = False) -> Tensor:
-    _expect(mask is None or not causal, lambda: "causal=True and a mask are given, and one of them "
-                                                "expected")
-    _expect(x.dim() >= 2 or not causal,
-            lambda: "x has 1 dimension, and with causal=True at least 2 expected")
-    if mask is not None:
-        _expect_shape("mask", mask, *x.shape)
-    return _new(x, x.shape)
-
-
-_softmax = _or_plain("softmax", _our_softmax, plain.softmax, _softmax_shape)
-_define_forward_only("softmax(Tensor x, Tensor? mask=None, *, float scale=1.0, bool causal=False) "
-                     "-> Tensor", _softmax, _softmax_shape)
+_softmax = _operator(
+    "softmax(Tensor x, Tensor? mask=None, *, float scale=1.0, bool causal=False) -> Tensor",
+    lambda x, mask=None, **named: _arrays.softmax(x, mask=mask, **named), plain.softmax)
 
 
 def softmax(x: Tensor, *, scale: float = 1.0, causal: bool = False,
@@ -149,19 +94,8 @@ def softmax(x: Tensor, *, scale: float = 1.0, causal: bool = False,
     return torch.ops.kernwright.softmax(x, mask, scale=scale, causal=causal)
 
 
-def _rope_shape(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *,
-                interleaved: bool = False) -> Tuple[Tensor, Tensor]:
-    _expect(q.dim() >= 3, lambda: f"q has {q.dim()} dimensions, and at least 3 expected: tokens, "
-                                  "heads and head_dim")
-    for name, table in (("cos", cos), ("sin", sin)):
-        _expect_shape(name, table, math.prod(q.shape[:-2]), q.shape[-1] // 2)
-    return _new(q, q.shape), _new(k, k.shape)
-
-
-_rope = _or_plain("rope", _arrays.rope, plain.rope, _rope_shape)
-_define_forward_only("rope(Tensor q, Tensor k, Tensor cos, Tensor sin, *, bool interleaved=False) "
-                     "-> (Tensor, Tensor)",
-                     _rope, _rope_shape)
+_rope = _operator("rope(Tensor q, Tensor k, Tensor cos, Tensor sin, *, bool interleaved=False) "
+                  "-> (Tensor, Tensor)", _arrays.rope, plain.rope)
 
 
 def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *,
@@ -175,25 +109,9 @@ def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *,
     return torch.ops.kernwright.rope(q, k, cos, sin, interleaved=interleaved)
 
 
-def _norm_rope_shape(q: Tensor, k: Tensor, v: Tensor, q_norm: Tensor, k_norm: Tensor, cos: Tensor,
-                     sin: Tensor, *, eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        _expect_dims(name, tensor, 4, ": batch, tokens, heads and head_dim")
-    batch, tokens, _, head_dim = q.shape
-    kv_heads, head_dim_v = v.shape[2:]
-    _expect_shape("k", k, batch, tokens, kv_heads, head_dim)
-    _expect_shape("v", v, batch, tokens, kv_heads, head_dim_v)
-    for name, scale in (("q_norm", q_norm), ("k_norm", k_norm)):
-        _expect_shape(name, scale, head_dim)
-    for name, table in (("cos", cos), ("sin", sin)):
-        _expect_shape(name, table, tokens, head_dim // 2)
-    return _new(q, q.shape), _new(k, k.shape), _new(v, v.shape)
-
-
-_norm_rope = _or_plain("norm_rope", _fused.norm_rope, plain.norm_rope, _norm_rope_shape)
-_define_forward_only("norm_rope(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, "
-                     "Tensor cos, Tensor sin, *, float eps=1e-6) -> (Tensor, Tensor, Tensor)",
-                     _norm_rope, _norm_rope_shape)
+_norm_rope = _operator(
+    "norm_rope(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, Tensor cos, Tensor sin, *, "
+    "float eps=1e-6) -> (Tensor, Tensor, Tensor)", _fused.norm_rope, plain.norm_rope)
 
 
 def norm_rope(q: Tensor, k: Tensor, v: Tensor, q_norm: Tensor, k_norm: Tensor, cos: Tensor,

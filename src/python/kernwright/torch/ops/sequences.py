@@ -1,6 +1,6 @@
 """Attention."""
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -9,52 +9,35 @@ from ... import _operations as _arrays
 from ..._arrays import make_error
 from .. import _fused
 from . import plain
-from .define import (_define_forward_only, _direct, _expect, _expect_dims, _expect_shape, _new,
-                     _or_plain)
-
-_DIMS = ": batch, heads, tokens and head_dim"
-
+from .define import _direct, _new, _operator
 
 def _attention_result(q: Tensor, v: Tensor) -> Tensor:
     """Returns a tensor for the result, with the layout of q: as [batch, heads, tokens, head_dim],
     or as the transposed view of [batch, tokens, heads, head_dim]."""
-    _expect_dims("q", q, 4, _DIMS)
-    _expect_dims("v", v, 4, _DIMS)
     batch, heads, tokens, _ = q.shape
     if q.stride(1) < q.stride(2):
         return _new(q, (batch, tokens, heads, v.shape[-1])).transpose(1, 2)
     return _new(q, (batch, heads, tokens, v.shape[-1]))
 
 
-def _attention_shape(q: Tensor, k: Tensor, v: Tensor, *_: Any, **named: Any) -> Tensor:
-    result = _attention_result(q, v)
-    _expect_dims("k", k, 4, _DIMS)
-    kv_heads, tokens = k.shape[1:3]
-    _expect_shape("k", k, q.shape[0], kv_heads, tokens, q.shape[3])
-    _expect_shape("v", v, q.shape[0], kv_heads, tokens, v.shape[3])
-    return result
-
-
-def _lse_shape(q: Tensor, *rest: Any, **named: Any) -> Tuple[Tensor, Tensor]:
-    return _attention_shape(q, *rest, **named), _new(q, q.shape[:3], torch.float32)
-
-
 def _our_attention(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor] = None,
                    alibi_slopes: Optional[Tensor] = None, kv_lengths: Optional[Tensor] = None,
                    **named: Any) -> Any:
+    out = _attention_result(q, v) if q.dim() == 4 else None
     return _arrays.attention(q, k, v, sinks=sinks, alibi_slopes=alibi_slopes,
-                             kv_lengths=kv_lengths, out=_attention_result(q, v), **named)
+                             kv_lengths=kv_lengths, out=out, **named)
 
 
-_compute_attention = _or_plain("attention", _our_attention, plain.attention, _attention_shape)
 _ATTENTION = ("(Tensor q, Tensor k, Tensor v, Tensor? sinks=None, Tensor? alibi_slopes=None, "
               "Tensor? kv_lengths=None, *, bool causal=False, float? scale=None, "
               "int? window=None, float? softcap=None)")
-_define_forward_only(f"attention{_ATTENTION} -> Tensor", _compute_attention, _attention_shape)
-_define_forward_only(f"attention_lse{_ATTENTION} -> (Tensor, Tensor)",
-                     lambda *arguments, **named:
-                     _compute_attention(*arguments, **named, return_lse=True),
-                     _lse_shape)
+_attention = _operator(f"attention{_ATTENTION} -> Tensor", _our_attention, plain.attention,
+                       lambda q, k, v, *_, **named: _attention_result(q, v))
+_operator(f"attention_lse{_ATTENTION} -> (Tensor, Tensor)",
+          lambda *given, **named: _our_attention(*given, **named, return_lse=True),
+          lambda *given, **named: plain.attention(*given, **named, return_lse=True),
+          lambda q, k, v, *_, **named: (_attention_result(q, v),
+                                        _new(q, q.shape[:3], torch.float32)))
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
@@ -68,9 +51,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
     each contiguous or the transposed view of [batch, tokens, heads, head_dim], all alike. causal:
     the last query sees all keys. The result has the layout of q."""
     if _direct(q, k, v, sinks, alibi_slopes, kv_lengths):
-        return _compute_attention(q, k, v, sinks, alibi_slopes, kv_lengths, causal=causal,
-                                  scale=scale, window=window, softcap=softcap,
-                                  return_lse=return_lse)
+        return _attention(q, k, v, sinks, alibi_slopes, kv_lengths, causal=causal, scale=scale,
+                          window=window, softcap=softcap, return_lse=return_lse)
     operator = torch.ops.kernwright.attention_lse if return_lse else torch.ops.kernwright.attention
     return operator(q, k, v, sinks, alibi_slopes, kv_lengths, causal=causal, scale=scale,
                     window=window, softcap=softcap)
@@ -95,23 +77,11 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
     return attention(query, key, value, causal=is_causal, scale=scale)
 
 
-def _append_attention_shape(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_new: Tensor,
-                            kv_lengths: Tensor, cos: Tensor, sin: Tensor,
-                            q_norm: Optional[Tensor] = None, k_norm: Optional[Tensor] = None, *,
-                            scale: Optional[float] = None, eps: float = 1e-6) -> Tensor:
-    _expect_dims("k", k, 4, ": batch, kv_heads, tokens and head_dim")
-    _expect(q.dim() >= 2 and q.numel() == k.shape[0] * q.shape[-2] * q.shape[-1],
-            lambda: f"q has the shape {tuple(q.shape)}, and one token of each of the "
-                    f"{k.shape[0]} sequences of the cache expected")
-    return _new(q, q.shape)
-
-
-_append_attention = _or_plain("append_attention", _fused.append_attention, plain.append_attention,
-                              _append_attention_shape)
-_define_forward_only("append_attention(Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor k_new, "
-                     "Tensor v_new, Tensor kv_lengths, Tensor cos, Tensor sin, "
-                     "Tensor? q_norm=None, Tensor? k_norm=None, *, float? scale=None, "
-                     "float eps=1e-6) -> Tensor", _append_attention, _append_attention_shape)
+_append_attention = _operator(
+    "append_attention(Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor k_new, Tensor v_new, "
+    "Tensor kv_lengths, Tensor cos, Tensor sin, Tensor? q_norm=None, Tensor? k_norm=None, *, "
+    "float? scale=None, float eps=1e-6) -> Tensor", _fused.append_attention,
+    plain.append_attention, lambda q, *_, **named: _new(q, q.shape))
 
 
 def append_attention(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_new: Tensor,
