@@ -14,8 +14,8 @@ namespace kernwright {
 
 /// A tensor of an operation as a caller has it.
 struct GivenTensor {
-  std::string name = {};      ///< the operation's
-  std::string argument = {};  ///< the caller's name, for messages; empty: `name`
+  std::string name = {};            ///< the operation's
+  std::string argument = {};        ///< the caller's name, for messages; empty: `name`
   std::optional<DType> dtype = {};  ///< nothing: it is not compared
   std::vector<std::int64_t> extent = {};
   std::vector<std::int64_t> strides = {};  ///< in elements; empty: they are not compared

@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "model/expression/expression.h"
@@ -15,8 +14,8 @@ namespace kernwright {
 
 /// Names of which some have no value yet, and names that stand for expressions over others.
 struct PartialScope {
-  std::map<std::string, std::int64_t, std::less<>> values = {};
-  std::map<std::string, Expression, std::less<>> derived = {};
+  std::unordered_map<std::string, std::int64_t> values = {};
+  std::unordered_map<std::string, Expression> derived = {};
 };
 
 /// The one name without a value that an equation settles, if it settles one.

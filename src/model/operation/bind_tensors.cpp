@@ -114,7 +114,7 @@ class Binder {
   }
 
   /// Returns the name by which callers know a tensor.
-  const std::string& name_of(const std::string& name) const {
+  std::string name_of(const std::string& name) const {
     const std::string* const other = find_value(operation_.call.names, name);
     return other ? *other : name;
   }
@@ -483,6 +483,10 @@ class Binder {
     for (Place& place : places_) {
       if (!place.given) continue;
       KW_TRY(lay(place));
+      // The names of sizes that a call's dims may have.
+      for (std::size_t i = 0; !operation_.call.dims.empty() && i < place.axes.size(); ++i) {
+        names_.values[place.tensor->name + "_" + std::to_string(i)] = place.axes[i].size;
+      }
     }
     stage_ = 1;
     const Place* const leader = find_leader();
@@ -557,17 +561,11 @@ class Binder {
 
   /// Gives the first unknown dim that has a usual size this size. Returns whether there is one.
   bool settle_one_dim() {
-    PartialScope known = names_;
-    for (const Place& place : places_) {
-      for (std::size_t i = 0; place.given && i < place.axes.size(); ++i) {
-        known.values[concat(place.tensor->name, "_", i)] = place.axes[i].size;
-      }
-    }
     for (const Dim& dim : operation_.dims) {
       if (names_.values.contains(dim.name)) continue;
       std::optional<std::int64_t> size;
       for (const NamedValue& value : operation_.call.dims) {
-        if (value.name == dim.name) size = PartialExpression(value.expression, known).value();
+        if (value.name == dim.name) size = value_of(value.expression);
       }
       if (!size && dim.default_size) size = value_of(*dim.default_size);
       if (!size) continue;

@@ -237,7 +237,7 @@ TEST_F(BindTensorsTest, AProductMayBeTwoAxesOfTheCaller) {
   EXPECT_EQ(refusal("matmul", {tensor("a", {3, 2, 16, 128}), several}),
             "b has the shape [2, 3, 64, 128], and [3, 2, 64, 128] expected")
       << "they would be paired otherwise";
-  GivenTensor weights = tensor("b", {3, 256, 128}, DType::bf16, {256 * 128, 1, 256});
+  GivenTensor weights = tensor("b", {3, 256, 128}, DType::bf16, {32768, 1, 256});
   weights.order = {0, 2, 1};
   EXPECT_EQ(refusal("grouped_matmul",
                     {tensor("a", {64, 256}), weights, tensor("ends", {4}, DType::int32)}),
