@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <set>
 
 #include "model/expression/equation.h"
@@ -28,9 +29,16 @@ const std::string* find_value(const Entries& entries, std::string_view name) {
   return nullptr;
 }
 
+/// Returns the product, or the largest number if that is too large for what memory can have.
+std::int64_t times(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::int64_t>::max()
+                                                : product;
+}
+
 std::int64_t product_of(const Sizes& sizes) {
   std::int64_t product = 1;
-  for (const std::int64_t size : sizes) product *= size;
+  for (const std::int64_t size : sizes) product = times(product, size);
   return product;
 }
 
@@ -357,7 +365,7 @@ class Binder {
     std::int64_t stride = 1;  // of a tensor without gaps, if strides are not compared
     for (std::size_t i = given.strides.empty() ? axes.size() : 0; i-- > 0;) {
       axes[i].stride = stride;
-      stride *= axes[i].size;
+      stride = times(stride, axes[i].size);
     }
     const std::size_t wanted = tensor.extent.size();
     place.leads = !operation_.call.leading.empty() &&
@@ -408,7 +416,7 @@ class Binder {
     std::int64_t stride = 1;
     for (std::size_t i = axes.size(); i-- > 0;) {
       strides[axes[i]] = stride;
-      stride *= given.extent[axes[i]];
+      stride = times(stride, given.extent[axes[i]]);
     }
     return refusal(concat(place.argument(), " has the strides ", text_of(given.strides), ", and ",
                           text_of(strides), " expected"));
@@ -423,11 +431,11 @@ class Binder {
     for (std::size_t i = place.folded; i-- > 0;) {
       place.lead.insert(place.lead.begin(), axes[i].size);
       if (axes[i].size != 1 && whole.size != 1) {
-        apart = apart || axes[i].stride != whole.stride * whole.size;
+        apart = apart || axes[i].stride != times(whole.stride, whole.size);
       } else if (axes[i].size != 1) {
         whole.stride = axes[i].stride;
       }
-      whole.size *= axes[i].size;
+      whole.size = times(whole.size, axes[i].size);
     }
     if (!apart || elements(place) == 0) return whole;
     if (!place.given->order.empty()) return stride_error(place);
@@ -459,7 +467,7 @@ class Binder {
         for (std::size_t i = lead.size(); i-- > 0;) {
           const std::int64_t size = lead[i];
           lead[i] = stride;
-          stride *= size;
+          stride = times(stride, size);
         }
       }
       called.insert(called.begin(), lead.begin(), lead.end());
@@ -639,7 +647,7 @@ class Binder {
       bool right = true;
       bool known = true;
       for (std::size_t i = axes.size() - 1; i-- > 0;) {
-        std::optional<std::int64_t> stride = strides[i + 1] * axes[i + 1].size;
+        std::optional<std::int64_t> stride = times(strides[i + 1], axes[i + 1].size);
         if (!place.tensor->pitches.empty()) stride = value_of(place.tensor->pitches[i]);
         known = known && stride.has_value();
         strides[i] = stride.value_or(axes[i].stride);

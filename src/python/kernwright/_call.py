@@ -180,8 +180,8 @@ def scalars_of(given: Mapping[str, Any]) -> Tuple[Tuple[str, ...], Tuple[float, 
 
 
 def make_function(operation: str) -> Callable[..., Any]:
-    """Makes the function of a built-in operation from its contract: its tensors in order, those that
-    not every problem has by keyword, then options, scalars and `out`."""
+    """Makes the function of a built-in operation from its contract: its tensors in order, those
+    that not every problem has by keyword, then options, scalars and `out`."""
     facts = json.loads(_kernwright.describe_operation(operation))
     names = facts["call"]["names"]
     tensors = [(tensor, names.get(tensor["name"], tensor["name"])) for tensor in facts["tensors"]]
@@ -244,7 +244,7 @@ def _options_of(facts: Dict[str, Any], taken: Sequence[str]) -> Dict[str, str]:
 
 
 def _readable(expression: str) -> str:
-    """An expression of a contract in the words of a problem: bias=column for bias == bias_column."""
+    """An expression of a contract in a problem's words: bias=column for bias == bias_column."""
     expression = re.sub(r"\b(\w+) == \1_(\w+)", r"\1=\2", expression)
     return re.sub(r"\b(\w+) != \1_(\w+)", r"\1!=\2", expression).replace("&&", "and").replace(
         "||", "or")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>
+#include <limits>
 #include <set>
 #include <tuple>
 
@@ -307,6 +308,18 @@ TEST_F(BindTensorsTest, UnknownDtypesAndStridesAreNotCompared) {
   EXPECT_EQ(refusal("rmsnorm", {x, weight}), "w has the shape [255], and [256] expected");
   x.strides = {1};
   EXPECT_EQ(refusal("rmsnorm", {x}), "x has 2 sizes and 1 strides");
+}
+
+TEST_F(BindTensorsTest, SizesThatNoMemoryHasAreRefused) {
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t size : {most, most / 2, std::int64_t{1} << 32}) {
+    for (const auto& bound :
+         {bind("rmsnorm", {tensor("x", {size, size, 256}, DType::bf16, {most, 256, 1})}),
+          bind("matmul", {tensor("a", {size, size, size}, DType::bf16, {size, size, 1}),
+                          tensor("b", {size, size}, DType::bf16, {size, 1})})}) {
+      EXPECT_TRUE(!bound || !bound->problem) << size;
+    }
+  }
 }
 
 TEST_F(BindTensorsTest, ARuleMayRefuseWhatFitsTogether) {

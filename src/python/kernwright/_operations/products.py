@@ -71,8 +71,8 @@ def _are_numbers(scale_a: Any, scale_b: Any) -> bool:
 _SCALED_MATMUL = Form(
     "matmul", (("a", "a"), ("b", "b"), ("scale_a", "scale_a"), ("scale_b", "scale_b"),
                ("bias", "bias"), ("residual", "residual")), (("d", "out"),),
-    ("scaling", "activation", "out"), ("alpha",), {"dtype": "fp8_e4m3", "b_layout": "nk", "batch": "1"},
-    ("b", "scale_a", "scale_b"))
+    ("scaling", "activation", "out"), ("alpha",),
+    {"dtype": "fp8_e4m3", "b_layout": "nk", "batch": "1"}, ("b", "scale_a", "scale_b"))
 
 
 def scaled_matmul(a: Any, b: Any, scale_a: Any, scale_b: Any, *, bias: Any = None,

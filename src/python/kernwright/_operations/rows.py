@@ -5,8 +5,9 @@ from typing import Any, Optional, Tuple
 from .._arrays import make_error
 from .._call import Form, Given, call, moved_last, size_of
 
-_NORMS = {operation: Form(operation, (("x", "x"), ("r", "residual"), ("w", "weight"), ("b", "bias")),
-                          (("y", "out"), ("sum", "out[1], the sum,")), scalars=("eps",))
+_NORMS = {operation: Form(
+    operation, (("x", "x"), ("r", "residual"), ("w", "weight"), ("b", "bias")),
+    (("y", "out"), ("sum", "out[1], the sum,")), scalars=("eps",))
           for operation in ("rmsnorm", "layernorm")}
 
 
@@ -81,14 +82,15 @@ def softmax(x: Any, dim: int = -1, *, scale: float = 1.0, causal: bool = False, 
     """softmax(scale * x + mask) over a dimension.
 
     x: [..., columns] without gaps, bf16, fp16 or fp32; mask: as x, added
-    dim: the last dimension, or one with which it is exchanged in x, mask and out, as in a transposed
-        view
+    dim: the last dimension, or one with which it is exchanged in x, mask and out, as in a
+        transposed view
     causal: x is [..., queries, keys], and a query does not see keys after its own, which is the
     last for the last query. Source: the operation softmax."""
     if causal and (mask is not None or dim != -1):
         raise make_error("causal=True and a mask or a dim are given, and one of them expected")
     scalars: Tuple[float, ...] = (scale, size_of("x", x, -2)) if causal else (scale,)
-    return call(_SOFTMAX, ("softmax", "causal" if causal else None, dim), (x, mask), (out,), scalars)
+    return call(_SOFTMAX, ("softmax", "causal" if causal else None, dim), (x, mask), (out,),
+                scalars)
 
 
 def _settle_reduced(given: Given) -> None:
@@ -112,8 +114,8 @@ def _settle_reduced(given: Given) -> None:
                                          strides=tuple(stride for _, stride in axes))
 
 
-_REDUCE = Form("reduce", (("x", "x"),), (("y", "out"),), ("kind", "over", "out", "_dim", "_keepdim"),
-               settle=_settle_reduced)
+_REDUCE = Form("reduce", (("x", "x"),), (("y", "out"),),
+               ("kind", "over", "out", "_dim", "_keepdim"), settle=_settle_reduced)
 
 
 def reduce(x: Any, op: str = "sum", dim: Optional[int] = -1, keepdim: bool = False, *,
@@ -124,8 +126,8 @@ def reduce(x: Any, op: str = "sum", dim: Optional[int] = -1, keepdim: bool = Fal
     dim: -1 for the last dimension, or another one that is the last in memory, as that of a
         transposed view; None for all. Sums are kept in fp32.
     keepdim: what is reduced stays as dimensions of size 1. Source: the operation reduce."""
-    return call(_REDUCE, ("reduce", op, "tensor" if dim is None else "row", out_dtype, dim, keepdim),
-                (x,), (out,))
+    over = "tensor" if dim is None else "row"
+    return call(_REDUCE, ("reduce", op, over, out_dtype, dim, keepdim), (x,), (out,))
 
 
 _ROPE = Form("rope", (("q", "q"), ("k", "k"), ("cosine", "cos"), ("sine", "sin")),

@@ -107,11 +107,12 @@ def _settle_step(given: Given) -> None:
         array = given.arrays[name]
         lead = array.shape[:-2]
         if math.prod(lead) != batch or len(array.shape) < 2:
-            raise make_error(f"{name} has the shape {list(array.shape)}, and one token of each of the "
-                             f"{batch} sequences of the cache expected")
+            raise make_error(f"{name} has the shape {list(array.shape)}, and one token of each of "
+                             f"the {batch} sequences of the cache expected")
         right = contiguous(array.shape)
-        if array.strides is not None and any(size != 1 and own != wanted for size, own, wanted in zip(
-                array.shape, array.strides, right)):
+        if array.strides is not None and any(
+                size != 1 and own != wanted
+                for size, own, wanted in zip(array.shape, array.strides, right)):
             raise make_error(f"{name} has the strides {list(array.strides)}, and "
                              f"{list(right)} expected: it is taken without gaps")
         shape = (batch, array.shape[-2], 1, array.shape[-1])
@@ -129,8 +130,8 @@ _APPEND_ATTENTION = Form(
 def append_attention(q: Any, k: Any, v: Any, k_new: Any, v_new: Any, kv_lengths: Any, cos: Any,
                      sin: Any, q_norm: Any = None, k_norm: Any = None, *,
                      scale: Optional[float] = None, eps: float = 1e-6) -> Any:
-    """A decode step of attention over a cache [batch, kv_heads, tokens, head_dim]. Source: attention
-    with append=rope or norm_rope."""
+    """A decode step of attention over a cache [batch, kv_heads, tokens, head_dim]. Source:
+    attention with append=rope or norm_rope."""
     scalars = (size_of("k", k, -1) ** -0.5 if scale is None else scale,)
     return call(_APPEND_ATTENTION, ("append_attention",),
                 (q, k, v, k_new, v_new, q_norm, k_norm, cos, sin, kv_lengths), (None,),

@@ -2,7 +2,8 @@
 
 torch.compile traces them without graph breaks, and CUDA graphs capture them. They compute on a GPU,
 and return shapes on meta and fake tensors. The functions of this module take the same arguments: if
-nothing but the kernel needs to see a call, they launch it at once, without the dispatcher.
+nothing but the kernel needs to see a call, they launch it at once, without the dispatcher. Their
+docstrings say what they have besides the functions of kernwright of the same names.
 
 `linear`, `matmul` and `gated_linear` have a backward, by PyTorch's products. The others refuse
 arguments that require a gradient."""

@@ -1,6 +1,5 @@
 """The definition of operators, the calls that bypass them, and the checks of their tensors."""
 
-import json
 import logging
 from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple
 
@@ -51,7 +50,8 @@ class _Fit(Exception):
 
 class _Contracts:
     """Stands in for a service, and asks the contracts of operations whether tensors fit together.
-    Only if it is `strict` are dtypes and strides compared: else PyTorch takes what no kernel takes."""
+    Only if it is `strict` are dtypes and strides compared: else PyTorch takes what no kernel
+    takes."""
 
     def __init__(self, strict: bool) -> None:
         self.plans: Dict[Any, Any] = {}
@@ -72,7 +72,7 @@ class _Contracts:
         return Array(name, dtype_text(given.dtype), tuple(given.shape), given.stride())
 
     def bind(self, _: int, options: str, tensors: Tuple[Any, ...], scalars: Sequence[str]) -> None:
-        json.loads(_kernwright.bind(None, options, tensors, scalars))
+        _kernwright.bind(None, options, tensors, scalars)
         raise _Fit
 
 
@@ -167,8 +167,8 @@ def _operator(schema: str, ours: Callable[..., Any], plain: Callable[..., Any],
               strict: bool = False) -> Callable[..., Any]:
     """Defines an operator by `ours` and, for what that refuses, `plain`, and returns the function
     that computes it. Its results without data are those of `result`, or else of `plain`. A schema
-    that has no results of its own stands for two: one with out_dtype, and one that writes its result
-    to `out` and has no backward: name.out, or name_out for an overload."""
+    that has no results of its own stands for two: one with out_dtype, and one that writes its
+    result to `out` and has no backward: name.out, or name_out for an overload."""
     name = schema[:schema.index("(")]
 
     def check(*given: Any, **named: Any) -> None:

@@ -22,14 +22,7 @@ _linear = _operator(
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *,
            activation: Optional[str] = None, residual: Optional[Tensor] = None,
            out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    """activation(x @ weight.T + bias) + residual, as torch.nn.functional.linear with more fused.
-
-    x: [..., k]; weight: [n, k], bf16, fp16 or fp8_e4m3 as x; bias: [n]; residual: [..., n]
-    activation: None, "gelu_tanh", "gelu_erf" or "silu"
-    out: [..., n], without gradients; out_dtype: dtype of a new result, by default x's
-
-    Differentiable in x, weight, bias and residual. Errors: kernwright.Error, see
-    kernwright.linear."""
+    """kernwright.linear, differentiable in x, weight, bias and residual without `out`."""
     if _direct(x, weight, bias, residual, out):
         return _linear(x, weight, bias, residual, activation=activation, out=out,
                        out_dtype=out_dtype)
@@ -49,10 +42,7 @@ _matmul = _operator(
 def matmul(a: Tensor, b: Tensor, *, bias: Optional[Tensor] = None,
            activation: Optional[str] = None, residual: Optional[Tensor] = None,
            out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    """activation(a @ b + bias) + residual, as torch.matmul of matrices.
-
-    a: [..., k]; b: [k, n], or the transposed view of [n, k]; the rest as in `linear`. With b
-    [..., k, n] a is [..., m, k], and each of them is multiplied by its own matrix."""
+    """kernwright.matmul, differentiable in a, b, bias and residual without `out`."""
     if _direct(a, b, bias, residual, out):
         return _matmul(a, b, bias, residual, activation=activation, out=out, out_dtype=out_dtype)
     if out is None:
@@ -93,12 +83,11 @@ _operator(f"gated_linear.members(Tensor x, Tensor[] weight, {_GATED}", _our_gate
 
 def gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = None, *,
                  activation: str = "silu", eps: float = 1e-6) -> Tensor:
-    """activation(x @ gate.T) * (x @ up.T) in one kernel, the first half of a SwiGLU.
+    """kernwright.gated_linear, the first half of a SwiGLU.
 
-    x: [..., k]; weight: [2 * n, k], the rows of the gate, then those of up; result: [..., n];
-        or the pair (gate, up), which one kernel reads if up begins at the end of gate
+    weight: [2 * n, k], or the pair (gate, up), which one kernel reads if up begins at the end of
+        gate
     norm_weight: [k], for at most 16 rows of x in bf16: they are first normalised as by `rms_norm`
-    activation: "silu", "gelu_tanh" or "gelu_erf"
 
     Differentiable in x and weight if this is a tensor and there is no norm_weight."""
     if isinstance(weight, Tensor):

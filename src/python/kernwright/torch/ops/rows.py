@@ -28,11 +28,7 @@ _add_layer_norm = _operator(
 
 def rms_norm(x: Tensor, weight: Optional[Tensor] = None, eps: float = 1e-6, *,
              residual: Optional[Tensor] = None) -> Any:
-    """weight * x / sqrt(mean(x * x) + eps) over the last dimension, as
-    torch.nn.functional.rms_norm.
-
-    x: [..., columns] without gaps; weight: [columns]; bf16, fp16 or fp32, all alike
-    residual: as x; it is added first, and the result is then (normalised, sum)"""
+    """kernwright.rms_norm."""
     if _direct(x, weight, residual):
         if residual is None:
             return _rms_norm(x, weight, eps)
@@ -44,8 +40,7 @@ def rms_norm(x: Tensor, weight: Optional[Tensor] = None, eps: float = 1e-6, *,
 
 def layer_norm(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
                eps: float = 1e-5, *, residual: Optional[Tensor] = None) -> Any:
-    """weight * (x - mean) / sqrt(variance + eps) + bias over the last dimension, as
-    torch.nn.functional.layer_norm. Arguments as in `rms_norm`."""
+    """kernwright.layer_norm."""
     if _direct(x, weight, bias, residual):
         if residual is None:
             return _layer_norm(x, weight, bias, eps)
@@ -63,13 +58,12 @@ _silu_mul = _operator("silu_mul(Tensor gate, Tensor up) -> Tensor", _fused.silu_
 
 
 def silu_and_mul(x: Tensor) -> Tensor:
-    """silu(x[..., :n]) * x[..., n:]. x: [..., 2 * n] without gaps; bf16, fp16 or fp32."""
+    """kernwright.silu_and_mul."""
     return _silu_and_mul(x) if _direct(x) else torch.ops.kernwright.silu_and_mul(x)
 
 
 def gelu_and_mul(x: Tensor, *, approximate: str = "none") -> Tensor:
-    """gelu(x[..., :n]) * x[..., n:]; approximate: "none" or "tanh", as
-    torch.nn.functional.gelu."""
+    """kernwright.gelu_and_mul."""
     if _direct(x):
         return _gelu_and_mul(x, approximate=approximate)
     return torch.ops.kernwright.gelu_and_mul(x, approximate=approximate)
@@ -88,7 +82,7 @@ _softmax = _operator(
 
 def softmax(x: Tensor, *, scale: float = 1.0, causal: bool = False,
             mask: Optional[Tensor] = None) -> Tensor:
-    """softmax(scale * x + mask) over the last dimension; see kernwright.softmax."""
+    """kernwright.softmax over the last dimension."""
     if _direct(x, mask):
         return _softmax(x, mask, scale=scale, causal=causal)
     return torch.ops.kernwright.softmax(x, mask, scale=scale, causal=causal)
@@ -100,18 +94,15 @@ _rope = _operator("rope(Tensor q, Tensor k, Tensor cos, Tensor sin, *, bool inte
 
 def rope(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *,
          interleaved: bool = False) -> Tuple[Tensor, Tensor]:
-    """q and k with the pairs of each head rotated by their token's angles.
-
-    q: [..., heads, head_dim], k: [..., kv_heads, head_dim], without gaps; cos, sin: [tokens,
-    head_dim / 2] in fp32; see kernwright.rope."""
+    """kernwright.rope."""
     if _direct(q, k, cos, sin):
         return _rope(q, k, cos, sin, interleaved=interleaved)
     return torch.ops.kernwright.rope(q, k, cos, sin, interleaved=interleaved)
 
 
 _norm_rope = _operator(
-    "norm_rope(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, Tensor cos, Tensor sin, *, "
-    "float eps=1e-6) -> (Tensor, Tensor, Tensor)", _fused.norm_rope, plain.norm_rope)
+    "norm_rope(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, Tensor cos, Tensor sin, "
+    "*, float eps=1e-6) -> (Tensor, Tensor, Tensor)", _fused.norm_rope, plain.norm_rope)
 
 
 def norm_rope(q: Tensor, k: Tensor, v: Tensor, q_norm: Tensor, k_norm: Tensor, cos: Tensor,

@@ -33,23 +33,16 @@ def scaled_matmul(a: Tensor, b: Tensor, scale_a: Union[Tensor, float],
                   scale_b: Union[Tensor, float], *, bias: Optional[Tensor] = None,
                   activation: Optional[str] = None, residual: Optional[Tensor] = None,
                   out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    """activation(dequantised a @ dequantised b + bias) + residual of fp8, as torch._scaled_mm.
-
-    a: [..., k], float8_e4m3fn; b: [k, n], the transposed view of [n, k], as a
-    scale_a, scale_b: numbers, one for the whole of a and of b, or scales of blocks in fp32, as
-        transposed views: [m, ceil(k / 128)] for the m rows of a, and [ceil(k / 128), ceil(n / 128)]
-    bias: [n]; residual: [..., n]; both of the result's dtype; activation: as in `linear`
-    out: [..., n]; out_dtype: by default bfloat16, or float16, float32 or float8_e4m3fn
+    """kernwright.scaled_matmul, without a backward.
 
     Scales that torch._scaled_mm takes as tensors of one element are numbers here; a CUDA graph
     keeps the numbers that it was captured with. Scales of blocks are its BlockWise1x128 of a and
     BlockWise128x128 of b. No kernel takes a scale for each row. Without out_dtype torch._scaled_mm
-    returns a's dtype. There is no backward. Errors: kernwright.Error, see
-    kernwright.scaled_matmul."""
+    returns a's dtype."""
     numbers = _are_numbers(scale_a, scale_b)
     if _direct(a, b, bias, residual, out, *(() if numbers else (scale_a, scale_b))):
-        return _scaled_matmul(a, b, scale_a, scale_b, bias, residual, activation=activation, out=out,
-                              out_dtype=out_dtype)
+        return _scaled_matmul(a, b, scale_a, scale_b, bias, residual, activation=activation,
+                              out=out, out_dtype=out_dtype)
     operator = torch.ops.kernwright.scaled_matmul
     if out is None:
         return operator(a, b, scale_a, scale_b, bias, residual, activation=activation,
@@ -67,8 +60,8 @@ def _new_grouped(a: Tensor, b: Tensor, *_: Any, gated: bool = False,
 
 
 _grouped_matmul = _operator(
-    "grouped_matmul(Tensor a, Tensor b, Tensor offs, Tensor? scale_a=None, Tensor? scale_b=None, *, "
-    "str? activation=None, bool gated=False)",
+    "grouped_matmul(Tensor a, Tensor b, Tensor offs, Tensor? scale_a=None, Tensor? scale_b=None, "
+    "*, str? activation=None, bool gated=False)",
     lambda a, b, offs, scale_a=None, scale_b=None, **named:
     _arrays.grouped_matmul(a, b, offs, scale_a=scale_a, scale_b=scale_b, **named),
     plain.grouped_matmul, _new_grouped, strict=True)
@@ -78,23 +71,12 @@ def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, *, scale_a: Optional[Tens
                    scale_b: Optional[Tensor] = None, activation: Optional[str] = None,
                    gated: bool = False, out: Optional[Tensor] = None,
                    out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    """activation(a of group g @ b[g]) for each group, the experts of a mixture.
-
-    a: [rows, k] without gaps, sorted by group; bfloat16, float16 or float8_e4m3fn
-    b: [groups, k, n], the transposed view of [groups, n, k], as a
-    offs: [groups], int32, on the GPU: the ends of the rows of each group. They never fall, and the
-        last is at most `rows`, which nothing checks. A new result has anything in rows of no group.
-    scale_a, scale_b: for fp8, scales of blocks in fp32, as transposed views: [rows, ceil(k / 128)]
-        and [groups, ceil(k / 128), ceil(n / 128)]
-    gated: b has 2 * n columns, and the result is activation(a @ first half) * (a @ second half)
-    out: [rows, n], which keeps what it has in rows of no group; out_dtype: dtype of a new result,
-        by default a's, and for fp8 bfloat16
+    """kernwright.grouped_matmul, without a backward. A new result has anything in rows of no group.
 
     torch._grouped_mm(mat_a, mat_b, offs) and torch.nn.functional.grouped_mm compute the same from
     mat_a with 2 dimensions and mat_b with 3, without activation and gate. No kernel takes their
     bias, or a mat_b that is not a transposed view. torch._scaled_grouped_mm has a scale for each
-    row instead of scales of blocks. There is no backward. Errors: kernwright.Error, see
-    kernwright.grouped_matmul."""
+    row instead of scales of blocks."""
     if _direct(a, b, offs, scale_a, scale_b, out):
         return _grouped_matmul(a, b, offs, scale_a, scale_b, activation=activation, gated=gated,
                                out=out, out_dtype=out_dtype)

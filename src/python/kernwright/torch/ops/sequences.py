@@ -45,11 +45,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
               softcap: Optional[float] = None, sinks: Optional[Tensor] = None,
               alibi_slopes: Optional[Tensor] = None, kv_lengths: Optional[Tensor] = None,
               return_lse: bool = False) -> Any:
-    """softmax(scale * q @ k.T) @ v for each head; see kernwright.attention.
-
-    q: [batch, heads, q_len, head_dim]; k, v: [batch, kv_heads, kv_len, head_dim]; bf16 or fp16;
-    each contiguous or the transposed view of [batch, tokens, heads, head_dim], all alike. causal:
-    the last query sees all keys. The result has the layout of q."""
+    """kernwright.attention of contiguous sequences. The result has the layout of q."""
     if _direct(q, k, v, sinks, alibi_slopes, kv_lengths):
         return _attention(q, k, v, sinks, alibi_slopes, kv_lengths, causal=causal, scale=scale,
                           window=window, softcap=softcap, return_lse=return_lse)
