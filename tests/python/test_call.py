@@ -130,8 +130,10 @@ def test_matmul_of_a_batch(planned, refused):
         "matmul m=16 n=64 k=128 batch=6 dtype=bf16 b_layout=kn")
     assert "b has the shape [3, 2, 128, 64], and [2, 3, 128, 64] expected" in refused(
         kw.matmul, tensor(2, 3, 16, 128), tensor(3, 2, 128, 64))
-    assert "6 expected in place of" in refused(
-        kw.matmul, tensor(3, 16, 128), tensor(2, 3, 128, 64))
+    assert "a has 2 dimensions, and 3 expected" in refused(
+        kw.matmul, tensor(16, 128), tensor(1, 128, 64))
+    assert "a has 3 dimensions, and 4 expected" in refused(
+        kw.matmul, tensor(6, 16, 128), tensor(2, 3, 128, 64))
 
 
 def test_a_scalar_that_stands_behind_a_missing_one_is_refused(refused):

@@ -1,10 +1,14 @@
 """Operators: shapes on meta and fake tensors, gradients, refusals, and torch.compile."""
 
+import json
+import math
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import kernwright
+from kernwright import _kernwright
 from kernwright import torch as kw
 from kernwright.torch import _gradients
 from kernwright.torch.ops import define
@@ -64,6 +68,15 @@ def test_shapes_without_data(call, shapes, kind):
     results = results if isinstance(results, tuple) else (results,)
     assert [tuple(result.shape) for result in results] == shapes
     assert {result.device.type for result in results} == {"meta" if kind == "meta" else "cuda"}
+
+
+@pytest.mark.parametrize("call, shapes", CASES)
+def test_contracts_make_results_of_these_sizes(call, shapes, monkeypatch):
+    bind, made = _kernwright.bind, []
+    monkeypatch.setattr(_kernwright, "bind", lambda *given: made.append(json.loads(bind(*given))))
+    call(meta)
+    wanted = [math.prod(shape) for shape in shapes]
+    assert made and all(math.prod(one["extent"]) in wanted for one in made[-1]["made"])
 
 
 def test_attention_lies_as_its_queries_do():

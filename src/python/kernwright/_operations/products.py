@@ -26,10 +26,19 @@ def linear(x: Any, weight: Any, bias: Any = None, *, activation: Optional[str] =
                 (out,))
 
 
+def _expect_dims(given: Given, name: str, count: int) -> None:
+    dims = len(given.arrays[name].shape)
+    if dims != count:
+        raise make_error(f"{name} has {dims} dimensions, and {count} expected")
+
+
 def _settle_batch(given: Given) -> None:
     """A matrix b is one for all rows of a; several say by themselves how many they are."""
-    if len(given.arrays["b"].shape) < 3:
+    dims = len(given.arrays["b"].shape)
+    if dims < 3:
         given.options["batch"] = "1"
+    else:
+        _expect_dims(given, "a", dims)
 
 
 _MATMUL = Form("matmul", (("a", "a"), ("b", "b"), ("bias", "bias"), ("residual", "residual")),
@@ -72,7 +81,8 @@ _SCALED_MATMUL = Form(
     "matmul", (("a", "a"), ("b", "b"), ("scale_a", "scale_a"), ("scale_b", "scale_b"),
                ("bias", "bias"), ("residual", "residual")), (("d", "out"),),
     ("scaling", "activation", "out"), ("alpha",),
-    {"dtype": "fp8_e4m3", "b_layout": "nk", "batch": "1"}, ("b", "scale_a", "scale_b"))
+    {"dtype": "fp8_e4m3", "b_layout": "nk", "batch": "1"}, ("b", "scale_a", "scale_b"),
+    lambda given: _expect_dims(given, "b", 2))
 
 
 def scaled_matmul(a: Any, b: Any, scale_a: Any, scale_b: Any, *, bias: Any = None,
@@ -96,9 +106,7 @@ def scaled_matmul(a: Any, b: Any, scale_a: Any, scale_b: Any, *, bias: Any = Non
 
 def _settle_result(given: Given) -> None:
     """A product of fp8 has 16 bits."""
-    dims = len(given.arrays["b"].shape)
-    if dims != 3:
-        raise make_error(f"b has {dims} dimensions, and 3 expected: groups, k and n")
+    _expect_dims(given, "b", 3)
     if given.arrays["a"].dtype == "fp8_e4m3" and "d" not in given.arrays:
         given.options.setdefault("out", "bf16")
 
