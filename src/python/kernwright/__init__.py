@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
     operation from its contract."""
     if name in _MADE:
         from ._call import make_function
-        return globals().setdefault(name, make_function(name))
+        return make_function(name)
     if name == "torch":
         import importlib
         return importlib.import_module(".torch", __name__)

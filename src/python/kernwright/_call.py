@@ -1,7 +1,7 @@
 """Calls of operations. The problem and the results of a call follow from its arrays, by the
 contract of the operation. Plans are kept by the signature of the arrays."""
 
-import inspect
+import functools
 import json
 import re
 import textwrap
@@ -104,7 +104,7 @@ class Form(NamedTuple):
             missing = next(name for name in present if name not in scalars)
             raise make_error(f"{missing} is missing, which {scalars[-1]} stands behind",
                              binding["problem"])
-        layouts = {name: (array.shape, array.strides) for name, array in arrays.items()}
+        layouts = {name: (array.shape, array.strides or ()) for name, array in arrays.items()}
         layouts.update((name, output.layout()) for name, output in made.items())
         return Plan(service.kernel_on(device, binding["problem"], layouts, binding["unwritten"]),
                     outputs)
@@ -179,6 +179,7 @@ def scalars_of(given: Mapping[str, Any]) -> Tuple[Tuple[str, ...], Tuple[float, 
     return tuple(there), tuple(there.values())
 
 
+@functools.lru_cache(None)
 def make_function(operation: str) -> Callable[..., Any]:
     """Makes the function of a built-in operation from its contract: its tensors in order, those
     that not every problem has by keyword, then options, scalars and `out`."""

@@ -1,6 +1,6 @@
 """Matrix products."""
 
-from typing import Optional, Sequence, Tuple, Union
+from typing import Any, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -55,13 +55,14 @@ def matmul(a: Tensor, b: Tensor, *, bias: Optional[Tensor] = None,
 Weights = Union[Tensor, Sequence[Tensor]]
 
 
+def _as_one(weight: Optional[Weights]) -> Any:
+    """Returns several as the tuple that kernels read as one."""
+    return weight if weight is None or isinstance(weight, Tensor) else tuple(weight)
+
+
 def _our_gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = None, *,
                       activation: str = "silu", eps: float = 1e-6) -> Tensor:
-    if isinstance(weight, Tensor):
-        if norm_weight is None:
-            return _arrays.gated_linear(x, weight, activation=activation)
-        return _fused.gated_linear(x, weight, norm_weight, activation, eps)
-    result = _fused.gated_linear(x, tuple(weight), norm_weight, activation, eps)
+    result = _fused.gated_linear(x, _as_one(weight), norm_weight, activation, eps)
     if result is NotImplemented:
         if _are_apart("gated_linear", x):
             return plain.gated_linear(x, weight, norm_weight, activation=activation, eps=eps)
@@ -104,10 +105,8 @@ def gated_linear(x: Tensor, weight: Weights, norm_weight: Optional[Tensor] = Non
 def _our_qkv_linear(x: Tensor, weight: Weights, bias: Optional[Weights] = None,
                     norm_weight: Optional[Tensor] = None, *, kv_heads: int,
                     head_dim: int, eps: float = 1e-6) -> Tuple[Tensor, Tensor, Tensor]:
-    if isinstance(weight, Tensor):
-        return _fused.qkv_linear(x, weight, bias, norm_weight, kv_heads, head_dim, eps)
-    results = _fused.qkv_linear(x, tuple(weight), None if bias is None else tuple(bias),
-                                norm_weight, kv_heads, head_dim, eps)
+    results = _fused.qkv_linear(x, _as_one(weight), _as_one(bias), norm_weight, kv_heads, head_dim,
+                                eps)
     if results is NotImplemented:
         if _are_apart("qkv_linear", x):
             return plain.qkv_linear(x, weight, bias, norm_weight, kv_heads=kv_heads,
