@@ -141,11 +141,10 @@ typedef struct kw_tensor {
 /* Derives the problem of an operation from its tensors, results among them that the caller has. The
  * operation is one of the service, or a built-in one if `service` is NULL. `options` is the
  * operation with the dims, dtypes and flags that tensors do not tell, "attention mask=causal". The
- * problem has the `scalars`, by name. Returns a JSON object: problem, null if all results are empty
- * or it is refused; refusal, the rule that refuses it, or ""; made, the results that are not given,
- * each with name, dtype, extent and swapped, the two axes that are swapped after it was made
- * contiguous, or null; unwritten, the tensors that this problem only reads; and scalars, those of
- * the problem. */
+ * problem has the `scalars`, by name. Returns a JSON object: problem, null if all results are
+ * empty; refusal, the rule that refuses it, or ""; made, the results that are not given, each with
+ * name, dtype, extent and swapped, the two axes that are swapped after it was made contiguous, or
+ * null; unwritten, the tensors that this problem only reads; and scalars, those of the problem. */
 int kw_bind(const kw_service* service, const char* options, const kw_tensor* tensors,
             size_t tensor_count, const char* const* scalars, size_t scalar_count,
             kw_text** binding);

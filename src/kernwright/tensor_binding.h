@@ -34,7 +34,7 @@ struct MadeTensor {
 
 /// The problem that follows from tensors.
 struct TensorBinding {
-  /// Nothing if all results are empty, so that there is nothing to compute, or if it is refused.
+  /// Nothing if all results are empty, so that there is nothing to compute.
   std::optional<Problem> problem = {};
   /// Why a rule of the contract refuses the problem, though the tensors fit together.
   std::string refusal = {};

@@ -708,8 +708,8 @@ class Binder {
     for (const auto& [name, value] : options_.flags()) {
       if (!find_value(flags, name)) flags.emplace_back(name, value);  // refused by name
     }
-    const Result<BoundProblem> is_bound = BoundProblem::bind(
-        operation_, Problem::make(operation_.name, std::move(dims), std::move(flags)));
+    binding.problem = Problem::make(operation_.name, std::move(dims), std::move(flags));
+    const Result<BoundProblem> is_bound = BoundProblem::bind(operation_, *binding.problem);
     if (!is_bound) {
       binding.refusal = is_bound.error().message;
       return binding;

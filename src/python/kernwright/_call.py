@@ -88,7 +88,7 @@ class Form(NamedTuple):
             f"{name}={_word(name, value)}" for name, value in given.options.items())]),
             given.tensors(), scalars)
         if binding["refusal"]:
-            raise make_error(binding["refusal"])
+            raise make_error(binding["refusal"], binding["problem"] or "")
         made = {one["name"]: Output(
             given.results.get(one["name"], tuple(one["extent"])), one["dtype"],
             given.swaps.get(one["name"], one["swapped"] and tuple(one["swapped"])))
