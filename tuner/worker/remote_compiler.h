@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "compile/compiler.h"
 #include "support/mutex.h"
@@ -10,6 +11,8 @@ namespace kernwright::detail {
 
 /// A channel to which two threads write: the worker's loop, and a compile for which it waits.
 struct SharedChannel {
+  explicit SharedChannel(Channel opened) : channel(std::move(opened)) {}
+
   Mutex mutex;
   Channel channel KW_GUARDED_BY(mutex);
 };

@@ -48,7 +48,7 @@ class Server {
     if (runner_ != nullptr) fill_until_asked();
     return channel_->channel.receive();
   }
-  void fill_until_asked() {
+  void fill_until_asked() KW_REQUIRES(channel_->mutex) {
     const auto start = std::chrono::steady_clock::now();
     while (seconds_since(start) < kForgottenSeconds) {
       const auto asked = channel_->channel.readable(deadline_in(0));
@@ -235,9 +235,7 @@ Result<void> Server::answer(const SampleRequest& r) {
 }  // namespace
 
 Result<void> serve_runner(Channel channel, RunnerFactory& factory) {
-  auto shared = std::make_shared<SharedChannel>();
-  shared->channel = std::move(channel);
-  return Server(std::move(shared), factory).run();
+  return Server(std::make_shared<SharedChannel>(std::move(channel)), factory).run();
 }
 
 }  // namespace kernwright
