@@ -9,8 +9,8 @@ A host (tests/programs/leaving_host.cpp) asks for kernels and tunes in the backg
 one of many ways, or is killed. It must be gone within 2 s with its own status, and 2 s later no
 process that it has started may be there. A tenth of the moments is of Python programs if --python
 names leaving_host.py. No record may be gone after a host, and at the end the cache is verified.
-With --alone hosts find no tool, so they compile in their own process; a close waits for that, and is
-left out. Needs NVRTC. Exits 77 where it cannot run.
+With --alone hosts find no tool, so they compile in their own process, which nothing can end: they may
+be late by one compile. Needs NVRTC. Exits 77 where it cannot run.
 """
 
 import argparse
@@ -28,6 +28,7 @@ import time
 
 STATUS = 7
 LEAVE_SECONDS = 2.0
+PATIENCE = 30.0
 WAYS = ["return", "leak", "static", "handler", "thread", "lookup", "close", "_exit", "quick",
         "kill", "terminate"]
 PYTHON_WAYS = ["return", "leak", "daemon", "_exit", "kill", "terminate"]
@@ -51,7 +52,7 @@ def marked(mark):
     return found
 
 
-def leave(command, way, mark, milliseconds, patience):
+def leave(command, way, mark, milliseconds, limit):
     """Runs one host. Gives the seconds from its leave to its end, and a complaint or None."""
     environment = {**os.environ, MARK: mark}
     with tempfile.TemporaryFile() as errors:
@@ -65,11 +66,11 @@ def leave(command, way, mark, milliseconds, patience):
         if way in SIGNALS:
             host.send_signal(SIGNALS[way])
         try:
-            status = host.wait(patience)
+            status = host.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             host.kill()
             host.wait()
-            status, complaint = None, f"not gone after {patience:.0f} s"
+            status, complaint = None, f"not gone after {PATIENCE:.0f} s"
         seconds = time.monotonic() - begun
         host.stdout.close()
         expected = -SIGNALS[way] if way in SIGNALS else STATUS
@@ -77,7 +78,7 @@ def leave(command, way, mark, milliseconds, patience):
             complaint = f"ended before it left, with status {status}"
         elif complaint is None and status != expected:
             complaint = f"status {status} in place of {expected}"
-        elif complaint is None and seconds > LEAVE_SECONDS:
+        elif complaint is None and seconds > limit:
             complaint = "gone late"
         if complaint:
             errors.seek(0)
@@ -113,7 +114,6 @@ def main():
     options = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="kernwright-leave-"))
     if options.alone:
-        WAYS.remove("close")
         options.host = shutil.copy(options.host, folder)
     cache, started = folder / "cache", time.monotonic()
 
@@ -129,7 +129,8 @@ def main():
         command = [*host, str(cache), inner, str(milliseconds), options.device,
                    str(rng.randrange(1 << 20))]
         before = set(cache.rglob("*.kwr"))
-        seconds, complaint = leave(command, way, f"{os.getpid()}-{number}", milliseconds, 30)
+        seconds, complaint = leave(command, way, f"{os.getpid()}-{number}", milliseconds,
+                                   PATIENCE if options.alone else LEAVE_SECONDS)
         lost = [path.name for path in before if not path.exists()]
         if lost:
             complaint = f"{complaint or ''} records are lost: {lost[:3]}"
