@@ -144,7 +144,7 @@ typedef struct kw_tensor {
  * problem has the `scalars`, by name. Returns a JSON object: problem, null if all results are
  * empty; refusal, the rule that refuses it, or ""; made, the results that are not given, each with
  * name, dtype, extent and swapped, the two axes that are swapped after it was made contiguous, or
- * null; unwritten, the tensors that this problem only reads; and scalars, those of the problem. */
+ * null; unwritten, the tensors that this problem only reads; and scalars, by name. */
 int kw_bind(const kw_service* service, const char* options, const kw_tensor* tensors,
             size_t tensor_count, const char* const* scalars, size_t scalar_count,
             kw_text** binding);

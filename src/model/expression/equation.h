@@ -12,7 +12,7 @@
 
 namespace kernwright {
 
-/// Names of which some have no value yet, and names that stand for expressions over others.
+/// Names with their values, as far as these are known, and names of expressions over others.
 struct PartialScope {
   std::unordered_map<std::string, std::int64_t> values = {};
   std::unordered_map<std::string, Expression> derived = {};

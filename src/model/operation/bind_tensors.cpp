@@ -66,9 +66,9 @@ struct Place {
   const Tensor* tensor = nullptr;
   const GivenTensor* given = nullptr;  ///< null: nothing
   bool is_output = false;              ///< it is made if it is not given
-  bool leads = false;                  ///< its first extent stands for any number of axes
+  bool leads = false;                  ///< its first extent may be any number of axes
   std::size_t left_out = 0;            ///< leading axes of size 1 that the caller has not
-  std::size_t folded = 1;              ///< the caller's axes that the first one stands for
+  std::size_t folded = 1;              ///< the number of the caller's axes in the first one
   std::vector<Axis> axes = {};         ///< of the operation
   Sizes lead = {};                     ///< the sizes of the folded axes
 
@@ -444,7 +444,7 @@ class Binder {
                           ": its rows are not equally far apart"));
   }
 
-  /// Returns sizes or strides of the operation's axes as those of the caller's.
+  /// Converts sizes or strides from the operation's axes to the caller's.
   Sizes as_called(const Place& place, const Sizes& own, bool are_strides) const {
     const std::size_t begin = place.left_out > 0 ? place.left_out : 1;
     Sizes called(own.begin() + static_cast<std::ptrdiff_t>(begin), own.end());

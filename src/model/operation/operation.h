@@ -159,7 +159,7 @@ struct InputKernels {
 
 /// How callers pass the tensors of an operation, so far as it does not follow from the tensors.
 struct CallForm {
-  /// An extent that stands for any number of leading axes, such as "rows"; empty: none.
+  /// An extent in place of any number of leading axes, such as "rows"; empty: none.
   std::string leading;
   /// Tensors that callers pass with two axes swapped, counted from the last, under a condition.
   struct Swapped {

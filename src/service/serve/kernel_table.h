@@ -40,7 +40,7 @@ class KernelTable {
 
   HotMap hot_;
   Mutex flights_mutex_;
-  /// What is being made, by problem.
+  /// The kernels that are being made, by problem.
   std::map<std::string, std::shared_future<Found>> flights_ KW_GUARDED_BY(flights_mutex_);
   Mutex kept_mutex_;
   std::vector<std::shared_ptr<const LoadedKernel>> kept_ KW_GUARDED_BY(kept_mutex_);
