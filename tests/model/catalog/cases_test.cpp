@@ -17,7 +17,6 @@ namespace {
 
 class CasesTest : public ::testing::TestWithParam<std::string> {};
 
-// A few have no kernel: they test the reference alone.
 TEST_P(CasesTest, EachProblemHasAReferenceItsInputsAndAKernel) {
   const Operation& operation = **catalog().operation(GetParam());
   ASSERT_FALSE(operation.cases.empty());
@@ -29,8 +28,6 @@ TEST_P(CasesTest, EachProblemHasAReferenceItsInputsAndAKernel) {
       kernels.push_back(kernel);
     }
   }
-  int problems = 0;
-  int with_kernel = 0;
   std::set<std::string> seen;
   for (const OperationCase& one : operation.cases) {
     for (const std::string& text : one.all()) {
@@ -47,11 +44,9 @@ TEST_P(CasesTest, EachProblemHasAReferenceItsInputsAndAKernel) {
         any = true;
         seen.insert(made->name);
       }
-      ++problems;
-      with_kernel += any ? 1 : 0;
+      EXPECT_TRUE(any) << text;
     }
   }
-  EXPECT_GE(with_kernel * 50, problems * 49);
   for (const KernelTemplate* made : catalog().templates_of(operation.name)) {
     EXPECT_EQ(seen.contains(made->name), made->runs_on(h200().sm_arch)) << made->name;
   }
