@@ -4,7 +4,7 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// Where a row has what it is about.
+// The columns at which a row has the values that it tests.
 struct Places {
   __device__ Places(unsigned long long seed, long long row, long long count) {
     const unsigned long long stream = hash_at(seed, static_cast<unsigned long long>(row));
@@ -16,7 +16,7 @@ struct Places {
   long long one, other;
 };
 
-// What decides a tie, in rows of seven kinds.
+// Returns the value that decides a tie, in rows of seven kinds.
 __device__ float tie(long long kind, unsigned long long random, long long c, long long count,
                      const Places& places) {
   const float any = normal(random);

@@ -3,8 +3,8 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// Whether a, of column i, comes before b, of column j: NaN before numbers, large before small ones,
-// low columns before high ones.
+// Returns whether a, of column i, comes before b, of column j: NaN before numbers, large before
+// small ones, low columns before high ones.
 __device__ bool comes_before(float a, long long i, float b, long long j) {
   if (isnan(a) != isnan(b)) return isnan(a);
   return isnan(a) || a == b ? i < j : a > b;

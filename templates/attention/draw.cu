@@ -6,12 +6,12 @@ using namespace kernwright;
 using namespace kernwright::config;
 
 // Every kernel goes through the sequences and their tokens, and fills those tensors that are given.
-// What no query sees is left as it is: the tails of pages, unused pages, keys ahead of every
-// window. With append it is filled too, because all of the cache is a result. An element depends on
-// the seed and on what it stands for, so that the tensors of a set go together.
+// Elements that no query sees are left as they are: the tails of pages, unused pages, keys ahead of
+// every window. With append they are filled too, because all of the cache is a result. An element
+// depends on the seed and on its role (Stream), so that the tensors of a set fit each other.
 
 enum Set { kTiming, kExact, kCount, kNan };
-// What an element stands for.
+// The role of an element: each draws its own random numbers.
 enum Stream {
   kQuery,
   kKey,
@@ -38,7 +38,7 @@ enum Stream {
 // A query is a key times this: its own logit is then far above all others.
 constexpr float kLead = 16;
 constexpr bool kAppends = append != append_none;
-// What lies where no query sees it, in a cache that is a result: sums with it are far off.
+// Fills places that no query sees, in a cache that is a result: sums that include it are far off.
 constexpr float kUnseen = 16384;
 // Keys at the end of a sequence among which the NaN set has NaN: few enough that most rows of a
 // long sequence see none.
@@ -78,8 +78,8 @@ struct Draw {
     return hash_at(hash_at(seed, of_sequence), place);
   }
 
-  // Whether this is one of the elements that the NaN set has as NaN: one in each of every `often`
-  // heads of `head_size` elements.
+  // Returns whether this element is NaN in the NaN set: one in each of every `often` heads of
+  // `head_size` elements.
   __device__ bool is_nan(Stream stream, const Sequence& s, long long token, long long head,
                          long long d, long long head_size, unsigned often) const {
     if (set != kNan) return false;
@@ -93,7 +93,7 @@ struct Draw {
     if (j + kNanKeys >= s.keys && is_nan(kNanKey, s, j, head, d, size, 1024)) return not_a_number();
     const unsigned long long random = bits(kKey, s.number, j, head, d);
     if (set == kExact) return sign(random);
-    // Of a count all logits of a query are equal, whatever the other elements are.
+    // In a count set all logits of a query are equal, whatever the other elements are.
     return set == kCount && d == 0 ? 1.0f : normal(random);
   }
 
@@ -107,7 +107,7 @@ struct Draw {
     return normal(random);
   }
 
-  // The cosine or the sine of a pair at a position. Of an exact set and of a count angles are
+  // Returns the cosine or the sine of a pair at a position. In exact and count sets the angles are
   // quarter turns, which are exact.
   __device__ float angle(Stream stream, long long position, long long pair) const {
     if (set == kTiming || set == kNan) return normal(bits(stream, 0, position, 0, pair));
@@ -115,8 +115,8 @@ struct Draw {
     return static_cast<float>((stream == kCosine ? 1 - quarters : 2 - quarters) % 2);
   }
 
-  // Element d of what turns into `head` at the sequence's last position. Of the other sets any head
-  // will do.
+  // Returns element d of the head that the rotation turns into `head` at the sequence's last
+  // position. In the other sets any head will do.
   template <typename Head>
   __device__ float unturned(const Sequence& s, const Head& head, long long d) const {
     if (!kAppends || set == kTiming || set == kNan) return head(d);
@@ -278,7 +278,7 @@ struct Draw {
     if (!scales) return;
     for (long long i = threadIdx.x; i < sequences * k_heads; i += blockDim.x) {
       const unsigned long long random = bits(stream, 0, 0, i, 0);
-      // Of an exact set powers of two, and not below 1: logits stay far from each other.
+      // In an exact set scales are powers of two, and not below 1: logits stay far from each other.
       scales[i] = set == kExact ? static_cast<float>(1 << random % 3)
                                 : 0.5f + 1.5f * static_cast<float>(random >> 40) * 0x1p-24f;
     }

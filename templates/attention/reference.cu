@@ -10,12 +10,12 @@ constexpr int kChunkBytes = 128;  // of a key, which a tile holds at a time
 constexpr int kVectorSize = 16 / sizeof(kv_t);
 constexpr int kVectors = kChunkBytes / 16;
 constexpr int kChunk = kVectors * kVectorSize;  // elements
-constexpr int kPitch = kChunkBytes + 16;        // keys lie in different banks
+constexpr int kPitch = kChunkBytes + 16;        // keys are in different banks
 constexpr int kColumns = 4;                     // of v, side by side, that a lane loads at a time
 constexpr int kGroups = 2;                      // of such columns, that a lane sums at a time
 constexpr int kSummed = 16;                     // products that are summed in fp32
 constexpr bool kVanish = sizeof(kv_t) == 1;     // small weights
-// Of the largest weight of a row's keys.
+// The smallest weight that a kernel may lose, relative to the largest weight of a row's keys.
 constexpr double kFloor = sizeof(dtype_t) == 1 ? 1.0 / (1 << 15) : 1.0 / (1 << 17);
 constexpr bool kAppends = append != append_none;
 constexpr double kLn2 = 0.69314718055994530942;
@@ -24,7 +24,7 @@ struct alignas(kColumns * sizeof(kv_t)) Values {
   kv_t of[kColumns];
 };
 
-// What a warp shares.
+// Shared memory of a warp.
 struct Shared {
   alignas(16) unsigned char keys[kKeys * kPitch];
   float query[kChunk];
@@ -71,27 +71,27 @@ struct NewHead {
 };
 
 // One warp for a query of a head, in one pass over the keys that it sees, 32 at a time: each lane
-// has the logit of a key, then columns of v. What a query does not see is not read. value and
+// has the logit of a key, then columns of v. Keys that a query does not see are not read. value and
 // magnitude are contiguous: o as [.., head_dim_v] in the layout's order, lse as [.., heads,
 // tokens].
 //
-// Sums are in fp64, but first of 8 or 16 products each in fp32: those of q and k are exact there,
-// so that a sum is off by less than 2^-20 of its terms, which is a hundredth of what a kernel may
-// be.
+// Sums are in fp64, but first 8 or 16 products each are summed in fp32: products of q and k are
+// exact there, so that a sum is off by less than 2^-20 of its terms, a hundredth of the error that
+// a kernel may have.
 //
-// fp8 tensors are multiplied by their scales, those of all or those of a sequence and head of k.
+// fp8 tensors are multiplied by their scales: one for the whole tensor, or one for each sequence
+// and head of k.
 //
-// o_value is the result, 0 where nothing is seen; o_magnitude = sum p |v|. Weights may be
-// rounded to fp8 where queries are, and those below 2^-17 of the largest of a row vanish then. They
-// may be rounded to fp16 where keys and values are fp8, and those below 2^-24 lose their digits.
-// There o_magnitude has kFloor |v| of each key more. Of that a weight may be off by an eighth with
-// fp8 queries, which is 2^-18 of the largest, and by a 128th with bf16 ones, 2^-24. lse_value is
-// the logarithm of the sum of all e^logit, the sink included, minus infinity where there is none.
+// o_value is the result, 0 for a query that sees nothing; o_magnitude = sum p |v|. Weights may be
+// rounded to fp8 if queries are fp8, and weights below 2^-17 of the row's largest vanish then. They
+// may be rounded to fp16 if keys and values are fp8, and weights below 2^-24 lose their digits. In
+// both cases o_magnitude has kFloor |v| of each key more. A weight may be off by an eighth of that
+// with fp8 queries, which is 2^-18 of the largest, and by a 128th with bf16 ones, 2^-24. lse_value
+// is the logarithm of the sum of all e^logit, the sink included, minus infinity if there is none.
 // An error of a logit is one of the result, so lse_magnitude = 1 + |max| + sum p scale sum |q k|.
 //
-// With append the query and the last key are those of NewHead, and blocks then go through the
-// places of the cache, each of which has a new token or what it held: k_value and v_value are
-// contiguous.
+// With append the query and the last key come from NewHead, and blocks then go through the places
+// of the cache. Each place has a new token or its old content: k_value and v_value are contiguous.
 extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
     const dtype_t* q, const kv_t* k, const kv_t* v, const dtype_t* k_new, const dtype_t* v_new,
     const dtype_t* q_norm, const dtype_t* k_norm, const float* cosine, const float* sine,
@@ -144,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
       unit_of_values = v_descale[scale_at];
     }
 
-    // Where the elements of a key begin, in k or in v.
+    // Returns the first element of a key, in k or in v.
     const auto key_at = [&](long long j, long long own_size, long long pitch) {
       if (cache == cache_paged) {
         const long long used = page_table[sequence * columns + j / page_size];
@@ -161,10 +161,10 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
                           cosine, sine, turned, size, eps);
     const dtype_t* const new_value =
         v_new + place_of(entry, 0, k_head, 1, k_heads, size_v, pitch_v_new);
-    // Whether a key is the one that is appended.
+    // Returns whether a key is the appended one.
     const auto is_new = [&](long long j) { return kAppends && j == keys - 1; };
 
-    // Of this lane's key of a tile of `count`: sum q k, and in `terms` sum |q k|.
+    // Returns sum q k for this lane's key of a tile of `count` keys, and sum |q k| in `terms`.
     const auto product = [&](long long tile, int count, double& terms) {
       double dot = 0;
       terms = 0;

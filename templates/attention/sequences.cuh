@@ -5,8 +5,8 @@
 
 namespace kernwright::config {
 
-// The keys [first, end) that a query sees, which may be none. Query i of `queries` stands where key
-// i + keys - queries does: the last query sees the last key.
+// The keys [first, end) that a query sees, which may be none. Query i of `queries` has the position
+// of key i + keys - queries: the last query sees the last key.
 struct Seen {
   long long first, end;
 };

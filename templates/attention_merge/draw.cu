@@ -6,7 +6,7 @@ using namespace kernwright;
 using namespace kernwright::config;
 
 enum Set { kTiming, kExact, kCount };
-// What a number is drawn for.
+// Streams of random numbers: each quantity has its own.
 enum Stream { kElement, kExponent, kKind, kChoice };
 
 // A part that is ahead by this hides all others: their weights are 0 in fp32, to either base.
@@ -23,7 +23,7 @@ struct Draw {
     return hash_at(hash_at(seed, stream), static_cast<unsigned long long>(place));
   }
 
-  // The lse of a row's part: minus infinity where the part saw nothing.
+  // Returns the lse of a row's part: minus infinity if the part saw nothing.
   __device__ float exponent(long long part, long long row) const {
     const long long place = part * sequences * all_heads * tokens + row;
     if (set == kTiming) return 2 * normal(bits(kExponent, place));
@@ -47,7 +47,7 @@ struct Draw {
     return (part + part_count - first) % part_count < equal ? base : -INFINITY;
   }
 
-  // What a part that saw nothing holds is left as it is.
+  // The elements of a part that saw nothing are left as they are.
   __device__ void run() const {
     const long long rows_of_part = sequences * all_heads * tokens;
     for (long long i = blockIdx.x; i < part_count * rows_of_part; i += gridDim.x) {
@@ -82,9 +82,9 @@ struct Draw {
 // Every part saw something.
 extern "C" __global__ void attention_merge_timing(PARAMETERS) { DRAW(kTiming); }
 
-// Of some rows one part counts alone, of others so many count alike that their mean is exact.
+// In some rows one part counts alone, in others so many count alike that their mean is exact.
 extern "C" __global__ void attention_merge_exact(PARAMETERS) { DRAW(kExact); }
 
 // All parts that saw something have the same lse, which is far from 0 in some rows: the merged lse
-// lies the logarithm of their number above it.
+// is the logarithm of their number above it.
 extern "C" __global__ void attention_merge_count(PARAMETERS) { DRAW(kCount); }

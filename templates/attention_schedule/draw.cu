@@ -3,7 +3,7 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// Lengths of sequences in any order. Those of `with_edges` are also lengths at which a piece ends.
+// Lengths of sequences in any order. With `with_edges` some are lengths at which a piece ends.
 __device__ void draw(int* q_offsets, int* kv_offsets, int* kv_lengths, unsigned long long seed,
                      long long sequences, long long longest_q, long long longest_kv,
                      long long all_q, long long all_kv, bool with_edges) {

@@ -6,8 +6,8 @@ using namespace kernwright::config;
 
 enum Set { kTiming, kExact, kNan };
 
-// A token of any row. Of an exact set the first row, the last one, and one that several tokens have
-// are among them. Of a set with NaN some tokens are none of the table.
+// Returns a token of any row. In an exact set the first row, the last one, and one that several
+// tokens have are among them. In a set with NaN some tokens are not in the table.
 __device__ long long draw_token(Set set, unsigned long long seed, long long t, long long count,
                                 long long rows) {
   const unsigned long long random = hash_at(hash_at(seed, 0), static_cast<unsigned long long>(t));

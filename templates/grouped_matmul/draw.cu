@@ -6,11 +6,11 @@ using namespace kernwright;
 using namespace kernwright::config;
 
 // Every kernel goes through the groups and their rows, and fills those tensors that are given. The
-// rows of a that belong to no group are left as they are; those of d hold a number that shows when
-// it is overwritten.
+// rows of a that belong to no group are left as they are; such rows of d hold a number that shows
+// when it is overwritten.
 
 enum Set { kTiming, kExact };
-// What a number is drawn for.
+// Streams of random numbers: each quantity has its own.
 enum Stream { kRow, kWeight, kShare, kKind, kRowScale, kWeightScale };
 // How rows are shared out among the groups.
 enum Kind { kRouted, kEven, kOneHasAll, kManyEmpty, kFew, kKinds };
@@ -30,12 +30,13 @@ struct Draw {
     return hash_at(hash_at(seed, stream), static_cast<unsigned long long>(place));
   }
 
-  // What is timed is shared out as a trained router does. Checks take each kind in turn.
+  // Returns how rows are shared out. Timed inputs follow a trained router. Checks take each kind in
+  // turn.
   __device__ Kind kind() const {
     return set == kTiming ? kRouted : static_cast<Kind>(bits(kKind, 0) % kKinds);
   }
 
-  // A group's share of all rows, relative to that of the others.
+  // Returns a group's share of all rows, relative to the shares of the others.
   __device__ double share(long long group, Kind of) const {
     const unsigned long long random = bits(kShare, group);
     const auto chosen =
@@ -58,7 +59,8 @@ struct Draw {
                          : 0.5f + 1.5f * static_cast<float>(random >> 40) * 0x1p-24f;
   }
 
-  // Scales of rows are those of places, of which a group has room_size or all rows are in turn.
+  // Fills the scales of rows by their places: a group has room_size places, or the rows of all
+  // groups follow each other.
   __device__ void fill_scales(long long first_thread, long long stride, long long places) const {
     const long long stack = gate == gate_stacked ? 2 : 1;
     const long long blocks_of_k = (k_size + 127) / 128;

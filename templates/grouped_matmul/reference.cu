@@ -9,10 +9,11 @@ constexpr int kStack = gate == gate_stacked ? 2 : 1;  // matrices of n rows of a
 
 constexpr float kAccepted = 8 * 0x1p-22f;  // in a sum of one term, relative to its magnitude
 
-// The magnitude to which the error of a sum is relative. Tensor cores keep about 14 bits when they
-// add products of fp8. Sums of 128 terms, which are added in fp32, may be off by 2^-12 each, and
-// the signs of many differ. A few may outweigh all others: `squares` is the sum of the squares of
-// each 32 terms' absolute values, of which 3 times the root is 1.5 times that of 128 terms or more.
+// Returns the magnitude to which the error of a sum is relative. Tensor cores keep about 14 bits
+// when they add products of fp8. Sums of 128 terms, which are added in fp32, may be off by 2^-12
+// each, and the signs of many differ. A few may outweigh all others: `squares` is the sum of the
+// squares of each 32 terms' absolute values, of which 3 times the root is 1.5 times that of 128
+// terms or more.
 __device__ float uncertainty(float unit, float absolute, double squares) {
   if (dtype != dtype_fp8_e4m3) return absolute;
   const float error = 0x1p-12f * smaller(absolute, 3 * static_cast<float>(sqrt(squares)));
@@ -32,8 +33,8 @@ __device__ Rows rows_of(long long group, const int* ends, const int* counts, lon
 
 // value[places, n] = activation(a * b[group]^T), or with a gate activation(a * gates^T) * (a *
 // others^T). A place that belongs to no group keeps what d has there. With scales of blocks the
-// terms of each 128 of k are multiplied by those of a row of a, scale_a[k / 128, rows], and of 128
-// rows of b, scale_b[group, n / 128, k / 128].
+// terms of each 128 of k are multiplied by the scale of a row of a, scale_a[k / 128, rows], and the
+// scale of 128 rows of b, scale_b[group, n / 128, k / 128].
 //
 // A block of 256 threads computes a tile of 64x64 of one group, 4x4 elements each. Products are
 // added in fp32 over 32 of k at a time and those sums in fp64. Errors e X and e Y of the two

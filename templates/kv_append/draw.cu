@@ -6,7 +6,7 @@ using namespace kernwright;
 using namespace kernwright::config;
 
 enum Set { kTiming, kExact, kNan };
-// What a number is drawn for.
+// Streams of random numbers: each quantity has its own.
 enum Stream {
   kQuery,
   kKey,
@@ -57,7 +57,7 @@ struct Draw {
     }
   }
 
-  // All of a cache, whatever lies in it: what no new token overwrites has to stay.
+  // Fills all of a cache, the unused places too: elements that no new token overwrites must stay.
   __device__ void fill_caches() const {
     const bool is_ragged = lengths == lengths_ragged;
     const bool is_paged = cache == cache_paged;

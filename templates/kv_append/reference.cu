@@ -8,7 +8,7 @@ using namespace kernwright::config;
 using Head = HeadToRotate<kernwright::config::norm == norm_rms>;  // CUDA has a norm of its own
 
 // A new token: the number of its sequence, its place among all new tokens, and its position, which
-// is negative where the sequence has fewer keys than new tokens.
+// is negative if the sequence has fewer keys than new tokens.
 struct Token {
   long long sequence, place, position;
 };
@@ -30,7 +30,7 @@ struct Batch {
     while (first(sequence + 1) <= place) ++sequence;
     return {sequence, place, keys(sequence) - (first(sequence + 1) - place)};
   }
-  // The new token at a position of a sequence; its position is -1 where no new token is there.
+  // Returns the new token at a position of a sequence; its position is -1 if no new token is there.
   __device__ Token token_at(long long sequence, long long position) const {
     const long long place = first(sequence + 1) - keys(sequence) + position;
     const bool is_new = position >= 0 && position < keys(sequence) && place >= first(sequence);
@@ -39,8 +39,8 @@ struct Batch {
 };
 
 // Blocks go through the tokens for q_out, and then through the places of the cache, each of which
-// has a new token or what it held. value and magnitude are contiguous. What a cache of 8 bits holds
-// is divided by its scale.
+// has a new token or its old content. value and magnitude are contiguous. Elements of a cache of 8
+// bits are divided by its scale.
 extern "C" __global__ void kv_append_reference(
     const dtype_t* q, const dtype_t* k, const dtype_t* v, const dtype_t* q_norm,
     const dtype_t* k_norm, const float* cosine, const float* sine, const int* q_offsets,
@@ -53,7 +53,7 @@ extern "C" __global__ void kv_append_reference(
     long long pitch_v_cache, float k_scale, float v_scale, float eps) {
   const bool is_ragged = lengths == lengths_ragged;
   const Batch batch{q_offsets, kv_offsets, kv_lengths, sequences, longest_q, longest_kv};
-  // Where a head of a new token begins in q, k or v.
+  // Returns the first element of a head of a new token in q, k or v.
   const auto from = [&](const Token& token, long long head, long long all_heads, long long own_size,
                         long long pitch) {
     return place_of(is_ragged ? 0 : token.sequence, token.place % tokens, head, tokens, all_heads,

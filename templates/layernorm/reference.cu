@@ -19,8 +19,8 @@ __device__ double block_sum(double part) {
 
 // One block per row; mean, variance and root are taken in fp64, in two passes. value[rows, columns]
 // is the result, not rounded to the operation's type; magnitude the sum of the absolute values of
-// its terms x scale w, all those of the mean times scale w, and b. What is normalised is x + r as
-// it is written, rounded; sum_value is not.
+// its terms x scale w, all terms of the mean times scale w, and b. The kernel normalises x + r as
+// it is written, rounded; sum_value is not rounded.
 extern "C" __global__ void layernorm_reference(const dtype_t* x, const dtype_t* r, const dtype_t* w,
                                                const dtype_t* b, float* value, float* magnitude,
                                                float* sum_value, float* sum_magnitude,

@@ -7,7 +7,8 @@ using namespace kernwright::config;
 constexpr int kStack = gate == gate_stacked ? 2 : 1;  // matrices of n rows in b
 
 // The error that the checks accept in a sum of one term, relative to its magnitude: kAdded for sums
-// of tensor cores, and for fp32 operands that of fp32 arithmetic. unit() is that for `terms` terms.
+// of tensor cores, and the error of fp32 arithmetic for fp32 operands. unit() returns it for
+// `terms` terms.
 constexpr float kAdded = 8 * 0x1p-22f;
 constexpr float kAccepted = dtype == dtype_fp32 ? 8 * 0x1p-24f : kAdded;
 __device__ float unit(float terms) { return sqrtf(terms) * kAccepted; }
@@ -19,12 +20,13 @@ __device__ float error_of_tf32(float terms, float absolute, float sum) {
   return smaller(0x1p-9f * absolute, 0x1p-8f / sqrtf(terms) * absolute + 0x1p-9f * fabsf(sum));
 }
 
-// The same for fp8: tensor cores keep about 14 bits when they add its products. Sums of 128 terms,
-// which are added in fp32, may be off by 2^-12 each, and the signs of many differ. A sum that stays
-// in the tensor cores may be off by 2^-11 of its terms. It is also cut off towards 0 after every 32
-// of them, by 2^-14 of its final value. Where blocks have scales, one may outweigh all others, and
-// of a million sums of 128 terms one is off by 1.5 * 2^-12. `squares` is the sum of the squares of
-// each 32 terms' absolute values, of which 3 times the root is 1.5 times that of 128 terms or more.
+// Returns this error for fp8: tensor cores keep about 14 bits when they add its products. Sums of
+// 128 terms, which are added in fp32, may be off by 2^-12 each, and the signs of many differ. A sum
+// that stays in the tensor cores may be off by 2^-11 of its terms. It is also cut off towards 0
+// after every 32 of them, by 2^-14 of its final value. If blocks have scales, one may outweigh all
+// others, and one of a million sums of 128 terms is off by 1.5 * 2^-12. `squares` is the sum of the
+// squares of each 32 terms' absolute values, of which 3 times the root is 1.5 times that of 128
+// terms or more.
 __device__ float error_of_fp8(float terms, float absolute, float sum, double squares) {
   if (accumulate == accumulate_fast) {
     return 0x1p-11f * absolute + 0x1p-14f * ceilf(terms / 32) * fabsf(sum);
@@ -35,7 +37,8 @@ __device__ float error_of_fp8(float terms, float absolute, float sum, double squ
   return 0x1p-12f * smaller(1.0f, 1.5f / sqrtf(terms / 128)) * absolute;
 }
 
-// The magnitude to which the error of a sum is relative: that of its absolute terms, or more.
+// Returns the magnitude to which the error of a sum is relative: the sum of its absolute terms, or
+// more.
 __device__ float uncertainty(float terms, float absolute, float sum, double squares) {
   const float added = kAdded / kAccepted * absolute;
   if (dtype == dtype_fp32) return added + error_of_tf32(terms, absolute, sum) / unit(terms);
@@ -62,14 +65,14 @@ __device__ float spread(float x, float error, int row, int column) {
 // same of absolute values, with the activation's steepest slope in its place.
 //
 // With a gate, b is the gates' [n, k] and another, and value = activation(alpha * a * gate^T) *
-// alpha * a * other^T. Errors e X and e Y of the two factors make e (|x| Y + |y| X + e X Y).
-// A problem's function is applied to the value. The error is then its spread over the error so far,
-// and a share of the result. Split, the last columns are those of value_k and value_v, n_kv each.
+// alpha * a * other^T. Errors e X and e Y of the two factors make e (|x| Y + |y| X + e X Y). A
+// problem's function is applied to the value. The error is then its spread over the error so far,
+// and a share of the result. Split, the last columns belong to value_k and value_v, n_kv each.
 //
-// With scales of blocks, the terms of each 128 of k are multiplied by those of a row of a,
-// scale_a[k / 128, m], and of 128 rows of b, scale_b[n / 128, k / 128].
+// With scales of blocks, the terms of each 128 of k are multiplied by the scale of a row of a,
+// scale_a[k / 128, m], and the scale of 128 rows of b, scale_b[n / 128, k / 128].
 //
-// The products of a batch follow each other. Rows of a, b and scale_b lie lda, ldb and lds elements
+// The products of a batch follow each other. Rows of a, b and scale_b are lda, ldb and lds elements
 // apart, all else is contiguous. A block of 256 threads computes a tile of 64x64, 4x4 outputs per
 // thread. Products are added in fp32 over 32 of k at a time and those sums in fp64, so the error
 // does not grow with k. With a norm an element of a is multiplied by its weight and rounded to a's

@@ -3,9 +3,9 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// One block of 256 threads per row; the sum of squares and the root are taken in fp64.
-// value[rows, columns] is the result, not rounded to the operation's type; magnitude its absolute
-// value. What is normalised is x + r as it is written, rounded; sum_value is not.
+// One block of 256 threads per row; the sum of squares and the root are taken in fp64. value[rows,
+// columns] is the result, not rounded to the operation's type; magnitude its absolute value. The
+// kernel normalises x + r as it is written, rounded; sum_value is not rounded.
 extern "C" __global__ void rmsnorm_reference(const dtype_t* x, const dtype_t* r, const dtype_t* w,
                                              float* value, float* magnitude, float* sum_value,
                                              float* sum_magnitude, long long row_count,

@@ -27,8 +27,8 @@ struct Largest {
 };
 
 // `parts` blocks share a row and take tiles of THREADS * VECTORS vectors in turn. A block that is
-// not alone leaves its largest value in `largest`; the last one to finish has that of the row, and
-// leaves zeros. The larger of two numbers does not depend on which came first.
+// not alone writes its largest value to `largest`; the last one to finish has the row's largest
+// value, and writes zeros back. The larger of two numbers does not depend on which came first.
 extern "C" __global__ void __launch_bounds__(THREADS)
     argmax_split(const dtype_t* __restrict__ x, int* __restrict__ index,
                  unsigned long long* __restrict__ largest, unsigned* __restrict__ finished,
@@ -40,8 +40,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const dtype_t* const from = x + static_cast<long long>(row) * columns;
   await_previous_kernel();
 
-  // A thread sees its columns in rising order. Where it sees minus infinity alone, its column 0
-  // counts only if the whole row is that.
+  // A thread sees its columns in rising order. If it sees only minus infinity, its column 0 counts
+  // only if the whole row is minus infinity.
   float most = minus_infinity();
   int column = 0;
   for (int first = part * TILE + static_cast<int>(threadIdx.x); first < ROW_VECTORS;

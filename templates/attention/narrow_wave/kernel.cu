@@ -4,25 +4,25 @@
 // A block takes tiles of BM queries of one head, one after the other, by a counter that all blocks
 // share. One warp loads by TMA: a tile's queries, and its keys and values in tiles of BN, from the
 // last key to the first. WGS warpgroups multiply by wgmma, 64 queries each: scores in registers,
-// their softmax there, and weights rounded to fp8 in registers as the operand of the second
+// their softmax there, and probabilities rounded to fp8 in registers as the operand of the second
 // product.
 //
 //   TRANSPOSE  0: three warps transpose each tile of values from one ring into another. 1: a kernel
 //              before transposes all of them, once for all tiles of queries
-//   OVERLAP    the products of the next tile's scores and of this one's weights run while a
-//              warpgroup exponentiates; without, it does one thing after the other
+//   OVERLAP    the products for the next tile's scores and with this one's probabilities run while
+//              a warpgroup exponentiates; without, it does one thing after the other
 //   QSTAGES    2: the next tile's queries are loaded while this one is worked on
 //
-// The tensor cores keep about 14 bits of a sum of fp8 products. So they sum the values of one tile,
-// and what they have summed is added in fp32.
+// The tensor cores keep about 14 bits of a sum of fp8 products. So they sum the values of one tile
+// only, and these sums are added in fp32.
 //
-// Weights are 2^8 at most, where fp8 has its largest numbers: those below 2^-17 of the largest
-// vanish.
+// Probabilities are scaled to at most 2^8, near the largest numbers of fp8: those below 2^-17 of
+// the largest vanish.
 //
-// Tiles of keys that some query of the warpgroup sees in part are hidden element by element, others
-// not. Values that no query sees may be anything, and zero times NaN is NaN: they are transposed to
-// zeros. A value that some queries of a tile see and others do not is NaN hardly ever: rows with
-// such sums are computed again without tiles.
+// Only key tiles that the mask cuts for some query of the warpgroup are masked element by element.
+// Values outside every query's range may be NaN, and 0 * NaN is NaN, so they are transposed to
+// zeros. A value that some queries of a tile see and others do not is hardly ever NaN: rows with
+// such sums are computed again without tiles, on the slow path.
 
 #include "layout.cuh"
 #include "transpose.cuh"
@@ -59,12 +59,13 @@ __device__ __forceinline__ int take_number(NumberPipeline& numbers, Addresses at
   return number;
 }
 
-// Where the transposed values of keys [j * BN, (j + 1) * BN) of a sequence lie, as they are to lie
-// in shared memory.
+// Returns the transposed values of keys [j * BN, (j + 1) * BN) of a sequence, in the layout that
+// they get in shared memory.
 __device__ __forceinline__ unsigned char* image(unsigned char* images, const Sequences& of,
                                                 const Sequence& sequence, int j, int kv_head) {
   long long first = static_cast<long long>(sequence.number) * ((of.kv_len + BN - 1) / BN);
-  // Of sequences that follow each other each has at most one tile more than its keys fill.
+  // Sequences that follow each other have at most one tile each beyond the tiles that their keys
+  // fill.
   constexpr bool kPacked = lengths == lengths_ragged && cache == cache_contiguous;
   if constexpr (kPacked) first = sequence.kv_first / BN + sequence.number;
   return images + ((first + j) * kv_heads + kv_head) * kTransposedBytes;
@@ -142,7 +143,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
   }
 }
 
-// Whether a query of this warpgroup does not see a key of the tile.
+// Returns whether some query of this warpgroup does not see some key of the tile, so that the tile
+// needs the mask.
 __device__ __forceinline__ bool hides(const Tile& tile, int first_row, int key) {
   const Sequence& sequence = tile.sequence;
   const int position = first_row + sequence.shift();
@@ -201,7 +203,7 @@ __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors&
   __syncwarp();
 }
 
-// Computes those of the warp's rows again that a value may have reached that they do not see.
+// Recomputes the warp's rows whose accumulators a masked NaN or infinity may have reached.
 __device__ __forceinline__ void store_plain_rows(const Sums& sums, const SoftmaxTile& softmax,
                                                  const RowFactors& inverse, const Operands& from,
                                                  const Sequences& of, int row_in_tile,
@@ -283,8 +285,9 @@ class Worker {
     }
   }
 
-  // The next tile's scores, and the values of this one by its weights, which run while weights are
-  // exponentiated. Of two parts the first runs while the largest scores are looked for.
+  // Multiplies the next tile's scores, and this tile's values by its probabilities, while the
+  // softmax is exponentiated. If the values come in two parts, the first part runs while the
+  // largest scores are searched.
   __device__ __forceinline__ void multiply_beside(Sums& o, const RowFactors& factor, Weights& p,
                                                   Scores& s, SoftmaxTile& softmax, RowFactors& next,
                                                   const OperandQ& q, const Tile& tile,
@@ -319,9 +322,9 @@ class Worker {
     release_values();
   }
 
-  // What x is computed from stays before this point, or what is computed from x stays behind it.
+  // Keeps the instructions that compute x before this point, or those that use x behind it.
   // Otherwise ptxas moves the softmax behind the wait for products, and nothing overlaps. It moves
-  // nothing out of a basic block, and a wait for what has landed already ends one.
+  // nothing out of a basic block, and a wait for data that has landed already ends one.
   template <int Count>
   __device__ __forceinline__ void keep_before(float (&x)[Count]) const {
     wgmma_pin(x);

@@ -1,6 +1,6 @@
 #pragma once
-// What the configuration makes of a tile: boxes of q, k and v, stages, and where in shared memory
-// they lie.
+// The layout of a tile under the configuration: boxes of q, k and v, stages, and their places in
+// shared memory.
 
 #include <kernwright/attention/boxes.cuh>
 #include <kernwright/attention/query_tile.cuh>
@@ -13,7 +13,7 @@ namespace {
 using namespace kernwright;
 using namespace kernwright::config;
 
-// Rows of a box have 128 elements; what lies behind a head is zero.
+// Rows of a box have 128 elements; elements behind a head are zero.
 constexpr int kQueryBoxes = (head_dim + kSwizzleBytes - 1) / kSwizzleBytes;
 constexpr int kValueBoxes = (head_dim_v + kSwizzleBytes - 1) / kSwizzleBytes;
 constexpr int kSteps = (head_dim + kStepBytes - 1) / kStepBytes;
@@ -35,8 +35,8 @@ using OperandK = WgmmaOperand<Major::k, BN, kQueryBoxes * kSwizzleBytes>;
 using OperandV = WgmmaOperand<Major::k, kColumns, kTransposedBoxes * kSwizzleBytes>;
 using Scores = float[1][BN / 2];
 using Sums = float[kColumns / 2];
-// A tile's values are summed in parts of their columns, so that only the sums of one part are in
-// registers beside those of all tiles.
+// A tile's values are summed in parts of their columns, so that only one part's sums are in
+// registers beside the accumulators of all tiles.
 template <int First>
 using PartFrom = float[(kColumns - First < PART_COLUMNS ? kColumns - First : PART_COLUMNS) / 2];
 using Weights = RegisterOperand<BN / kStepBytes>;

@@ -1,13 +1,14 @@
 #pragma once
-// Tiles of values, which have a row for each key, transposed in shared memory: fp8 operands of
-// wgmma have their k side by side, and k are the keys.
+// Transposes tiles of values, which have a row for each key, in shared memory: fp8 operands of
+// wgmma must be K-major, and K are the keys.
 //
-// ldmatrix moves units of two bytes, two columns of a key, and gives a lane those of two keys. From
-// two such matrices a lane makes four keys of one column and four of its neighbour. So
+// ldmatrix moves units of two bytes, which are two columns of a key, and a lane gets the units of
+// two keys. From two such matrices a lane makes four keys of one column and four keys of its
+// neighbour. So
 //
-//   keys      stand in the order of round_narrow_operand: bytes 4c to 4c + 3 of each 16 are keys
-//             2c, 2c + 1, 2c + 8 and 2c + 9
-//   columns   of each 16 stand with the even ones first (narrow_columns)
+//   keys      are in the order of round_narrow_operand: bytes 4c to 4c + 3 of each 16 are keys 2c,
+//             2c + 1, 2c + 8 and 2c + 9
+//   columns   of each 16 have the even ones first (narrow_columns)
 
 #include "layout.cuh"
 #include <kernwright/ptx/ldmatrix.cuh>
@@ -15,8 +16,8 @@
 
 namespace {
 
-// Of four keys of the order above those in [begin, end) as a mask of bytes. Key 0 is the first of
-// the 16.
+// Returns a mask of bytes: which of four keys in the order above are in [begin, end). Key 0 is the
+// first of the 16.
 __device__ __forceinline__ unsigned seen_bytes(int begin, int end) {
   unsigned mask = 0;
 #pragma unroll
@@ -54,7 +55,7 @@ __device__ __forceinline__ void transpose(unsigned from, unsigned to, int begin,
         masks[i] = seen_bytes(begin - key, end - key);
       }
     }
-    // Lane l gives the place of row l % 8 of matrix l / 8: even columns, odd ones, and the same of
+    // Lane l has the address of row l % 8 of matrix l / 8: even columns, odd ones, and the same for
     // 16 more keys.
     const int keys = block * 2 + lane / 16;
 #pragma unroll

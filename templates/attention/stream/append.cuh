@@ -16,13 +16,13 @@ namespace {
 
 constexpr bool kAppends = append != append_none;
 constexpr bool kNormalises = append == append_norm_rope;
-constexpr bool kAcross = pairs == pairs_halves;  // the elements of a pair lie half a head apart
+constexpr bool kAcross = pairs == pairs_halves;  // the elements of a pair are half a head apart
 constexpr int kHalf = head_dim / 2;
-// Whether tiles may be loaded ahead of the kernel before this one. Where a window begins depends on
-// a length.
+// True if tiles may be loaded before the previous kernel ends. The first key of a window depends on
+// a length, which that kernel may write.
 constexpr bool kReadsAhead = kAppends && mask != mask_window;
 
-// Keys and values as they lie in global memory.
+// Keys and values in global memory.
 template <bool Changed>
 struct CacheElement {
   using Type = const kv_t;
@@ -33,7 +33,7 @@ struct CacheElement<true> {
 };
 using cache_t = CacheElement<kAppends>::Type;
 
-// What a launch is given of new tokens.
+// The arguments of a launch about new tokens.
 struct NewTokens {
   cache_t *k, *v;
   const dtype_t *q, *k_new, *v_new, *q_norm, *k_norm;
@@ -47,8 +47,8 @@ struct NewTokens {
   }
 };
 
-// Loads that stay where they are written: ahead of the wait for the kernel before this one, or
-// behind it, and not behind what else is waited for.
+// Loads that the compiler does not move: they stay before the wait for the previous kernel, or
+// behind it, and never move behind another wait.
 __device__ __forceinline__ uint2 load_words(const dtype_t* from) {
   uint2 words;
   asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(words.x), "=r"(words.y) : "l"(from));
@@ -60,7 +60,7 @@ __device__ __forceinline__ float2 load_floats(const float* from) {
   return x;
 }
 
-// Four neighbours of the first half of a head, and the four that lie half a head behind them.
+// Four neighbours of the first half of a head, and the four that are half a head behind them.
 struct Elements {
   float x[8];
 
@@ -106,12 +106,13 @@ __device__ __forceinline__ void prefetch_weights(const dtype_t* q_norm, const dt
   if (element < head_dim) prefetch_line((threadIdx.x % 2 == 0 ? q_norm : k_norm) + element);
 }
 
-// The new token of a sequence, run by the consumers of a block. Its rows are the heads of q that
-// the block has, and then its key. As many lanes share a row as have Elements of it, and all rows
-// are loaded at once. What becomes of them lies in shared memory for the warps that multiply.
+// The new token of a sequence, computed by the consumers of a block. Its rows are the block's heads
+// of q, and then its key. As many lanes share a row as have Elements of it, and all rows are loaded
+// at once. The results are in shared memory for the warps that multiply.
 class NewToken {
  public:
-  // Loads what the length of the sequence says: weights, angles, and where the cache has the token.
+  // Loads all that depends on the length of the sequence: weights, angles, and the token's place in
+  // the cache.
   __device__ __forceinline__ void expect(const NewTokens& tokens, const Sequences& of,
                                          const Share& share) {
     const int position = share.sequence.keys - 1;

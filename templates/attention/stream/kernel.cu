@@ -1,16 +1,16 @@
 // Attention for few queries a sequence, such as one new token (Hopper): keys and values are read
-// once, as fast as the memory gives them.
+// once, as fast as the memory allows.
 //
 // A block takes SPLIT keys of one head of k and v, and all queries that meet this head: the query
 // heads that share it times the queries of the sequence, ROWS rows in M_TILES tiles of 16. One warp
 // loads tiles of keys and values by TMA into a ring. Every other warp takes 16 keys of each tile
 // and works on its own: scores by mma.sync, their softmax in registers, and products with the
 // values. fp8 keys and values become fp16 between shared memory and products (narrow.cuh), and
-// queries beside them too. At the end the warps of a block add up what they have, each relative to
-// its largest score.
+// queries beside them too. At the end the warps of a block add up their accumulators, each relative
+// to its largest score.
 //
-// Where a head's keys are split, the blocks of a cluster add up such sums in one another's shared
-// memory. Where there are more splits, clusters leave theirs in a workspace, and the last cluster
+// If a head's keys are split, the blocks of a cluster add up such sums in one another's shared
+// memory. If there are more splits, clusters write their sums to a workspace, and the last cluster
 // of a head adds them up (results.cuh).
 //
 // With a work list a block takes a slot of it for one head of k and v: pieces of one sequence after
@@ -149,7 +149,7 @@ __device__ __forceinline__ void load_new_queries(Queries& a, Addresses at) {
 
 // Makes bf16 queries fp16, which has more bits of fraction and fewer of exponent: they are
 // multiplied by the power of two that takes the largest of them to 2^14, and all that are not
-// smaller by 2^-28 are exact. Returns what the products have to be multiplied by.
+// smaller by 2^-28 are exact. Returns the factor by which the products must be multiplied.
 __device__ __forceinline__ float fit_queries(Queries& a) {
   unsigned largest = 0;  // the bits of a bf16, with no sign
 #pragma unroll
@@ -282,8 +282,8 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_T
   }
 }
 
-// Computes those of the warp's rows again that a value may have reached that they do not see. A row
-// with a score of NaN is NaN. The sums of tile `m` lie in shared memory already.
+// Recomputes the warp's rows whose accumulators a masked NaN or infinity may have reached. A row
+// with a score of NaN is NaN. The sums of tile `m` are in shared memory already.
 __device__ __forceinline__ void add_plain_rows(const Sums& sums, const SoftmaxTile& softmax, int m,
                                                const Operands& from, const Sequences& of,
                                                const Share& share, const Logits& logits,
@@ -302,7 +302,7 @@ __device__ __forceinline__ void add_plain_rows(const Sums& sums, const SoftmaxTi
   });
 }
 
-// Run by the whole block: loads a share, multiplies it, and adds its sums to those of the head's
+// Run by the whole block. Loads a share, multiplies it, and adds its sums to the sums of the head's
 // other shares. Logits and results do not have the scales of fp8 tensors yet.
 __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& map_k,
                                        const TensorMap& map_v, const Share& share,
@@ -476,7 +476,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       if (share.sequence.queries == 0) continue;
       attend(pipeline, map_k, map_v, share, operands, new_tokens, token, of, scales, logits,
              results, workspace, 0, 0, at, warp);
-      // The next keys go where sums were.
+      // The next keys overwrite the sums.
       tma_store_fence();
       __syncthreads();
     }

@@ -1,6 +1,6 @@
 #pragma once
-// Where keys, values, and at the end the sums of warps lie in shared memory, and which row of a
-// block is which query.
+// The places of keys, values, and at the end the sums of warps in shared memory, and the query of
+// each row of a block.
 
 #include <kernwright/attention/boxes.cuh>
 #include <kernwright/attention/narrow.cuh>
@@ -25,7 +25,7 @@ constexpr int kGroups = head_dim_v / 4;      // of 4 columns of a row
 constexpr int kOfGroup = 16 / sizeof(kv_t);  // elements of 16 bytes
 constexpr int kConsumers = 32 * WARPS;
 
-// Bytes of the sums of a row. Where there is room, four rows lie in different banks.
+// Bytes of the sums of a row. If there is room, four rows are in different banks.
 constexpr bool kApart = STAGES * kStageBytes >= WARPS * kRows * (kColumns * 4 + 32);
 constexpr int kSumsPitch = kColumns * 4 + (kApart ? 32 : 0);
 
@@ -42,47 +42,49 @@ struct Addresses {
   __device__ unsigned k(int stage) const { return base + stage * kStageBytes; }
   __device__ unsigned v(int stage) const { return k(stage) + kKeyBytes; }
   __device__ unsigned barriers() const { return base + STAGES * kStageBytes; }
-  // What is known of a warp's row.
+  // Returns the address of the SoftmaxPart of a warp's row.
   __device__ unsigned part(int warp, int row) const {
     return barriers() + TilePipeline::kBytes + (warp * kRows + row) * sizeof(SoftmaxPart);
   }
-  // Whether this block is the last of its head.
+  // Returns the address of a flag: this block is the last of its head.
   __device__ unsigned last() const { return part(WARPS, 0); }
   // Completes when the sums of the cluster's other blocks have landed.
   __device__ unsigned landed() const { return last() + 8; }
-  // Of a new token the queries of the block's heads, and behind them its key. Eight rows lie in
-  // different banks.
+  // Rows of a new token: the queries of the block's heads, and behind them its key. Eight rows are
+  // in different banks.
   __device__ unsigned new_row(int row) const { return landed() + 8 + row * (head_dim * 2 + 16); }
   __device__ unsigned new_value() const { return new_row(kGroup + 1); }
-  // Where sums of the cluster's blocks land.
+  // Returns the address at which sums of the cluster's blocks land.
   __device__ unsigned landing() const {
     return append == append_none ? landed() + 8 : new_value() + head_dim_v * 2;
   }
-  // Sums of a warp's row, where the ring was.
+  // Returns the address of the sums of a warp's row, where the ring was.
   __device__ unsigned sums(int warp, int row) const {
     return base + (warp * kRows + row) * kSumsPitch;
   }
-  // What block `block` of the cluster has of group `i` of those that this block adds up, `groups`
-  // in all: the sums of 4 columns, and what is known of their row.
+  // Returns the address of the part of block `block` of the cluster for group `i`, of the `groups`
+  // groups that this block adds up: the sums of 4 columns, and the SoftmaxPart of their row.
   __device__ unsigned landing(int block, int i, int groups) const {
     return landing() + (block * groups + i) * 16;
   }
   __device__ unsigned landing_part(int block, int i, int groups) const {
     return landing(CLUSTER, 0, groups) + (block * groups + i) * sizeof(SoftmaxPart);
   }
-  // 16 bytes that this thread copies of the workspace, where the ring and the sums were.
+  // Returns the address of 16 bytes that this thread copies from the workspace, where the ring and
+  // the sums were.
   __device__ unsigned copy(int i) const { return base + (i * kConsumers + threadIdx.x) * 16; }
 };
 
-// Where 16 bytes of a row lie, in boxes with rows of `RowBytes`.
+// Returns the offset of 16 bytes of a row, in boxes with rows of `RowBytes`.
 template <int RowBytes>
 __device__ __forceinline__ unsigned group_address(unsigned tile, int row, int group) {
   constexpr int kOfBox = RowBytes / 16;
   return tile + (group / kOfBox * kTile + row) * RowBytes +
          swizzled_group<RowBytes>(row, group % kOfBox);
 }
-// Two neighbouring groups of 16 bytes of 16 keys, as b of mma.sync of two columns of scores: keys
-// lane / 4 of the first 8 and of the others. Of fp8 the groups are those of two steps.
+// Returns the address of two neighbouring groups of 16 bytes of 16 keys, as b of mma.sync for two
+// columns of scores: keys lane / 4 of the first 8 and of the others. With fp8 the groups belong to
+// two steps.
 __device__ __forceinline__ unsigned key_address(unsigned keys, int first_key, int step) {
   const int lane = threadIdx.x % 32;
   if constexpr (kNarrow) {

@@ -17,13 +17,13 @@
 
 namespace {
 
-// What several parts of a row are together, of 4 columns.
+// Several parts of a row added up, in 4 columns.
 struct Whole {
   float largest = hidden_score(), sum = 0;
   float4 values = {0, 0, 0, 0};
 
-  // Adds `count` parts in their order, four at a time. load(i, part, x) gives part i and its
-  // values.
+  // Adds `count` parts in their order, four at a time. load(i, part, x) sets `part` and x to part i
+  // and its values.
   template <typename Load>
   __device__ __forceinline__ void add(int count, const Load& load) {
 #pragma unroll
@@ -88,8 +88,9 @@ struct Results {
   }
 };
 
-// What clusters that share a head hand on to the last of them, and how many of them have come. The
-// blocks of one rank in all clusters of a head have a counter, and add up the same groups.
+// The sums that clusters which share a head pass to the last of them, and counters of the clusters
+// that have arrived. The blocks of one rank in all clusters of a head have a counter, and add up
+// the same groups.
 struct Workspace {
   int* counters;
   float4* lines;  // each has the sums of a row, and for each rank what is known of the row
@@ -97,9 +98,9 @@ struct Workspace {
   __device__ __forceinline__ float4* line(const Share& share, int cluster, int row) const {
     return lines + (share.entry(cluster) * kRows + row) * (kGroups + CLUSTER);
   }
-  // Called by one thread behind a barrier after the block's stores: whether this block is the last
-  // of its rank in the head's `clusters`. What the others have stored is visible behind a barrier
-  // after the call.
+  // Returns whether this block is the last of its rank in the head's `clusters`. Called by one
+  // thread behind a barrier after the block's stores. The stores of the others are visible behind a
+  // barrier after the call.
   __device__ __forceinline__ bool is_last(int head, int rank, int clusters) const {
     int* const counter = counters + head * CLUSTER + rank;
     int before;
@@ -120,8 +121,8 @@ __device__ __forceinline__ void each_group(int begin, int end, const Body& body)
   for (int i = begin + threadIdx.x; i < end; i += kConsumers) body(i / kGroups, i % kGroups);
 }
 
-// Run by all consumers: adds up the sums of the block's warps, which lie in shared memory, and
-// those of other blocks. Each block of a cluster does so for some of the groups of columns, which
+// Run by all consumers. Adds up the sums of the block's warps, which are in shared memory, and the
+// sums of other blocks. Each block of a cluster does so for some of the groups of columns, which
 // the others send to it. All threads have arrived at the cluster's barrier.
 __device__ __forceinline__ void add_up(const Share& share, int rows, const Results& results,
                                        const Workspace& workspace, Addresses at) {

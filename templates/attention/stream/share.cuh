@@ -15,13 +15,13 @@ struct Share {
   int begin, end;
   int place;  // of the head in the workspace
 
-  // Each head has as many blocks; `sequence` is that of this one.
+  // All heads have equally many blocks; `sequence` belongs to this one.
   __device__ __forceinline__ Share(const Sequence& sequence, int splits_of_head, int keys_of_split)
       : sequence(sequence),
         kv_head(blockIdx.x / splits_of_head % kv_heads),
         split(blockIdx.x % splits_of_head),
         place(blockIdx.x / splits_of_head * (splits_of_head / CLUSTER)) {
-    // Windows begin anywhere; shares of a head begin where the first key that is seen does.
+    // Windows begin anywhere; shares of a head begin at the tile of the first key that is seen.
     const int first = sequence.queries > 0 ? sequence.first_key(0) / kTile * kTile : 0;
     const int seen = sequence.queries > 0 ? max(0, sequence.end_key(sequence.queries) - first) : 0;
     splits = max(1, (seen + keys_of_split - 1) / keys_of_split);
@@ -44,10 +44,10 @@ struct Share {
       splits = entry.last_ends - slot + 1;
     }
   }
-  // The head among those of all sequences.
+  // Returns the number of the head among the heads of all sequences.
   __device__ __forceinline__ int head() const { return sequence.number * kv_heads + kv_head; }
-  // Where the workspace has the sums of the head's splits from CLUSTER * i on. A slot has those of
-  // two sequences: of one that goes on in it, and of one that begins.
+  // Returns the entry of the workspace with the sums of the head's splits from CLUSTER * i on. A
+  // slot has entries of two sequences: one that goes on in it, and one that begins.
   __device__ __forceinline__ long long entry(int i) const {
     if constexpr (schedule == schedule_none) return place + i;
     return ((place + i) * 2ll + (i == 0 ? 1 : 0)) * kv_heads + kv_head;

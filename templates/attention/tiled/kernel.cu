@@ -1,9 +1,9 @@
 // Attention on cp.async, ldmatrix and mma.sync, for sm_80 and newer.
 //
 // A block copies its rows of q once and walks over tiles of BN keys. A warp multiplies WM rows with
-// KEYS keys of each tile, turns their scores into weights in registers, and adds the values that
-// they weigh. Where several warps share rows, each takes a part of a tile's keys, and their sums
-// are added at the end. Where keys are split, a second kernel adds those of all parts.
+// KEYS keys of each tile, turns their scores into probabilities in registers, and adds the values
+// that they weight. If several warps share rows, each takes a part of a tile's keys, and their sums
+// are added at the end. If keys are split, a second kernel adds the sums of all parts.
 
 #include "results.cuh"
 #include "tiles.cuh"
@@ -50,8 +50,8 @@ class Warp {
   //
   // ldmatrix: matrices 0..3 of q are (rows 0, d 0), (rows 8, d 0), (rows 0, d 8), (rows 8, d 8), of
   // k (keys 0, d 0), (keys 0, d 8), (keys 8, d 0), (keys 8, d 8), and of v, transposed, (keys 0, d
-  // 0), (keys 8, d 0), (keys 0, d 8), (keys 8, d 8): the order in which mma.sync wants them. Of
-  // fp8, of which a row of a matrix has 16, they are (keys 0, d 0), (keys 8, d 0), (keys 0, d 16),
+  // 0), (keys 8, d 0), (keys 0, d 8), (keys 8, d 8): the order in which mma.sync expects them. With
+  // fp8, whose matrix rows have 16 elements, they are (keys 0, d 0), (keys 8, d 0), (keys 0, d 16),
   // (keys 8, d 16), in k and in v.
   __device__ __forceinline__ Warp(unsigned ring, const Share& share, const Logits& logits)
       : share_(share), logits_(logits) {
@@ -78,7 +78,7 @@ class Warp {
   __device__ __forceinline__ int key(int tile) const {
     return share_.first_key + tile * BN + first_key_;
   }
-  // Whether one of the rows sees one of the keys from `key` on.
+  // Returns whether one of the rows sees one of the keys from `key` on.
   __device__ __forceinline__ bool sees(int key) const {
     return key < seen_by_any_.end && (!kWindow || key + KEYS > seen_by_any_.begin);
   }
@@ -111,8 +111,8 @@ class Warp {
     }
   }
 
-  // Turns scores of the keys from `key` on into weights. Where the largest score of a row grows,
-  // what was summed before shrinks.
+  // Turns scores of the keys from `key` on into probabilities. When the largest score of a row
+  // grows, its earlier sums are scaled down.
   __device__ __forceinline__ void weigh(Weights& weights, Scores& s, int key) {
     const bool seen = key + KEYS <= seen_by_all_.end && (!kWindow || key >= seen_by_all_.begin);
     RowFactors factor[kBlocks];
@@ -154,8 +154,8 @@ class Warp {
     }
   }
 
-  // Writes all rows. to(row, part, writes_part) says where one goes, given what is known of it, and
-  // is called by all threads of a row, one of them with `writes_part`.
+  // Writes all rows. to(row, part, writes_part) returns the destination of a row, given its
+  // SoftmaxPart. It is called by all threads of a row, by one of them with `writes_part`.
   template <typename To>
   __device__ __forceinline__ void store(const To& to, const Operands& from,
                                         const Sequences& of) const {
@@ -183,7 +183,7 @@ class Warp {
   }
 
  private:
-  // Fragments of q: all of them are kept, or those of the steps at hand.
+  // Reads fragments of q: all of them are kept, or only the fragments of the steps at hand.
   __device__ __forceinline__ void read_queries(int step, int to) {
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {

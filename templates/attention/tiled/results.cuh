@@ -1,5 +1,6 @@
 #pragma once
-// From sums of weighted values to the result, or to the workspace where a row's keys are split.
+// Turns sums of weighted values into the result, or stores them to the workspace if a row's keys
+// are split.
 
 #include "tiles.cuh"
 #include <kernwright/attention/scores.cuh>
@@ -14,7 +15,8 @@ namespace {
 using namespace kernwright;
 using namespace kernwright::config;
 
-// 2^(from - to), for `from` not above `to`. Both may be minus infinity, which gives 0.
+// Returns 2^(from - to), for `from` not above `to`. Both may be minus infinity, for which the
+// result is 0.
 __device__ __forceinline__ float power_between(float from, float to) {
   return exp2_fast(from - (to == hidden_score() ? 0.0f : to));
 }
@@ -37,10 +39,10 @@ __device__ __forceinline__ float log_of(const SoftmaxPart& row) {
   return lse == lse_base2 ? log2_sum : log2_sum * kLn2;
 }
 
-// Where one row goes: nowhere if both are null.
+// The destination of one row: none if both are null.
 struct RowResult {
   out_t* o = nullptr;
-  float* sums = nullptr;  // instead of o, where sums are to be added to others
+  float* sums = nullptr;  // instead of o, if sums are added to others later
   float factor = 1;
 
   __device__ __forceinline__ bool exists() const { return o != nullptr || sums != nullptr; }
@@ -68,7 +70,7 @@ struct RowResult {
 struct Results {
   out_t* o;
   float* lse_out;
-  float* sums;  // of the share's part of the keys; null where that is all
+  float* sums;  // of the share's part of the keys; null if it has all
   SoftmaxPart* parts;
   const float* sinks;
   int q_tokens;

@@ -1,5 +1,6 @@
 #pragma once
-// What a block works on, and the tiles of queries, keys and values that it copies to shared memory.
+// The share of work of a block, and the tiles of queries, keys and values that it copies to shared
+// memory.
 
 #include <kernwright/attention/narrow.cuh>
 #include <kernwright/attention/sequences.cuh>
@@ -74,8 +75,8 @@ __device__ __forceinline__ Share share_of_block(const Sequences& of, int parts, 
 
 // A tile of `Rows` rows of `Columns` elements of T in shared memory, and the threads' shares of its
 // copy in pieces of 16 bytes. A power of two of neighbouring threads copies a row, so the pieces of
-// a thread lie at constant distances. A row is padded with zeros to a multiple of 32 bytes, and by
-// 16 bytes more: then eight consecutive rows have the same piece in eight different bank groups.
+// a thread have constant distances. A row is padded with zeros to a multiple of 32 bytes, and by 16
+// bytes more: then eight consecutive rows have the same piece in eight different bank groups.
 template <int Rows, int Columns, typename T>
 struct Tile {
   static constexpr int kOfPiece = 16 / sizeof(T);                                  // elements
@@ -85,8 +86,8 @@ struct Tile {
   static constexpr int kAcross = (kPieces | 16) & -(kPieces | 16);  // at most 16
   static constexpr int kDown = THREADS / kAcross;
 
-  // The row of this thread's first piece, and the piece's place in it. The other pieces lie `down`
-  // rows further and `across` pieces further.
+  // Return the row of this thread's first piece, and the piece's place in it. The other pieces are
+  // `down` rows further and `across` pieces further.
   static __device__ __forceinline__ int own_row() { return threadIdx.x / kAcross; }
   static __device__ __forceinline__ int own_piece() { return threadIdx.x % kAcross; }
 
@@ -105,7 +106,7 @@ struct Tile {
     }
   }
 
-  // Whether this thread's piece `across` further holds elements, not padding.
+  // Returns whether this thread's piece `across` further holds elements, not padding.
   static __device__ __forceinline__ bool has(int across) {
     return Columns % (2 * kOfPiece) == 0 || own_piece() + across < Columns / kOfPiece;
   }
@@ -191,7 +192,7 @@ class Copies {
   }
 
  private:
-  // Where the first key of a sequence is or, in a paged cache, slot 0 of the pool.
+  // Returns the place of the first key of a sequence or, in a paged cache, of slot 0 of the pool.
   static __device__ __forceinline__ long long first_place(const Sequences& of, const Share& share,
                                                           int ld, int width) {
     const Sequence& sequence = share.sequence;

@@ -4,21 +4,22 @@
 // A block takes tiles of BM rows, one after the other, by a counter that all blocks share. Two
 // warps load by TMA, from the last key to the first, into a ring each: one a tile's queries, and
 // its keys in tiles of BN, and one its values. WGS warpgroups multiply by wgmma, 64 rows each:
-// scores in registers, their softmax there, and weights rounded to 16 bits in registers as the
-// operand of the second product.
+// scores in registers, their softmax there, and probabilities rounded to 16 bits in registers as
+// the operand of the second product.
 //
-//   OVERLAP    1: a warpgroup issues the products of the next tile's scores and of this one's
-//              weights together; 2: and exponentiates while the second runs; 0: it does one thing
-//              after the other and needs registers for less
+//   OVERLAP    1: a warpgroup issues the products for the next tile's scores and with this one's
+//              probabilities together; 2: and exponentiates while the second runs; 0: it does one
+//              thing after the other and needs registers for less
 //   PINGPONG   warpgroups take turns, so that one exponentiates while the other multiplies
 //   QSTAGES    2: the next tile's queries are loaded while this one is worked on
 //   PACK       rows are queries of all heads that share keys, not of one
-//   SLACK      sums are rescaled only where a row has a weight that would be above 2^SLACK
+//   SLACK      accumulators are rescaled only if a row has a probability that would be above
+//              2^SLACK
 //
-// Tiles of keys that some query of the warpgroup sees in part are hidden element by element, others
-// not. Values that no query sees may be anything, and zero times NaN is NaN: they are overwritten
-// by zeros in shared memory. A value that some queries of a tile see and others do not is NaN or
-// infinite hardly ever: rows with such sums are computed again without tiles.
+// Only key tiles that the mask cuts for some query of the warpgroup are masked element by element.
+// Values outside every query's range may be NaN, and 0 * NaN is NaN, so they are overwritten by
+// zeros in shared memory. A value that some queries of a tile see and others do not is hardly ever
+// NaN or infinite: rows with such sums are computed again without tiles, on the slow path.
 
 #include "layout.cuh"
 #include <kernwright/attention/plain_row.cuh>
@@ -135,10 +136,11 @@ __device__ __forceinline__ void produce_values(const TensorMap& map_v, const Seq
   }
 }
 
-// Whether a query of this warpgroup does not see a key of the tile.
+// Returns whether some query of this warpgroup does not see some key of the tile, so that the tile
+// needs the mask.
 __device__ __forceinline__ bool hides(const Tile& tile, int group, int key) {
   const Sequence& sequence = tile.sequence;
-  // Where heads lie apart it may have all queries of the tile.
+  // If heads are apart, the warpgroup may have all queries of the tile.
   const int first = query_of(tile, kHeadsInside ? group * 64 : 0);
   const int last = query_of(tile, kHeadsInside ? group * 64 + 63 : kQueries - 1);
   bool hides = key + BN > sequence.keys;
@@ -162,8 +164,8 @@ __device__ __forceinline__ void clear_unseen(unsigned values, const Tile& tile, 
   named_barrier_sync(5 + group, 128);
 }
 
-// The warp's 16 rows of the result, rounded. Of 32 columns of a row each of four lanes has a pair
-// in every 8; they exchange pairs, so that a lane has 8 columns, which it stores as 16 bytes.
+// The warp's 16 rows of the result, rounded. Each of four lanes has a pair in every 8 of a row's 32
+// columns; they exchange pairs, so that a lane has 8 columns, which it stores as 16 bytes.
 __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors& inverse,
                                              int row_in_tile, const Tile& tile,
                                              dtype_t* __restrict__ o, int q_tokens, int ldo) {
@@ -193,7 +195,7 @@ __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors&
   __syncwarp();
 }
 
-// Computes those of the warp's rows again that a value may have reached that they do not see.
+// Recomputes the warp's rows whose accumulators a masked NaN or infinity may have reached.
 __device__ __forceinline__ void store_plain_rows(const Sums& sums, const SoftmaxTile& softmax,
                                                  const RowFactors& inverse, const Operands& from,
                                                  const Sequences& of, int row_in_tile,

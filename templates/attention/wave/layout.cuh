@@ -1,6 +1,6 @@
 #pragma once
-// What the configuration makes of a tile: boxes of q, k and v, stages, and where in shared memory
-// they lie.
+// The layout of a tile under the configuration: boxes of q, k and v, stages, and their places in
+// shared memory.
 
 #include <kernwright/attention/boxes.cuh>
 #include <kernwright/attention/query_tile.cuh>
@@ -22,7 +22,8 @@ constexpr int kHeads = PACK ? GROUP : 1;  // that share a tile
 constexpr int kQueries = BM / kHeads;     // of each
 static_assert(BM == 64 * WGS && BN % 16 == 0 && BM % kHeads == 0);
 
-// Rows of a tile are the heads of each query or, where heads lie apart, the queries of each head.
+// Rows of a tile are the heads of each query or, if heads are apart in memory, the queries of each
+// head.
 constexpr bool kHeadsInside = layout == layout_bshd;
 __device__ __forceinline__ int query_of(const Tile& tile, int row) {
   return tile.row + (kHeadsInside ? row / kHeads : row % kQueries);

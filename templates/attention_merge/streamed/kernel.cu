@@ -19,7 +19,7 @@ __device__ __forceinline__ float weight(float from, float to) {
 }
 
 // Some parts of a vector of a row, merged: their largest lse, and relative to it the sum of their
-// weights and that of their weighted elements.
+// weights and the sums of their weighted elements.
 struct State {
   float largest = -INFINITY;
   float sum = 0;
@@ -60,9 +60,9 @@ __device__ __forceinline__ float log_of(const State& state) {
   return own;
 }
 
-// Threads along x have vectors of rows: neighbours those of one row, and then those of the next
-// head (layout=bshd) or token (bhsd). A thread has its vector in ITEMS tokens, of which the lse of
-// a part lie side by side. Threads along y have different parts.
+// Threads along x have vectors of rows: neighbours have the vectors of one row, and then the
+// vectors of the next head (layout=bshd) or token (bhsd). A thread has its vector in ITEMS tokens,
+// and the lse of a part of these are side by side. Threads along y have different parts.
 extern "C" __global__ void __launch_bounds__(THREADS* SPLIT)
     attention_merge_streamed(const dtype_t* __restrict__ o_parts,
                              const float* __restrict__ lse_of_part, out_t* __restrict__ o,
@@ -82,7 +82,8 @@ extern "C" __global__ void __launch_bounds__(THREADS* SPLIT)
   const int first_token = static_cast<int>(group) * ITEMS;
   const int tokens = sequence < batch_count ? ::min(ITEMS, token_count - first_token) : 0;
 
-  // Of the first token: its row of all heads' rows, and the token's or head's of o.
+  // For the first token: its row among the rows of all heads, and the row of the token or head in
+  // o.
   const int lse_row = static_cast<int>((sequence * kHeads + head) * token_count + first_token);
   const int o_row =
       kTokensOutside ? static_cast<int>(sequence * token_count + first_token) : lse_row;
@@ -113,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(THREADS* SPLIT)
       x_part += o_part_pitch;
       lse_part += lse_part_pitch;
     }
-    // What an empty part holds does not count, be it NaN.
+    // The elements of an empty part do not count, even if they are NaN.
     x_part = x_from;
 #pragma unroll
     for (int p = 0; p < UNROLL; ++p) {

@@ -1,6 +1,6 @@
 // The work list of attention by one block. Every unit of work has a number: the units of a sequence
-// follow those of the sequences before it. A slot has as many units as any other, so a running sum
-// says in which sequence each slot begins.
+// follow the units of the sequences before it. A slot has as many units as any other, so a running
+// sum shows in which sequence each slot begins.
 
 #include <kernwright/attention/schedule.cuh>
 #include <kernwright/config.cuh>
@@ -56,7 +56,7 @@ struct RunningSum {
   }
 };
 
-// Where a slot begins: a sequence, how many times kPieceKeys of its keys lie before, and the slots
+// The begin of a slot: a sequence, how many times kPieceKeys of its keys come before, and the slots
 // of the sequence's first and last piece.
 struct SlotBegin {
   int sequence, tile, begins, ends;

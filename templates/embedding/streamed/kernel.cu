@@ -17,8 +17,8 @@ __device__ __forceinline__ Vector all_nan() {
   return x;
 }
 
-// Neighbouring threads have the vectors of a row, those of a thread lie TASKS apart. Each element
-// of `next_lengths` is written by the thread that has read it, so it may be the memory of
+// Neighbouring threads have the vectors of a row; the vectors of a thread are TASKS apart. Each
+// element of `next_lengths` is written by the thread that has read it, so it may be the memory of
 // `sequence_lengths`. For a token that the table does not have nothing is read.
 extern "C" __global__ void __launch_bounds__(THREADS)
     embedding_streamed(const int* __restrict__ tokens, const dtype_t* __restrict__ table,

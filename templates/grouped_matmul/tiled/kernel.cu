@@ -29,8 +29,8 @@ constexpr int kMmaN = WN / 8;
 
 using Schedule = GroupSchedule<groups, BM, COLUMNS>;
 
-// Copies 128 bytes of k of `Rows` rows, where `row_at(row)` is a row's first element or null. What
-// lies beyond the last of `k` becomes zero.
+// Copies 128 bytes of k of `Rows` rows. `row_at(row)` is a row's first element or null. Elements
+// beyond the last of `k` become zero.
 template <int Rows, typename RowAt>
 __device__ __forceinline__ void copy_rows(unsigned destination, int first_k, int k,
                                           const RowAt& row_at) {

@@ -69,9 +69,9 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   }
 }
 
-// The scales of the product of the schedule's present tile. Those of b begin with the block of the
-// tile's first column, and its second block is the next one or, with a gate, that of what the gates
-// open.
+// Returns the scales of the schedule's present tile. The scales of b begin with the block of the
+// tile's first column. The second block is the next one or, with a gate, the block of the rows that
+// the gates open.
 __device__ __forceinline__ ScaleTensors scales_of_tile(const float* scale_a, const float* scale_b,
                                                        const Schedule& schedule, int n,
                                                        int blocks_of_k, int places_of_group,
@@ -91,7 +91,7 @@ __device__ __forceinline__ ScaleTensors scales_of_tile(const float* scale_a, con
           blocks_of_k};
 }
 
-// With scales of blocks, one warp beside the producer: copies those of each stage.
+// Copies the scales of each stage. Run with scales of blocks, by one warp beside the producer.
 __device__ __forceinline__ void produce_scales(const float* scale_a, const float* scale_b,
                                                Schedule& schedule, TilePipeline& pipeline,
                                                Addresses at, int n, int steps, int places_of_group,
@@ -126,8 +126,8 @@ struct Operands {
 template <int N, typename AllLanded>
 __device__ __forceinline__ void multiply_tile(Sums<N>& d, TilePipeline& pipeline, Addresses at,
                                               int first_b, int steps, const AllLanded& all_landed) {
-  // Each width has sums of its own. If they began undefined, the compiler would keep those of all
-  // widths at once.
+  // Each width has accumulators of its own. If they began undefined, the compiler would keep the
+  // accumulators of all widths at once.
 #pragma unroll
   for (int i = 0; i < BLOCKS; ++i) {
 #pragma unroll
@@ -137,9 +137,9 @@ __device__ __forceinline__ void multiply_tile(Sums<N>& d, TilePipeline& pipeline
   multiply_stages<dtype_t, kProducts, true>(d, pipeline, steps, operands, [] {}, all_landed);
 }
 
-// The same with scales of blocks: the tensor cores sum a stage, which is multiplied by its scales
-// and added in fp32 while another consumer multiplies. `block_b` is the block of the first rows of
-// b among those of the tile; with a gate, block i has a scale of its own.
+// Multiplies a tile with scales of blocks: the tensor cores sum a stage, which is multiplied by its
+// scales and added in fp32 while another consumer multiplies. `block_b` is the block of the first
+// rows of b among the tile's blocks; with a gate, block i has a scale of its own.
 template <int N>
 __device__ __forceinline__ void multiply_scaled(Sums<N>& d, TilePipeline& pipeline, Addresses at,
                                                 int first_b, int steps, int block_b) {
@@ -170,7 +170,7 @@ __device__ __forceinline__ void multiply_scaled(Sums<N>& d, TilePipeline& pipeli
   }
 }
 
-// Where the rows of a tile go: `first` is the element of its first row in column `column`.
+// The destination of a tile's rows: `first` is the element of its first row in column `column`.
 struct Target {
   out_t* first;
   int rows, columns, pitch;

@@ -1,5 +1,5 @@
 #pragma once
-// The boxes and stages of a tile's operands, its sums, and where they lie in shared memory.
+// The boxes and stages of a tile's operands, its accumulators, and their places in shared memory.
 
 #include <kernwright/config.cuh>
 #include <kernwright/matmul/block_scales.cuh>

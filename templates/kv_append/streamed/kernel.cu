@@ -15,10 +15,10 @@ constexpr bool kNarrow = kv == kv_fp8_e4m3;
 constexpr bool kNormalises = kernwright::config::norm == norm_rms;  // CUDA has a norm of its own
 constexpr int kQueryHeads = KEY_HEADS - static_cast<int>(kv_heads);
 
-// Of the heads that are not those of v, those of q come first.
+// Returns whether a head of q or k is one of q: these come first.
 __device__ __forceinline__ bool is_query(int head) { return kQueryHeads > 0 && head < kQueryHeads; }
 
-// A token's place in a tensor of `tokens` tokens an entry, which lie `pitch` elements apart.
+// A token's place in a tensor with `tokens` tokens in each entry, `pitch` elements apart.
 struct Place {
   int entry, token, tokens;
 
@@ -41,8 +41,8 @@ struct Sequences {
   const int* __restrict__ page_table;
   int count, q_len, kv_len, cache_tokens, table_columns;
 
-  // The sequence with the new token `place`: the last of those that begin there or before it, for
-  // those that begin where the next one does have no tokens.
+  // Returns the sequence with the new token `place`: the last one that begins there or before it,
+  // since a sequence that begins where the next one does has no tokens.
   __device__ __forceinline__ int sequence_of(int place) const {
     if constexpr (!kRagged) return static_cast<unsigned>(place) / static_cast<unsigned>(q_len);
     int low = 0;
@@ -57,7 +57,7 @@ struct Sequences {
     }
     return low;
   }
-  // A token's position: negative where the sequence has fewer keys than new tokens.
+  // Returns a token's position: negative if the sequence has fewer keys than new tokens.
   __device__ __forceinline__ int position_of(int place, int sequence) const {
     const int end = kRagged ? __ldg(q_offsets + sequence + 1) : (sequence + 1) * q_len;
     int keys = kv_len;
@@ -118,8 +118,8 @@ __device__ __forceinline__ float squares(const Vector& x) {
   return sum;
 }
 
-// Makes sums of a thread's part of several heads those of whole heads, in all threads of a head:
-// KEY_LANES neighbours of one warp.
+// Adds a thread's sums of its parts of several heads to sums of whole heads, in all threads of a
+// head: KEY_LANES neighbours of one warp.
 __device__ __forceinline__ void add_lanes(float (&sum)[ITEMS]) {
   constexpr unsigned kAll = KEY_LANES == 32 ? ~0u : (1u << KEY_LANES % 32) - 1;
   const unsigned lanes = kAll << threadIdx.x % 32 / KEY_LANES * KEY_LANES;
@@ -136,10 +136,10 @@ __device__ __forceinline__ void normalise(float (&value)[LANES], const Vector& x
   for (int i = 0; i < LANES; ++i) value[i] = x[i] * factor * weight[i];
 }
 
-// Neighbouring threads have the units of a head, then those of the next; after those of q and k
-// come those of v. A unit is two vectors half a head apart. The heads of a thread lie as many apart
-// as there are groups of them. All its loads from q, k or v are issued before it looks for the
-// token's place. Where heads are normalised, a head of q or k and a token each begin with a
+// Neighbouring threads have the units of a head, then the units of the next; v's units come after
+// the units of q and k. A unit is two vectors half a head apart. The heads of a thread are as many
+// apart as there are groups of them. All its loads from q, k or v are issued before it looks for
+// the token's place. If heads are normalised, a head of q or k and a token each begin with a
 // multiple of KEY_LANES threads, so that some threads have no unit.
 extern "C" __global__ void __launch_bounds__(THREADS)
     kv_append_streamed(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,

@@ -14,15 +14,15 @@ constexpr bool kWordsVary = Weights<(kScales || kShifts), 0>::kWordsVary;
 using Sums = Each<Sum, 2 * ROWS_AT_ONCE>;
 
 // The variance is the mean square less the square of the mean, with an error of a few 2^-23 of the
-// mean square. Where it is a smaller share of the mean square than this, results of the type would
+// mean square. If it is a smaller share of the mean square than this, results of the type would
 // show the error, and the variance is taken from the deviations.
 constexpr float kLeastShare = sizeof(dtype_t) == 4 ? 0.5f : 1.0f / 32;
 
-// What normalises a row.
+// The numbers that normalise a row.
 struct Normal {
   float mean;
   float variance;
-  bool far;  // the mean lies so far from 0 that deviations have to be added up
+  bool far;  // the mean is so far from 0 that deviations must be added up
 
   __device__ __forceinline__ Normal() = default;
   __device__ __forceinline__ Normal(float sum, float squares) {
@@ -41,8 +41,8 @@ struct Normal {
 
 __device__ __forceinline__ Vector finish(const Vector& x, const Vector& w, const Vector& b,
                                          float mean, float scale) {
-  // The multiplication of 16-bit elements takes off the mean too, which saves an instruction. That
-  // rounds mean * scale, by no more than the rounding of the mean itself counts for.
+  // The multiplication of 16-bit elements takes off the mean too, which saves an instruction. This
+  // rounds mean * scale, which costs no more than the rounding of the mean itself.
   const float offset = -mean * scale;
   float value[kLanes];
 #pragma unroll

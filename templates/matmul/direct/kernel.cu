@@ -8,22 +8,23 @@
 // lane, but A and B are permuted alike, so the sums are the same. All loads of a batch, UNROLL for
 // each row, are issued before the first is used; other warps multiply meanwhile.
 //
-// Where k, lda or ldb does not divide by 8, rows start or end at any element. A lane then reads the
+// If k, lda or ldb does not divide by 8, rows start or end at any element. A lane then reads the
 // aligned 16-byte pieces that hold its 8 UNROLL consecutive elements, one piece more than these
 // would fill, and shifts them into place.
 //
 // A block owns BN rows of B, with a gate BN of either half. Its warps take batches of k in turn.
-// Their sums meet in shared memory and are added in the order of the warps. Where there are few
-// such blocks and k is long, the SPLIT blocks of a cluster take a tile together: all their warps
-// take batches in turn, and the first block adds the sums of all blocks in the order of the ranks.
+// Their sums meet in shared memory and are added in the order of the warps. If there are few such
+// blocks and k is long, the SPLIT blocks of a cluster take a tile together: all their warps take
+// batches in turn, and the first block adds the sums of all blocks in the order of the ranks.
 //
 // With norm=rms the rows of A are multiplied by the norm's weights in registers. A product of 8
 // rows of A with themselves has the square of each row on its diagonal: one more mma for each load,
-// whose sums go the way of the others. The root of a row is a factor of its finished sums.
+// whose sums are added like the others. The root of a row is a factor of its finished sums.
 //
-// The products of a batch take a row of the grid each. Where the launch starts early, while the
-// kernel ahead still runs, a warp loads its first batch of B before it waits, and the blocks of the
-// first wave prefetch the columns behind these into the L2. Later blocks have nothing to wait for.
+// The products of a batch take a row of the grid each. If the launch starts early, while the
+// previous kernel still runs, a warp loads its first batch of B before it waits, and the blocks of
+// the first wave prefetch the columns behind these into the L2. Later blocks have nothing to wait
+// for.
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
@@ -49,7 +50,7 @@ constexpr int kLaneK = 8;                                  // elements in a load
 constexpr int kLoadK = 4 * kLaneK;                         // elements in the loads of a row's lanes
 static_assert(BATCH_K == UNROLL * kLoadK && FRAGMENTS == kRowsA * kSums);
 
-// What a lane loads before it multiplies: `Loads` loads of each of its rows.
+// The operands that a lane loads before it multiplies: `Loads` loads of each of its rows.
 template <int Loads>
 struct Batch {
   Packed<16> a[Loads][kRowsA];
@@ -190,8 +191,8 @@ __device__ __forceinline__ void load_end(Batch<1>& batch, const Rows& rows, int 
   if constexpr (kNorm) batch.weights[0] = load_eight(rows.weights, first, k);
 }
 
-// A lane's sums: products of rows of a with rows of b, and with a norm those of 8 rows of a with
-// themselves, which have the squares of the rows on their diagonals.
+// A lane's accumulators: products of rows of a with rows of b, and with a norm products of 8 rows
+// of a with themselves, which have the squares of the rows on their diagonals.
 struct Sums {
   float products[kRowsB][4] = {};
   float squares[kRowsA][4] = {};
@@ -280,7 +281,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                   const out_t* __restrict__ addend, float alpha, float beta, float eps, int early_k,
                   unsigned early_blocks, int may_read_ahead, out_t* __restrict__ d_k,
                   out_t* __restrict__ d_v) {
-  // The sums of the block's warps and, in the first block of a cluster, those of its blocks.
+  // The sums of the block's warps and, in the first block of a cluster, the sums of its blocks.
   __shared__ float2 parts[WARPS + (SPLIT > 1 ? SPLIT : 0)][FRAGMENTS][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int rank = blockIdx.x % SPLIT;
@@ -315,7 +316,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (blockIdx.y * gridDim.x + blockIdx.x < early_blocks) {
     prefetch_rows(b, first_b, n, ldb, may_read_ahead ? AHEAD_K : 0, early_k, rank);
   }
-  // What follows the wait needs these at once, so they are computed before it.
+  // The code behind the wait needs these at once, so they are computed before it.
 #pragma unroll
   for (int i = 0; i < kRowsA; ++i) asm volatile("" : "+l"(rows.a[i]));
   release_next_kernel();

@@ -16,7 +16,7 @@ namespace {
 constexpr int kPiece = BN >= 160 ? 32 : 16;
 constexpr int kPieces = (COLUMNS + kPiece - 1) / kPiece;
 constexpr int kLeaving = LATE ? kPieces : kStores;  // k steps that store a waiting tile
-// The last tile of a block has no successor, so it is staged in the A part of the ring, where each
+// The last tile of a block has no successor, so it is staged in the A part of the ring: there each
 // consumer has rows of its own. A wide tile needs the B part too, after all consumers have read it.
 constexpr bool kThroughB = STAGES * kBoxes < kChunks;
 static_assert(!LATE || (kBlocks == 1 && CHUNK % kPiece == 0));
@@ -32,7 +32,7 @@ struct Target {
   int m;
 };
 
-// Where a warp's rows of a tile belong: the warp's first row and the tile's first column in their
+// The place of a warp's rows of a tile: the warp's first row and the tile's first column in their
 // product, and the first row of that product in D.
 struct Place {
   int row, column, first;

@@ -7,9 +7,9 @@
 // BM / TEAM of its rows.
 //
 // A cluster of CM x CN blocks takes neighbouring tiles. Its blocks load once what they share: each
-// loads a part and multicasts it or, where B does not divide into such parts, loads a whole stage
-// in turn. Clusters walk the tiles in steps of the grid, which has as many clusters as fit the
-// device (PERSISTENT) or one for each tile.
+// loads a part and multicasts it or, if B does not divide into such parts, loads a whole stage in
+// turn. Clusters walk the tiles in steps of the grid, which has as many clusters as fit the device
+// (PERSISTENT) or one for each tile.
 //
 // Each warp runs the epilogue of its own 16 rows of D. It stores them, rounded, in chunks of CHUNK
 // columns through a staging buffer of its own. Variants:
@@ -24,8 +24,8 @@
 // PROMOTED  The tensor cores keep about 14 bits of a sum of fp8 products. So they sum one stage,
 //           and the result is added to sums in fp32. One consumer adds while others multiply.
 // scaling   With scales of blocks, a second warp of the producer copies a stage's scales, and the
-//           sums of a stage are multiplied by them on their way. With AHEAD a consumer adds those
-//           of one stage while it multiplies the next.
+//           sums of a stage are multiplied by them on their way. With AHEAD a consumer adds the
+//           sums of one stage while it multiplies the next.
 // TRANSPOSED  The product is computed transposed. Then A, m and the rows of a tile are those of the
 //           problem's b, and B, n and the columns those of its a.
 // gate      A stage holds BN / 2 rows of B's gates and the same rows of its other half. A consumer
@@ -58,8 +58,8 @@ __device__ __forceinline__ int first_of(const Schedule& schedule, int rows) {
   return batch == 1 ? 0 : schedule.product() * rows;
 }
 
-// Loads this block's share of a stage: its slice of A, and its slice of B or, where the blocks that
-// share B take turns (kTurns), all of B or nothing. `once` says that no other tile reads the
+// Loads this block's share of a stage: its slice of A, and its slice of B or, if the blocks that
+// share B take turns (kTurns), all of B or nothing. `once` means that no other tile reads the
 // problem's b.
 __device__ __forceinline__ void load_operands(const TensorMap& map_a, const TensorMap& map_b,
                                               const Addends& addends, const Schedule& schedule,
@@ -152,7 +152,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   if constexpr (kCluster > 1) pipeline.producer_drain();
 }
 
-// With scales of blocks, one warp beside the producer: copies those of each stage.
+// Copies the scales of each stage. Run with scales of blocks, by one warp beside the producer.
 __device__ __forceinline__ void produce_scales(const ScaleTensors& scales, Schedule& schedule,
                                                TilePipeline& pipeline, Addresses at,
                                                const Steps& steps) {
@@ -171,9 +171,9 @@ __device__ __forceinline__ void produce_scales(const ScaleTensors& scales, Sched
   }
 }
 
-// With PINGPONG: lets the other consumer begin its tile. All stages of this tile have landed by
-// then, those of its addends too. If not, the other consumer might wait for a stage whose barrier
-// is a phase behind, which looks as if the stage had landed.
+// Lets the other consumer begin its tile, with PINGPONG. All stages of this tile have landed by
+// then, the stages of its addends too. If not, the other consumer might wait for a stage whose
+// barrier is a phase behind, which looks as if the stage had landed.
 __device__ __forceinline__ void hand_over(TilePipeline pipeline, int consumer) {
 #pragma unroll
   for (int i = 0; i < kAddendStages; ++i) {

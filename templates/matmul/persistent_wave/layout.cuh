@@ -1,5 +1,5 @@
 #pragma once
-// The boxes and stages of a tile's operands, the chunks of its result, and where they lie in shared
+// The boxes and stages of a tile's operands, the chunks of its result, and their places in shared
 // memory.
 
 #include <kernwright/config.cuh>

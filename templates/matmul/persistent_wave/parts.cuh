@@ -10,9 +10,10 @@
 
 namespace {
 
-// Run by all consumers, once they have multiplied all of their steps. Warp `warp` of the consumers
-// gets the whole sums of its rows if they are this block's, else false. Parts are added in a fixed
-// order, so equal inputs give equal bits.
+// Adds the parts of all blocks of a tile. Run by all consumers, once they have multiplied all of
+// their steps. Warp `warp` of the consumers gets the whole sums of its rows if they are this
+// block's; otherwise the result is false. Parts are added in a fixed order, so equal inputs give
+// equal bits.
 __device__ __forceinline__ bool add_parts(Sums& d, Addresses at, int warp) {
   constexpr int kQuads = BN / 8;  // of a thread and a block of 64 rows
   const int rank = cluster_rank(), part = rank / kCluster, owner = warp % SPLIT;

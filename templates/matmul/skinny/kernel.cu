@@ -5,16 +5,16 @@
 // begin ldb and ldd elements apart.
 //
 // The product is computed transposed: rows of b, of which there are many, take the 64 rows of
-// wgmma, and a is the other operand, of BM rows. Nearly all of the time goes into reading b, so
-// what counts is how much of it is in flight: one warp fills a deep ring by TMA, BN / 64 warpgroups
+// wgmma, and a is the other operand, of BM rows. Nearly all of the time goes into reading b, so the
+// amount of it that is in flight counts: one warp fills a deep ring by TMA, BN / 64 warpgroups
 // multiply from it, and several blocks share a multiprocessor.
 //
 // SPLIT   The blocks of a cluster take a slice of k each. Every block owns a part of the tile. The
 //         others send their sums of that part straight into its shared memory, and it adds them in
 //         the order of the ranks. When a block exits, nobody writes to it any more.
-// SLICES  Where that leaves multiprocessors idle, several clusters or single blocks take a part of
-//         k each and store their sums to memory. A launch after this one, matmul_finish, adds them
-//         in the order of the slices.
+// SLICES  If that leaves multiprocessors idle, several clusters or single blocks take a part of k
+//         each and store their sums to memory. A launch after this one, matmul_finish, adds them in
+//         the order of the slices.
 // CM      The blocks of a cluster take neighbouring tiles along the few rows. They load the rows of
 //         b that they share in parts, and multicast them.
 // PROMOTED  The tensor cores keep about 14 bits of a sum of fp8 products. So they sum 128 of k at a

@@ -1,5 +1,5 @@
 #pragma once
-// The boxes and stages of the operands, the units of a tile's sums, and where all of it lies in
+// The boxes and stages of the operands, the units of a tile's sums, and the places of all of it in
 // shared memory. `a` is the operand with few rows, and `b` the other.
 
 #include <kernwright/config.cuh>
@@ -42,7 +42,7 @@ using TilePipeline = Pipeline<STAGES, CM>;
 using OperandA = WgmmaOperand<Major::k, BM, DEPTH>;
 using OperandB = WgmmaOperand<kMajorB, kRowsB, DEPTH>;
 
-// The sums of a consumer thread, and those of a unit.
+// The accumulators of a consumer thread, and the sums of a unit.
 using Sums = float[STACK][BM / 2];
 struct Unit {
   float4 sums[STACK];
@@ -66,7 +66,7 @@ struct Addresses {
     return base + kPartial + ((rank * STACK + half) * kOwned + unit) * 16;
   }
   __device__ unsigned barriers() const { return base + kBarriers; }
-  // Of a stage's 128 of k number `box`.
+  // Returns the scales of 128 of k, number `box` of a stage.
   __device__ StageScales<BM> scales(int stage, int box) const {
     return {base + kScales + stage * SCALE_BYTES + box * StageScales<BM>::kBytes};
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What fills the ring: one thread that loads both operands by TMA, and one warp that copies scales.
+// Fills the ring: one thread loads both operands by TMA, and one warp copies scales.
 
 #include "layout.cuh"
 #include <kernwright/math/vector.cuh>
@@ -74,7 +74,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   if constexpr (CM > 1) pipeline.producer_drain();
 }
 
-// With scales of blocks, one warp: copies those of each stage.
+// Copies the scales of each stage. Run with scales of blocks, by one warp.
 __device__ __forceinline__ void produce_scales(const ScaleTensors& scales, TilePipeline& pipeline,
                                                Addresses at, int row_a, int row_b, int first,
                                                int last) {

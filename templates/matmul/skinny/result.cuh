@@ -31,7 +31,7 @@ struct Tile {
 // The tile and the slice of k of this block. Blocks with neighbouring numbers run on one group of
 // multiprocessors, which asks the L2 once for lines that several of them read at about the same
 // time. So with `a_first` neighbours are tiles that share rows of b. Clusters go to the groups one
-// by one, and those of one slice to the same group.
+// by one, and the clusters of one slice go to the same group.
 struct Place {
   int tile_a, tile_b, tiles_a, tiles_b, slice = 0;
 

@@ -97,9 +97,9 @@ struct Addresses {
 
 // The product, as far as it is the same in every tile.
 struct Shape {
-  int m, n, k;  // k is 0 where the operands are not read
+  int m, n, k;  // k is 0 if the operands are not read
   __device__ int tiles() const { return (n + ROWS - 1) / ROWS; }
-  // Of all tiles of this block.
+  // Returns the number of stages of all tiles of this block.
   __device__ int stages() const {
     const int blocks = gridDim.x, block = blockIdx.x;
     return (tiles() - block + blocks - 1) / blocks * ((k + CHUNK - 1) / CHUNK);
@@ -289,7 +289,7 @@ __device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses 
   }
 }
 
-// What a row's finished sums are multiplied by, for the rows of a that this lane stores.
+// The factors of finished sums, for the rows of a that this lane stores.
 struct RowFactors {
   float of[kHalves][2];
 

@@ -36,11 +36,11 @@ __device__ __forceinline__ constexpr int swizzle(int row, int chunk) {
   return chunk ^ (kChunks >= 8 ? row % 8 : row / (8 / kChunks) % kChunks);
 }
 
-// Copies a stage of an operand: rows of `Columns` elements in pieces of `Align`. Rows are those of
-// the operand and columns run along k; with RowsAreK rows run along k. Pieces beyond `depth` of k
-// become zero. Pieces beyond the `outer` rows or columns of the operand are not copied, because
-// their results are never stored. An operand of `Stack` matrices, n rows or columns apart, gives an
-// equal share of the tile from each. `from` is this thread's first piece. All its other pieces lie
+// Copies a stage of an operand: rows of `Columns` elements in pieces of `Align`. Rows are the
+// operand's rows and columns run along k; with RowsAreK rows run along k. Pieces beyond `depth` of
+// k become zero. Pieces beyond the `outer` rows or columns of the operand are not copied, because
+// their results are never stored. An operand of `Stack` matrices, n rows or columns apart, takes an
+// equal share of the tile from each. `from` is this thread's first piece. All its other pieces are
 // at constant distances from that one: as addresses of their own they would fill the registers.
 template <int Rows, int Columns, int Align, long long Pitch, bool RowsAreK, int Stack>
 __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* from, int outer,
@@ -88,7 +88,7 @@ __device__ __forceinline__ long long first_piece() {
 }
 
 // sum += a * b^T for one step of 32 bytes of k. fp8 is widened to fp16. A lane's word of fp8 holds
-// four neighbours of k where mma.sync expects two pairs; a and b are permuted alike, so the sums
+// four neighbours of k, while mma.sync expects two pairs; a and b are permuted alike, so the sums
 // are the same.
 template <typename T>
 __device__ __forceinline__ void multiply(float (&sum)[kMmaM][kMmaN][4],
@@ -126,7 +126,7 @@ constexpr bool kScaled = scaling == scaling_block;
 constexpr int kBlock = 128;  // of k, and rows of b, that share a scale
 
 // The scales of a thread's sums, from its first row and column on. Rows and columns beyond the last
-// take those of the last, since their results are not stored.
+// take the scales of the last, since their results are not stored.
 struct Scales {
   const float* a;  // of the first row, [ceil(k / 128), m]
   const float* b;  // of all rows of b, [ceil(rows / 128), lds]
@@ -149,7 +149,8 @@ struct Scales {
     for (int j = 0; j < kMmaN; ++j) {
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        // Columns of a warp lie in one block, but for those of a gate and what it opens.
+        // Columns of a warp are in one block, except that a gate's columns and the columns that it
+        // opens are in two.
         const float of_b = STACK == 1 ? of_first : of_column(j * 8 + c, block);
 #pragma unroll
         for (int i = 0; i < kMmaM; ++i) {
@@ -171,8 +172,8 @@ struct Scales {
   }
 };
 
-// Stages two neighbours of the result: rounded to 16 bits or, where an epilogue follows or the
-// result has another width, as fp32.
+// Stages two neighbours of the result: rounded to 16 bits or, if an epilogue follows or the result
+// has another width, as fp32.
 template <typename Out>
 __device__ __forceinline__ void stage_pair(unsigned char* to, float first, float second) {
   if constexpr (STAGED_BYTES == sizeof(Out) && sizeof(Out) == 2) {
@@ -182,8 +183,8 @@ __device__ __forceinline__ void stage_pair(unsigned char* to, float first, float
   }
 }
 
-// A finished piece of the result, read from where it is staged. A gate's other half is staged
-// COLUMNS further on in the same row.
+// Returns a finished piece of the result, read from where it is staged. A gate's other half is
+// staged COLUMNS further on in the same row.
 template <typename Out, int Count>
 __device__ __forceinline__ Packed<Count * sizeof(Out)> finish_piece(const unsigned char* staged,
                                                                     const Epilogue& epilogue,
@@ -207,9 +208,9 @@ __device__ __forceinline__ Packed<Count * sizeof(Out)> finish_piece(const unsign
   }
 }
 
-// A block computes one BM x COLUMNS tile of d, where COLUMNS is BN or, with a gate, half of it.
-// Blocks walk `group` rows of tiles down before they step right, so that concurrent blocks share
-// operands in the L2. The blocks of a batch's products follow each other, as the products do.
+// Computes one BM x COLUMNS tile of d in a block. COLUMNS is BN or, with a gate, half of it. Blocks
+// walk `group` rows of tiles down before they step right, so that concurrent blocks share operands
+// in the L2. The blocks of a batch's products follow each other, as the products do.
 extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_tiled(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                  const float* __restrict__ scale_a, const float* __restrict__ scale_b,
@@ -246,7 +247,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const dtype_t* from_a = a + m_first * kPitchA + first_piece<DEPTH, ALIGN_A, kPitchA>();
   const dtype_t* from_b =
       b + n_first * (kNk ? kPitchB : 1) + first_piece<kNk ? DEPTH : BN, ALIGN_B, kPitchB>();
-  // What is left of k from the next stage to copy on, and the number of stages in all.
+  // The rest of k from the next stage to copy on, and the number of stages in all.
   long long depth = reads_operands(alpha) ? kK : 0;
   const int stages = reads_operands(alpha) ? kStageCount : 0;
 
@@ -277,8 +278,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   // ldmatrix: matrices 0..3 of a are (rows 0, k 0), (rows 8, k 0), (rows 0, k 8), (rows 8, k 8) and
   // of b (columns 0, k 0), (columns 0, k 8), (columns 8, k 0), (columns 8, k 8): the order that
   // mma.sync expects. A chunk's place is an XOR with its number, so the address of a later step is
-  // this one XOR the step. Where b is [k, n], ldmatrix transposes the matrices, a step is 16 rows,
-  // and the XOR reaches later columns.
+  // this one XOR the step. If b is [k, n], ldmatrix transposes the matrices, a step is 16 rows, and
+  // the XOR reaches later columns.
   const int row_a = warp_m * WM + lane_id % 16;
   const int row_b = warp_n * WN + lane_id / 16 * 8 + lane_id % 8;
   const int chunk = warp_k * kSteps * 2;
@@ -319,7 +320,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                       static_cast<int>(n_first),
                       first_column};
   float sum[kMmaM][kMmaN][4] = {};
-  float part[kMmaM][kMmaN][4] = {};  // of a stage, where it has scales
+  float part[kMmaM][kMmaN][4] = {};  // of a stage, if it has scales
 #pragma unroll
   for (int s = 0; s < STAGES - 1; ++s) copy_stage(s);
   cp_async_wait<STAGES - 2>();

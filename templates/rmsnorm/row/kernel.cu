@@ -8,7 +8,7 @@ constexpr bool kScales = weight == weight_scale;
 
 using Sums = Each<Sum, ROWS_AT_ONCE>;
 
-// Whether a thread's rows fit its registers unpacked. Beside them each row takes 4 registers and
+// True if a thread's rows fit its registers unpacked. Beside them each row takes 4 registers and
 // the rest of the kernel 16. Weights that are shifted take 32, for the vectors of several steps.
 constexpr bool kFitsUnpacked =
     KEPT * (ROWS_AT_ONCE * kLanes + (EARLY - HELD) * (VECTOR_BYTES / 4)) + 4 * ROWS_AT_ONCE + 16 +
@@ -16,7 +16,7 @@ constexpr bool kFitsUnpacked =
     65536 / (MIN_BLOCKS * THREADS);
 
 // Stands between the uses of x before and after the reduction. Values that were unpacked for the
-// first use are then unpacked again for the second, where keeping them would spill them.
+// first use are then unpacked again for the second, since keeping them would spill them.
 __device__ __forceinline__ void keep_packed(Vector (&x)[ROWS_AT_ONCE][KEPT]) {
   if constexpr (kFitsUnpacked) return;
 #pragma unroll

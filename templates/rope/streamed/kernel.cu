@@ -24,8 +24,8 @@ __device__ __forceinline__ T* place(T* q, T* k, T* v, long long token, int head,
   return tensor + (token * count + index) * head_dim + unit * kStep;
 }
 
-// Neighbouring threads have the units of one head, and then those of the next. The heads of a
-// thread lie GROUPS apart. All its loads are issued before the first is used.
+// Neighbouring threads have the units of one head, and then the units of the next. The heads of a
+// thread are GROUPS apart. All its loads are issued before the first is used.
 extern "C" __global__ void __launch_bounds__(THREADS)
     rope_streamed(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
                   const dtype_t* __restrict__ v, const float* __restrict__ cosine,

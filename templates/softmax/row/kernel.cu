@@ -11,7 +11,7 @@ struct Exponents {
   float scale;
   long long seen;  // columns of the row that count
 
-  // Sets v to the exponents of the vector of `step`, -inf where the column does not count.
+  // Sets v to the exponents of the vector of `step`, -inf if the column does not count.
   __device__ __forceinline__ void of(float (&v)[kLanes], const Vector& x, const Vector& bias,
                                      const Share& share, int step) const {
     const Lanes own = share.lanes(step);
@@ -31,10 +31,10 @@ __device__ __forceinline__ float largest(const float (&v)[kLanes], float most) {
   return most;
 }
 
-// Replaces v by e^(v - most) and gives their sum. Where all are -inf the base is 0, since a
-// difference of two -inf is no number. The difference is taken before it is multiplied by log2(e):
-// folded into the scale, that factor would make -inf of the largest negative numbers, by which
-// callers mask, and a row of such numbers alone would have no largest.
+// Replaces v by e^(v - most) and returns their sum. If all are -inf the base is 0, since a
+// difference of two -inf is not a number. The difference is taken before it is multiplied by
+// log2(e): folded into the scale, that factor would make -inf of the largest negative numbers, by
+// which callers mask, and a row of such numbers alone would have no largest.
 __device__ __forceinline__ float exponentiate(float (&v)[kLanes], float most) {
   const float base = most == minus_infinity() ? 0.0f : most;
   float sum = 0;

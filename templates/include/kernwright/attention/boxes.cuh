@@ -1,7 +1,7 @@
 #pragma once
 // How TMA lays heads of q, k and v into shared memory: as boxes of 128 bytes along the head, or of
-// 64 where a head of fp8 has no more, in the swizzle of such rows. For the operation attention,
-// whose flags and constant dims it reads.
+// 64 if a head of fp8 has no more, in the swizzle of such rows. For the operation attention, whose
+// flags and constant dims it reads.
 
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/config.cuh>
@@ -39,7 +39,7 @@ struct TileOfKeys {
 };
 
 // The boxes of a tile of `Keys` keys from `key` on, `Boxes` of them along the head: each lane of a
-// warp has some. A box of the head lies `Keys` rows behind the one before it. Tokens behind those
+// warp has some. A box of the head is `Keys` rows behind the one before it. Tokens behind the end
 // of the tensor, and pages that a sequence does not have, load as zeros. Pages are looked up when
 // the object is made, so that a warp can do so while it waits for room.
 template <int Boxes, int Keys, int RowBytes = kSwizzleBytes>
@@ -99,7 +99,7 @@ class TokenBoxes {
   int token_[kRounds], outer_[kRounds];
 };
 
-// The same by one call, where there is room.
+// Loads such a tile by one call, for callers that need not wait for room.
 template <int Boxes, int Keys, int RowBytes = kSwizzleBytes>
 __device__ __forceinline__ void load_tokens(unsigned destination, const TensorMap& map,
                                             unsigned full, const Sequences& of,

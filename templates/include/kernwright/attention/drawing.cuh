@@ -1,6 +1,6 @@
 #pragma once
-// What kernels draw with: numbers from a seed and a place, and sequences of different lengths in
-// pages in any order. For operations that draw their inputs themselves.
+// Parts of kernels that draw inputs: numbers from a seed and a place, and sequences of different
+// lengths in pages in any order. For operations that draw their inputs themselves.
 
 #include <kernwright/config.cuh>
 
@@ -34,7 +34,8 @@ __device__ inline long long common_divisor(long long a, long long b) {
   return a;
 }
 
-// Where each of `count` goes: i * step + shift, with a step that has no divisor in common with it.
+// A permutation of `count` things. Each goes to i * step + shift, with a step that has no divisor
+// in common with it.
 struct Order {
   __device__ Order(unsigned long long seed, long long count) : count(count) {
     const auto numbers = static_cast<unsigned long long>(count);
@@ -48,8 +49,8 @@ struct Order {
 };
 
 // Lengths of `count` sequences that have `total` tokens together and at most `longest` each: all of
-// them equal where that leaves no choice, and else a power of the place in order, with ever fewer
-// long ones.
+// them equal if that leaves no choice, and else a power of the place in order, with ever fewer long
+// ones.
 struct Lengths {
   __device__ long long before(long long rank) const {
     const double share = static_cast<double>(rank) / static_cast<double>(count);

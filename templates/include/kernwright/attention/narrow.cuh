@@ -2,14 +2,14 @@
 // fp8 keys and values as operands b of mma.sync, which have 16 bits. For the operation attention,
 // whose dtypes it reads.
 //
-// ldmatrix moves units of two bytes, which are two fp8. So a lane gets four neighbours of a key,
-// where it would get two of 16 bits, and of values, transposed, two neighbours of each of two keys.
-// What lies side by side decides which element is which k or column of a product:
+// ldmatrix moves units of two bytes, which are two fp8. So a lane gets four neighbours of a key
+// instead of two of 16 bits, and of transposed values two neighbours of each of two keys. The
+// elements that are side by side decide which element is which k or column of a product:
 //
 //   keys     the lane with elements 2c, 2c + 1, 2c + 8 and 2c + 9 of each 16 has 4c to 4c + 3
-//            instead. The queries have to have the same order (narrow_element).
+//            instead. The queries must have the same order (narrow_element).
 //   values   of 16 columns the first product has the even ones and the second the odd ones. So a
-//            lane's sums are those of columns 4c to 4c + 3 (narrow_columns).
+//            lane's sums belong to columns 4c to 4c + 3 (narrow_columns).
 //
 // c is lane % 4. All conversions are exact.
 
@@ -64,7 +64,7 @@ __device__ __forceinline__ unsigned load_pair(const config::dtype_t* from) {
 // 16 of a query.
 __device__ __forceinline__ int narrow_element(int c, int part) { return 4 * c + 2 * part; }
 
-// b of two products of 16 elements, from those of 8 keys and of 8 more.
+// Makes b of two products of 16 elements, from the elements of 8 keys and of 8 more.
 template <typename T>
 __device__ __forceinline__ void widen_keys(unsigned (&b)[4], unsigned first, unsigned second) {
   widen<T>(first, b[0], b[1]);
@@ -78,8 +78,8 @@ __device__ __forceinline__ void widen_values(unsigned (&b)[4], unsigned first, u
   widen<weight_t>(__byte_perm(second, 0, 0x3120), b[1], b[3]);
 }
 
-// The four neighbouring sums of row 0, or with `half` 1 of row 8, that a lane has of the 16 columns
-// from `column` on: those of columns column + 4c to column + 4c + 3.
+// Returns in `quad` the four neighbouring sums of row 0, or with `half` 1 of row 8, that a lane has
+// of the 16 columns from `column` on: columns column + 4c to column + 4c + 3.
 template <int Registers>
 __device__ __forceinline__ void narrow_columns(float (&quad)[4], const float (&sums)[Registers],
                                                int column, int half) {

@@ -1,13 +1,13 @@
 #pragma once
-// Where tokens lie: shared by the references of attention and of the operations beside it, and by
-// the kernels that draw their inputs.
+// The places of tokens in memory: shared by the references of attention and of the operations
+// beside it, and by the kernels that draw their inputs.
 
 #include <kernwright/config.cuh>
 
 namespace kernwright::config {
 
-// Where the elements of a head at a token begin. An entry (a sequence, a page, or all of a ragged
-// batch) has `tokens` of `all_heads` heads with `size` elements; tokens lie `pitch` apart.
+// Returns the first element of a head at a token. An entry (a sequence, a page, or all of a ragged
+// batch) has `tokens` tokens of `all_heads` heads with `size` elements; tokens are `pitch` apart.
 __device__ inline long long place_of(long long entry, long long token, long long head,
                                      long long tokens, long long all_heads, long long size,
                                      long long pitch) {

@@ -1,11 +1,11 @@
 #pragma once
-// A row of attention's result by one warp, from global memory, key by key: only keys that the row's
-// query sees are read.
+// Computes a row of attention's result by one warp, from global memory, key by key: only keys that
+// the row's query sees are read.
 //
-// Tiles give the keys that a query does not see a weight of zero. Zero times a value that is NaN or
+// In tiles, keys that a query does not see have a weight of zero. Zero times a value that is NaN or
 // infinite is NaN, so such a value reaches rows that do not see it. After the last tile a row's
 // sums show whether this may have happened (NotFinite), and those rows are computed again here.
-// This is slow and rare. Looking costs a tile of queries up to a hundredth of its time. For the
+// This is slow and rare. The check costs a tile of queries up to a hundredth of its time. For the
 // operation attention, whose flags it reads.
 
 #include <kernwright/attention/scores.cuh>
@@ -33,7 +33,7 @@ class NotFinite {
   __device__ __forceinline__ bool any() const { return (lanes_[0] | lanes_[1]) != 0; }
   // Four lanes share a row.
   __device__ __forceinline__ bool has(int row) const {
-    // An array that is indexed by a row would lie in local memory.
+    // An array that is indexed by a row would be in local memory.
     return ((row < 8 ? lanes_[0] : lanes_[1]) >> row % 8 * 4 & 15) != 0;
   }
 
@@ -41,14 +41,15 @@ class NotFinite {
   unsigned lanes_[2];
 };
 
-// What a warp's lanes have of a value of a thread's two rows, for one of the warp's 16 rows.
+// Returns the value of one of the warp's 16 rows, from the lanes that have it: a thread has the
+// values of two rows.
 __device__ __forceinline__ float of_row(const RowFactors& of_two, int row) {
   return __shfl_sync(~0u, row < 8 ? of_two[0] : of_two[1], row % 8 * 4);
 }
 
-// Calls visit(row, part) for those of a warp's 16 rows whose sums are not finite though their
-// scores are numbers, with what `softmax` knows of the row. A row with a score of NaN is NaN. Run
-// by a whole warp, and so is visit.
+// Calls visit(row, part) for each of a warp's 16 rows whose sums are not finite though its scores
+// are numbers. `part` is the row's part of `softmax`. A row with a score of NaN is NaN. Run by a
+// whole warp, and so is visit.
 template <int Registers, typename Visit>
 __device__ __forceinline__ void each_not_finite(const float (&sums)[Registers],
                                                 const SoftmaxTile& softmax, const Visit& visit) {
@@ -78,7 +79,7 @@ class PlainRow {
   __device__ __forceinline__ explicit PlainRow(float largest)
       : largest_(largest == hidden_score() ? 0.0f : largest) {}
 
-  // Adds those of the keys [begin, end) that query `query` of the sequence sees.
+  // Adds the keys of [begin, end) that query `query` of the sequence sees.
   __device__ __forceinline__ void add(const Operands& from, const Sequences& of,
                                       const Sequence& sequence, int query, int head,
                                       const Logits& logits, int begin, int end) {

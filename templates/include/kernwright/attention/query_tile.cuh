@@ -22,13 +22,13 @@ struct Tile {
   __device__ int kv_head() const { return head / (heads / kv_heads); }
 };
 
-// What follows the last tile.
+// Returns the mark that follows the last tile.
 __device__ __forceinline__ Tile no_tile() { return {Sequence(0, 0, 0, 0), -1, 0, 0, 0}; }
 
-// Tiles of `Heads` heads lie in sections of `section` heads, or of `section` times those that share
-// a tile, whose keys and values fit the L2 together: all tiles of a section's heads come before
-// those of the next. In a section the tiles that see most come first, so that what is left for the
-// end is short.
+// Tiles of `Heads` heads are ordered in sections of `section` heads, or of `section` times the
+// heads that share a tile, whose keys and values fit the L2 together: all tiles of a section's
+// heads come before the tiles of the next. In a section the tiles that see most come first, so that
+// the tiles left for the end are short.
 template <int Heads = 1>
 __device__ __forceinline__ Tile tile_at(int number, int section, const Sequences& of) {
   constexpr int kQueries = BM / Heads, kUnits = heads / Heads;

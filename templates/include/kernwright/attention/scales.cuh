@@ -1,19 +1,20 @@
 #pragma once
-// What fp8 tensors are multiplied by. For the operation attention, whose flags it reads.
+// The scales by which fp8 tensors are multiplied. For the operation attention, whose flags it
+// reads.
 
 #include <kernwright/config.cuh>
 
 namespace kernwright {
 
-// The scales of all of a tensor, or of each sequence and head of k. Those that the flags do not ask
-// for are null or 1.
+// One scale for all of a tensor, or one for each sequence and head of k. Scales that the flags do
+// not ask for are null or 1.
 struct Scales {
   const float* q_heads;
   const float* k_heads;
   const float* v_heads;
   float q, k, v;
 
-  // What products of queries and keys are multiplied by.
+  // Returns the factor of products of queries and keys.
   __device__ __forceinline__ float of_products(int sequence, int kv_head) const {
     using namespace config;
     if constexpr (descale == descale_head) {
@@ -22,7 +23,7 @@ struct Scales {
     }
     return descale == descale_tensor ? q * k : 1.0f;
   }
-  // What sums of values are multiplied by.
+  // Returns the factor of sums of values.
   __device__ __forceinline__ float of_values(int sequence, int kv_head) const {
     using namespace config;
     if constexpr (descale == descale_head) return v_heads[place(sequence, kv_head)];

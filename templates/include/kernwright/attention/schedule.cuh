@@ -1,8 +1,9 @@
 #pragma once
 // A work list of attention: the keys of sequences of different lengths, shared out among slots so
 // that each has about as many. A slot has one piece of each sequence from its first to its last.
-// Only the piece of its first may begin within a sequence, and only that of its last may end within
-// one. For the operations attention and attention_schedule, whose flags it reads.
+// Only the piece of its first sequence may begin within the sequence, and only the piece of its
+// last may end within one. For the operations attention and attention_schedule, whose flags it
+// reads.
 
 #include <kernwright/config.cuh>
 
@@ -11,7 +12,7 @@ namespace kernwright {
 // Pieces begin and end at multiples of so many keys, which tiles of keys divide.
 constexpr int kPieceKeys = 128;
 
-// What a slot works on, as eight integers. A sequence's pieces lie in neighbouring slots.
+// The work of a slot, as eight integers. A sequence's pieces are in neighbouring slots.
 struct alignas(16) ScheduleEntry {
   int first, first_key;          // the first sequence, -1: no work; and the first key of its piece
   int last, last_end;            // the last sequence, and the key behind its piece
@@ -20,9 +21,9 @@ struct alignas(16) ScheduleEntry {
   int unused;
 };
 
-// What a sequence asks for: its keys from the first that a query sees, which is rounded down. The
-// work is counted in units: one for every kPieceKeys keys, and one for the queries and the result.
-// A sequence without queries asks for nothing.
+// The work that a sequence asks for: its keys from the first that a query sees, which is rounded
+// down. The work is counted in units: one for every kPieceKeys keys, and one for the queries and
+// the result. A sequence without queries asks for nothing.
 struct Demand {
   int begin = 0, end = 0;
 

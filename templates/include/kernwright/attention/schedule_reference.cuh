@@ -6,7 +6,7 @@
 
 namespace kernwright {
 
-// Where a slot begins: a sequence, and how many times kPieceKeys of its keys lie before.
+// The begin of a slot: a sequence, and how many times kPieceKeys of its keys come before.
 struct PieceBegin {
   long long sequence, tile;
 };

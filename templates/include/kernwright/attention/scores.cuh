@@ -12,16 +12,16 @@ namespace kernwright {
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
 
-// Scores are logits where more than the scale lies between them and q * k.
+// Scores are logits if more than the scale is between them and q * k.
 constexpr bool kLogits =
     config::softcap != config::softcap_none || config::bias != config::bias_none;
 
-// What lies between products and logits.
+// Turns products into logits.
 struct Logits {
   float scale, cap;
   const float* slopes;
 
-  // What takes a score to base 2.
+  // Returns the factor that takes a score to base 2.
   __device__ __forceinline__ float unit() const { return kLogits ? kLog2E : fabsf(scale) * kLog2E; }
 
   __device__ __forceinline__ float slope(int head) const {
@@ -33,7 +33,7 @@ struct Logits {
     using namespace config;
     float x = product;
     if constexpr (softcap == softcap_tanh) {
-      // Fast division gives 0 where e^x is too large for it, which is the limit.
+      // Fast division returns 0 if e^x is too large for it, which is the limit.
       x = cap * (1 - __fdividef(2, 1 + exp2_fast(2 * kLog2E * (scale / cap) * x)));
     } else if constexpr (kLogits) {
       x *= scale;

@@ -1,5 +1,5 @@
 #pragma once
-// Where the tokens of a sequence lie, and which of its keys a query sees. For the operation
+// The places of a sequence's tokens, and which of its keys a query sees. For the operation
 // attention, whose flags and constant dims it reads.
 
 #include <kernwright/config.cuh>
@@ -14,12 +14,12 @@ struct Sequences {
   const int* kv_lengths;
   const int* page_table;
   int batch, q_len, kv_len;
-  int q_tokens, kv_tokens;  // of an entry of the outermost dim, where the cache is not paged
+  int q_tokens, kv_tokens;  // of an entry of the outermost dim, if the cache is not paged
   int pages, table_columns;
 };
 
 // One sequence: its number of queries and keys, its first tokens in q and o, and in k and v, and
-// where along the outermost dim these lie.
+// their places along the outermost dim.
 struct Sequence {
   int number, queries, keys;
   int q_first = 0, kv_first = 0;
@@ -61,8 +61,8 @@ struct Sequence {
   }
 };
 
-// Where a head's elements at a token begin. `entry` counts along the outermost dim, whose entries
-// have `tokens` of `all_heads` heads with `width` elements. `ld` is the distance of rows.
+// Returns the first element of a head at a token. `entry` counts along the outermost dim, whose
+// entries have `tokens` of `all_heads` heads with `width` elements. `ld` is the distance of rows.
 __device__ __forceinline__ long long place_of(long long entry, long long token, int head,
                                               long long tokens, int all_heads, int ld, int width) {
   using namespace config;

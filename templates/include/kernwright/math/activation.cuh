@@ -1,7 +1,7 @@
 #pragma once
 // Activations on fp32 values, without branches and with at most two operations of the special
-// function unit (ex2, rcp), so that kernels on 16-bit rows stay limited by the memory. NaN gives
-// NaN.
+// function unit (ex2, rcp), so that kernels on 16-bit rows stay limited by the memory. The
+// activation of NaN is NaN.
 
 #include <kernwright/math/exp.cuh>
 #include <kernwright/math/types.cuh>
@@ -23,13 +23,13 @@ __device__ __forceinline__ float relu_squared(float x) {
   return y * y;
 }
 
-// x / (1 + exp(-x)), relative error (3 + |x|) 2^-24; -inf gives NaN as the formula does.
+// x / (1 + exp(-x)), relative error (3 + |x|) 2^-24; for -inf it returns NaN as the formula does.
 __device__ __forceinline__ float silu(float x) {
   return x * reciprocal_fast(1.0f + exp2_fast(-1.44269504f * x));
 }
 
 // x / 2 (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3). That is x / (1 + exp(-2 u)), which
-// does not cancel where tanh nears -1: relative error (4 + 3 |u|) 2^-24; -inf gives NaN.
+// does not cancel when tanh nears -1: relative error (4 + 3 |u|) 2^-24; for -inf it returns NaN.
 __device__ __forceinline__ float gelu_tanh(float x) {
   const float exponent = x * fmaf(x * x, -0.102943240f, -2.30220819f);  // -2 u / ln 2
   return x * reciprocal_fast(1.0f + exp2_fast(exponent));

@@ -1,11 +1,11 @@
 #pragma once
-// Exponentials by one operation of the special function unit. Results below 2^-126 are 0; NaN gives
-// NaN.
+// Exponentials by one operation of the special function unit. Results below 2^-126 are 0; for NaN
+// they are NaN.
 
 namespace kernwright {
 
-// 2^x, to 2 ulp. Where what is exponentiated is multiplied by a factor anyway, log2(e) can be a
-// part of that, if no product overflows: then this is e^x without a multiplication of its own.
+// 2^x, to 2 ulp. If the exponent is multiplied by a factor anyway, log2(e) can be a part of the
+// factor, provided that no product overflows: then this is e^x without a multiplication of its own.
 __device__ __forceinline__ float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -14,7 +14,7 @@ namespace kernwright {
 
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 
-// Chosen<C, A, B>::Type is A where C, else B.
+// Chosen<C, A, B>::Type is A if C is true, else B.
 template <bool First, typename A, typename B>
 struct Chosen {
   using Type = A;
@@ -61,13 +61,15 @@ struct LogSum {
     const float largest = Max::combine(a.largest, b.largest);
     return {largest, a.sum * factor(a.largest, largest) + b.sum * factor(b.largest, largest)};
   }
-  // Over lanes of a warp: one exponential, where combining step by step takes two a step.
+  // Combines over lanes of a warp: this takes one exponential, while combining step by step takes
+  // two a step.
   template <int Width>
   static __device__ __forceinline__ Value over_lanes(Value x) {
     const float largest = warp_reduce<Max, Width>(x.largest);
     return {largest, warp_reduce<Sum, Width>(x.sum * factor(x.largest, largest))};
   }
-  // What takes a sum relative to `from` to one relative to `to`, which is not less.
+  // Returns the factor that takes a sum relative to `from` to one relative to `to`, which is not
+  // less.
   static __device__ __forceinline__ float factor(float from, float to) {
     return exp_fast(from == to ? 0.0f : from - to);  // both may be -inf
   }
@@ -127,8 +129,8 @@ __device__ __forceinline__ typename Reduction::Value warp_reduce(typename Reduct
   }
 }
 
-// Sends `x` to `place`, which lies in this block, in block `rank` of the cluster, and counts it
-// there on the mbarrier at `received`.
+// Sends `x` to the place in block `rank` of the cluster that `place` is in this block, and counts
+// it there on the mbarrier at `received`.
 template <typename T>
 __device__ __forceinline__ void send_to_rank(T* place, const T& x, unsigned rank,
                                              unsigned received) {

@@ -1,5 +1,5 @@
 #pragma once
-// Storage types of 16-bit and 8-bit floats, their conversions and those of integers, and the larger
+// Storage types of 16-bit and 8-bit floats, conversions of these and of integers, and the larger
 // and the smaller of two numbers. Arithmetic is in fp32, so a few cvt instructions replace the
 // toolkit's headers, which would dominate the compile time.
 

@@ -12,9 +12,9 @@ struct Packed {
   unsigned word[Bytes < 4 ? 1 : Bytes / 4];
 };
 
-// Makes x a value of which the compiler knows nothing: what it computed of x before, it computes
-// anew where it is needed again, in place of keeping it in registers. This takes no instruction,
-// and the assembler, ptxas, sees through it.
+// Makes x a value of which the compiler knows nothing. Values that it computed from x before are
+// computed anew when they are needed again, instead of being kept in registers. This takes no
+// instruction, and the assembler, ptxas, sees through it.
 __device__ __forceinline__ void hide_from_optimizer(long long& x) { asm("" : "+l"(x)); }
 template <int Bytes>
 __device__ __forceinline__ void hide_from_optimizer(Packed<Bytes>& x) {
@@ -30,8 +30,8 @@ __device__ __forceinline__ void hide_from_assembler(Packed<Bytes>& x) {
   for (unsigned& word : x.word) word |= blockIdx.z;
 }
 
-// What a load asks of the caches. `plain` is coherent; the others go through the read-only path and
-// must not see data that the same kernel writes.
+// The caching of a load. `plain` is coherent; the others go through the read-only path and must not
+// see data that the same kernel writes.
 enum class Load { plain, read_only, no_allocate };
 // `as_one` is for vectors that are written in parts elsewhere: the compiler would share the parts'
 // addresses and write the whole in words too.
@@ -83,8 +83,8 @@ __device__ __forceinline__ Packed<Bytes> load(const void* address) {
   return x;
 }
 
-// Asks the L2 for the line at `address`. That may be done ahead of await_previous_kernel: what the
-// kernel before has yet to write there goes through the L2 as well.
+// Asks the L2 for the line at `address`. This is allowed ahead of await_previous_kernel: later
+// writes of the previous kernel to the line go through the L2 as well.
 __device__ __forceinline__ void prefetch_line(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
@@ -172,7 +172,8 @@ __device__ __forceinline__ void set_element(Packed<Bytes>& x, int i, const Packe
   x.word[i * Size / 4] |= Size == 2 && i % 2 == 1 ? value.word[0] << 16 : value.word[0];
 }
 
-// The lower or the upper half, which begins a word or, of 4 bytes and less, lies within one.
+// Returns the lower or the upper half, which begins a word or, with 4 bytes and less, is within
+// one.
 template <bool Upper, int Bytes>
 __device__ __forceinline__ Packed<Bytes / 2> half(const Packed<Bytes>& x) {
   Packed<Bytes / 2> part;
@@ -246,7 +247,7 @@ __device__ __forceinline__ Elements<T, Count> load_elements(const T* from) {
   return x;
 }
 
-// Of `Count` values, rounded, what is part `i` of Elements.
+// Returns part `i` of Elements of `Count` values, rounded.
 template <typename T, int Count>
 __device__ __forceinline__ auto round_part(const float (&value)[Count], int i) {
   using All = Elements<T, Count>;

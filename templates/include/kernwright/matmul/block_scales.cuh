@@ -3,7 +3,7 @@
 // and one for 128 of k by 128 rows of b. The tensor cores sum 128 of k, a part, and CUDA cores
 // multiply it by its scales and add it to sums in fp32.
 //
-// Scales travel with the stage of operands that they belong to. They lie in shared memory as
+// Scales travel with the stage of operands that they belong to. They are in shared memory as
 // StageScales, which a warp of its own fills by asynchronous copies, since TMA cannot address rows
 // of any length. The order of calls, beside those of a Pipeline (pipeline.cuh) whose init() was
 // given 1 + kScaleWriters writers:
@@ -13,9 +13,9 @@
 //   a consumer        consumer_wait(); RowFactors or ColumnFactors of its part, while the tensor
 //                     cores multiply; add(sums, part) when they have; then it releases the stage
 //
-// Where the rows of a are those of the tensor cores' product, factors are those of rows, and a tile
-// of columns meets one or two blocks of b. Where operands are swapped, factors are those of columns
-// and all rows of a consumer lie in one block of b.
+// If the rows of a are the rows of the tensor cores' product, factors belong to rows, and a tile of
+// columns meets one or two blocks of b. If operands are swapped, factors belong to columns, and all
+// rows of a consumer are in one block of b.
 
 #include <kernwright/ptx/cp_async.cuh>
 #include <kernwright/ptx/mbarrier.cuh>
@@ -42,7 +42,7 @@ struct StageScales {
   unsigned address;  // a multiple of 16
 
   // Copies the scales for block `block` of k, from row `row_a` of a and from the block of row
-  // `row_b` of b on; zeros stand for what lies beyond the tensors. Run by a whole warp.
+  // `row_b` of b on; zeros replace elements beyond the tensors. Run by a whole warp.
   __device__ __forceinline__ void load(const ScaleTensors& from, int row_a, int row_b,
                                        int block) const {
     const int lane = threadIdx.x % 32;
@@ -120,7 +120,7 @@ class RowFactors {
   }
 
  private:
-  // Columns of a tile that surely lie in one block, and blocks that it may meet.
+  // Columns of a tile that are surely in one block, and blocks that it may meet.
   static constexpr int kUnit = common_divisor(Columns, kScaleBlock);
   static constexpr int kBlocks = Columns == kUnit ? 1 : 2;
   static_assert(Columns <= kScaleBlock + kUnit, "a tile would meet three blocks");
@@ -134,7 +134,7 @@ class RowFactors {
 template <int Rows>
 class ColumnFactors {
  public:
-  // `block` is that of the rows of b. The stage may have scales of more rows of a.
+  // `block` is the block of the rows of b. The stage may have scales of more rows of a.
   template <int StageRows>
   __device__ __forceinline__ explicit ColumnFactors(const StageScales<StageRows>& scales,
                                                     int block = 0)

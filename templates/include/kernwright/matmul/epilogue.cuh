@@ -2,9 +2,8 @@
 // The epilogue of a matrix product, on sums in fp32: activation(alpha * sum + bias[column]) + beta
 // * residual[row, column], each part only if the problem's flags ask for it, and then the problem's
 // own function, if it has one. Parts that are not asked for leave nothing in the machine code. A
-// gated product makes one element of two sums, activation(alpha * gate) * alpha * other. Where
-// alpha is 0 the operands are not read and their sums are 0; where beta is 0 the residual is not
-// read.
+// gated product makes one element of two sums, activation(alpha * gate) * alpha * other. If alpha
+// is 0 the operands are not read and their sums are 0; if beta is 0 the residual is not read.
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/vector.cuh>
@@ -42,7 +41,7 @@ class Epilogue {
  public:
   using Element = config::out_t;
 
-  // `bias` has n elements, `residual` m rows of n. Those that the problem does not have may be
+  // `bias` has n elements, `residual` m rows of n. Tensors that the problem does not have may be
   // null.
   __device__ Epilogue(float alpha, const Element* bias, float beta, const Element* residual,
                       long long m, int n)
@@ -64,8 +63,9 @@ class Epilogue {
     return apply(x, row, column, addends(row, column));
   }
 
-  // The same in two steps: what is added to an element, which may be loaded before its sum is
-  // known, and the element. It is kept as it lies in memory, since a conversion waits for the load.
+  // The epilogue in two steps: first the addends of an element, which may be loaded before its sum
+  // is known, then the element. Addends are kept as they are in memory, since a conversion waits
+  // for the load.
   struct Addends {
     Element bias, residual;
   };
@@ -109,7 +109,7 @@ class Epilogue {
   }
 
  private:
-  // The conversion stays where it stands: the compiler would move it up to the load.
+  // Keeps the conversion here: the compiler would move it up to the load.
   template <typename T>
   static __device__ __forceinline__ float converted(T x) {
     if constexpr (sizeof(T) == 2) asm volatile("" : "+h"(x.bits));

@@ -1,7 +1,7 @@
 #pragma once
 // The result of a product with one operand of few rows. Kernels call that operand a, of m rows, and
-// the other one b, of n rows. With config::TRANSPOSED these are the problem's b and a, and d is
-// [n, m]. Rows of d begin `ldd` elements apart. d_k and d_v are used where the result is split
+// the other one b, of n rows. With config::TRANSPOSED these are the problem's b and a, and d is [n,
+// m]. Rows of d begin `ldd` elements apart. d_k and d_v are used if the result is split
 // (split.cuh).
 
 #include <kernwright/config.cuh>
@@ -27,13 +27,13 @@ class FewRows {
   __device__ __forceinline__ bool has(int row_a, int row_b) const {
     return row_a < m_ && row_b < n_;
   }
-  // The finished element of a row of a and a row of b, from its sum x; 0 if there are no such rows.
-  // With a gate, x is the sum of the gate and `other` that of what it opens.
+  // Returns the finished element of a row of a and a row of b, from its sum x; 0 if there are no
+  // such rows. With a gate, x is the sum of the gate and `other` the sum that it opens.
   __device__ __forceinline__ float finished(int row_a, int row_b, float x, float other) const {
     return finished(row_a, row_b, x, other, addends(row_a, row_b));
   }
-  // What is added to that element, which may be loaded before its sum is known; none if there are
-  // no such rows.
+  // Returns the addends of that element, which may be loaded before its sum is known; none if there
+  // are no such rows.
   __device__ __forceinline__ Addends addends(int row_a, int row_b) const {
     if (kGated || !has(row_a, row_b)) return {};
     return kTransposed ? epilogue_.addends(row_b, row_a) : epilogue_.addends(row_a, row_b);
@@ -51,7 +51,7 @@ class FewRows {
     if (!has(row_a, row_b)) return;
     *at(row_a, row_b) = from_float<Element>(finished(row_a, row_b, x, other, addends));
   }
-  // Whether each `count` rows of b, a power of two, are aligned neighbours in d.
+  // Returns whether each `count` rows of b, a power of two, are aligned neighbours in d.
   __device__ __forceinline__ bool in_groups_of(int count) const {
     const int widths = kSplit ? output_.ldd | (output_.n - output_.ldd) / 2 : n_ | output_.ldd;
     return !kTransposed && widths % count == 0;

@@ -1,7 +1,7 @@
 #pragma once
-// Which tiles of a grouped product a block works on, and in which order. Each group has a product
-// of its own, whose number of rows is known on the device alone: `ends` are where the rows of the
-// groups end, or `counts` how many of its own places a group uses.
+// The tiles of a grouped product that a block works on, and their order. Each group has a product
+// of its own, whose number of rows is known on the device alone: `ends` are the ends of the groups'
+// rows, or `counts` are the numbers of its own places that each group uses.
 //
 //   one warp      build(table, ends or counts, room), then a barrier of the block
 //   whole warps   next() until it returns false; rows(), first_row(), column() and group() describe
@@ -101,14 +101,14 @@ class GroupSchedule {
   }
   // Skips the next tile.
   __device__ __forceinline__ void skip() { tile_ += gridDim.x / ClusterN; }
-  // Whether the present tile is this block's last.
+  // Returns whether the present tile is this block's last.
   __device__ __forceinline__ bool is_last() const { return tile_ >= tiles_; }
 
   __device__ __forceinline__ int group() const { return group_; }
   // The tile's first row among the rows of all groups, and how many it has: 1 to TileM.
   __device__ __forceinline__ int first_row() const { return first_row_; }
   __device__ __forceinline__ int rows() const { return rows_; }
-  // The tile's first column, which may lie beyond the last.
+  // Returns the tile's first column, which may be beyond the last.
   __device__ __forceinline__ int column() const { return column_; }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// From the stages of a ring to the sums of a tile in the tensor cores. Sums that are added in fp32
-// are those of promotion.cuh.
+// Multiplies the stages of a ring into the sums of a tile, in the tensor cores. promotion.cuh has
+// the sums that are added in fp32.
 
 #include <kernwright/ptx/wgmma.cuh>
 #include <kernwright/tile/wgmma_tile.cuh>

@@ -8,7 +8,7 @@
 
 namespace kernwright {
 
-// Of products that have no scales.
+// The factors of products that have no scales.
 struct NoFactors {
   template <int Registers>
   __device__ __forceinline__ void add(float (&sums)[Registers],
@@ -33,7 +33,7 @@ __device__ __forceinline__ void start_part(float (&part)[1][Registers], const A&
 // it.
 //
 //   operands(stage)         `a`, from the warpgroup's first row, and `b`, WgmmaOperands
-//   factors(stage, block)   NoFactors, or those of a block of 64 rows
+//   factors(stage, block)   NoFactors, or the factors of a block of 64 rows
 //   meanwhile()             called in each stage while the tensor cores work
 template <typename T, int Steps, int Blocks, int Registers, typename Ring, typename OperandsOf,
           typename FactorsOf, typename Meanwhile>
@@ -67,7 +67,7 @@ __device__ __forceinline__ void multiply_promoted(float (&d)[Blocks][Registers],
   } while (++step < steps);
 }
 
-// The same for one block, where a part is added while the tensor cores multiply the next one. That
+// Does the same for one block, and adds a part while the tensor cores multiply the next one. This
 // takes registers for two parts, and no other warpgroup is needed to keep the tensor cores busy.
 template <typename T, int Steps, int Registers, typename Ring, typename OperandsOf,
           typename FactorsOf>

@@ -1,7 +1,7 @@
 #pragma once
-// Where the columns of a product's result lie. Without a split all are columns of d. With split=qkv
-// the first ldd are columns of d, and d_k and d_v have half of the others each. The rows of all
-// three are then contiguous.
+// The places of the columns of a product's result. Without a split all are columns of d. With
+// split=qkv the first ldd are columns of d, and d_k and d_v have half of the others each. The rows
+// of all three are then contiguous.
 
 #include <kernwright/config.cuh>
 

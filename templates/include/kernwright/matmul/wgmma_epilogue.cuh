@@ -60,9 +60,9 @@ __device__ __forceinline__ void gate_all(float (&d)[Blocks][Registers], float al
   }
 }
 
-// Applies the problem's function to the first `Used` sums of each block; `row` and `column` are
-// those of the warp's first element. Elements beyond the last row and column are computed too, and
-// are not stored.
+// Applies the problem's function to the first `Used` sums of each block; `row` and `column` belong
+// to the warp's first element. Elements beyond the last row and column are computed too, and are
+// not stored.
 template <int Used, int Blocks, int Registers>
 __device__ __forceinline__ void user_epilogue_all(float (&d)[Blocks][Registers], int row,
                                                   int column) {

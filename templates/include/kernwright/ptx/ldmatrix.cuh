@@ -3,7 +3,7 @@
 
 namespace kernwright {
 
-// Loads four 8x8 matrices of 16-bit elements. Lane l gives the shared address of row l % 8 of
+// Loads four 8x8 matrices of 16-bit elements. Lane l passes the shared address of row l % 8 of
 // matrix l / 8 (16 bytes, aligned). fragment[i] holds elements 2 * (l % 4) and 2 * (l % 4) + 1 of
 // row l / 4 of matrix i.
 __device__ __forceinline__ void ldmatrix_x4(unsigned (&fragment)[4], unsigned address) {

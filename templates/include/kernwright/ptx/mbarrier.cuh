@@ -1,7 +1,7 @@
 #pragma once
 // mbarrier in shared memory (sm_90). A phase ends when all arrivals have been made and all
-// announced bytes have landed. A barrier is given by its 32-bit shared address. Phases have parity
-// 0, 1, 0 and so on, and a waiter gives the parity of the phase that it waits for.
+// announced bytes have landed. A barrier is passed as its 32-bit shared address. Phases have parity
+// 0, 1, 0 and so on, and a waiter passes the parity of the phase that it waits for.
 
 namespace kernwright {
 
@@ -19,9 +19,9 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives at the barrier that lies at this address in block `rank` of the cluster. That is enough
-// to let TMA overwrite what wgmma has read. It does not order ordinary accesses between blocks:
-// fences of cluster scope would cost 0.7 us a stage on an H200.
+// Arrives at the barrier at this address in block `rank` of the cluster. This is enough to let TMA
+// overwrite data that wgmma has read. It does not order ordinary accesses between blocks: fences of
+// cluster scope would cost 0.7 us a stage on an H200.
 __device__ __forceinline__ void mbarrier_arrive_at(unsigned barrier, unsigned rank) {
   asm volatile(
       "{ .reg .b32 remote;\n"

@@ -6,7 +6,7 @@
 
 namespace kernwright {
 
-// Stores four 8x8 matrices of 16-bit elements. Lane l gives the shared address of row l % 8 of
+// Stores four 8x8 matrices of 16-bit elements. Lane l passes the shared address of row l % 8 of
 // matrix l / 8 (16 bytes, aligned). Word fi holds elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l
 // / 4 of matrix i.
 __device__ __forceinline__ void stmatrix_x4(unsigned address, unsigned f0, unsigned f1, unsigned f2,

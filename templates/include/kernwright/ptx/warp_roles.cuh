@@ -1,5 +1,5 @@
 #pragma once
-// What a kernel needs whose warps do different work: barriers over some of a block's threads, one
+// Parts of kernels whose warps do different work: barriers over some of a block's threads, one
 // thread of a warp, and registers that move between warpgroups (the last two on sm_90).
 
 namespace kernwright {

@@ -1,9 +1,9 @@
 #pragma once
-// wgmma (sm_90a): d[64, N] += a[64, K] * b[N, K]^T in fp32, where K are 32 bytes. b lies in shared
-// memory, and so does a, or a of 16 or 8 bits in registers. Register i of a thread holds row 16 *
-// warp + lane / 4 + 8 * (i / 2 % 2) and column 8 * (i / 4) + 2 * (lane % 4) + i % 2. Accumulators
-// belong to the hardware from wgmma_issue to the wgmma_wait that covers it. fp32 operands are taken
-// as tf32: the bits after the tenth of the fraction are cut off.
+// wgmma (sm_90a): d[64, N] += a[64, K] * b[N, K]^T in fp32, where K are 32 bytes. b is in shared
+// memory, and so is a, unless it has 16 or 8 bits and is in registers. Register i of a thread holds
+// row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and column 8 * (i / 4) + 2 * (lane % 4) + i % 2.
+// Accumulators belong to the hardware from wgmma_issue to the wgmma_wait that covers it. fp32
+// operands are taken as tf32: the bits after the tenth of the fraction are cut off.
 //
 // An operand in shared memory has rows of 128 bytes in the 128-byte swizzle. 8 rows form a group of
 // 1024 bytes, aligned to 1024. K-major, a row is a row of the operand: the next K begins 32 bytes
@@ -51,8 +51,8 @@ __device__ __forceinline__ void wgmma_pin(float (&d)[Registers]) {
 template <int N>
 struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is overwritten
 
-// The operand lists for N = 8 (4 registers) and N = 16. That of each further N is that of a smaller
-// one and some more.
+// The operand lists for N = 8 (4 registers) and N = 16. The list of each further N is the list of a
+// smaller one and some more.
 #define KW_TEXT_4 "%0, %1, %2, %3"
 #define KW_REGISTERS_4 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 #define KW_TEXT_8 "%0, %1, %2, %3, %4, %5, %6, %7"
@@ -303,10 +303,10 @@ __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], unsigned long lon
   WgmmaShape<N>::template issue<MajorA, MajorB>(T{}, d, a, b, accumulate);
 }
 
-// The same with an operand a in registers, 64 rows by 32 bytes of k. Word i of a thread is in row
-// 16 * warp + lane / 4 + 8 * (i % 2) at byte 16 * (i / 2) + 4 * (lane % 4). Where elements have 16
-// bits, an accumulator of 16 columns has registers 2 * i and 2 * i + 1 at the same place. The
-// registers belong to the hardware as long as d does.
+// Issues the product with an operand a in registers, 64 rows by 32 bytes of k. Word i of a thread
+// is in row 16 * warp + lane / 4 + 8 * (i % 2) at byte 16 * (i / 2) + 4 * (lane % 4). If elements
+// have 16 bits, an accumulator of 16 columns has registers 2 * i and 2 * i + 1 at the same place.
+// The registers belong to the hardware as long as d does.
 template <typename T, int N, Major MajorB = Major::k>
 __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], const unsigned (&a)[4],
                                             unsigned long long b, bool accumulate) {

@@ -1,13 +1,13 @@
 #pragma once
-// The rotation of a unit of a head: two vectors that lie half a head apart, or one element apart
-// where a vector has one element. Pairs are element i of the first with element i of the second
-// vector (Across), or neighbours within each. Half is the number of pairs of a head.
+// The rotation of a unit of a head: two vectors that are half a head apart, or one element apart if
+// a vector has one element. Pairs are element i of the first with element i of the second vector
+// (Across), or neighbours within each. Half is the number of pairs of a head.
 
 #include <kernwright/math/vector.cuh>
 
 namespace kernwright {
 
-// The cosines or sines of both vectors of a unit. If pairs lie across the vectors, both share them.
+// The cosines or sines of both vectors of a unit. If pairs are across the vectors, both share them.
 template <int Lanes, int Half, bool Across>
 struct UnitAngles {
   static constexpr int kCount = Across ? Lanes : Lanes / 2;  // in one vector

@@ -28,7 +28,7 @@ struct HeadToRotate {
   float factor = 1;
 };
 
-// Computes element `d` of a rotated head, and the sum of its absolute terms. `head` gives an
+// Computes element `d` of a rotated head, and the sum of its absolute terms. `head` returns an
 // element for its number.
 template <typename Head>
 __device__ void rotate(const Head& head, const float* cosine, const float* sine, long long size,

@@ -17,10 +17,10 @@ namespace kernwright::rows {
 //     feed.load(...) for every tensor; ... feed.reduce<Sum>(...), once, of all that was loaded; ...
 //   } while (feed.next());
 //
-// All threads of a group make every turn, because reductions need them all. Where there is no row
-// left for the group, `active` is false and what was loaded is 0. With a ring, which takes one row
-// at once, `Held` vectors of weights may lie beside it in shared memory. In a cluster the feed of a
-// second kind of rows is made after the first feed's first reduction.
+// All threads of a group make every turn, because reductions need them all. If no row is left for
+// the group, `active` is false and loaded values are 0. With a ring, which takes one row at once,
+// `Held` vectors of weights may be beside it in shared memory. In a cluster the feed of a second
+// kind of rows is made after the first feed's first reduction.
 template <typename T, Sizes Of>
 template <int Rows, int Held>
 class Row<T, Of>::Feed {
@@ -29,8 +29,8 @@ class Row<T, Of>::Feed {
 
  public:
   static constexpr int kHeld = Held;
-  // Where rows are many enough, all rows of a block have one skew, so that it shifts the weights
-  // that it holds once. For this every kClasses-th row is of one class, and so is every kClasses-th
+  // If there are enough rows, all rows of a block have one skew, so that it shifts the weights that
+  // it holds only once. For this every kClasses-th row is of one class, and so is every kClasses-th
   // cluster, which takes rows of its class.
   static constexpr int kClasses = Held > 0 && kRowBytes <= 16384 ? kSkews : 1;
   static constexpr bool kHoldsRow = kClasses > 1;
@@ -42,8 +42,8 @@ class Row<T, Of>::Feed {
   static constexpr int kRingBytes = kBlockRows * kStages * kStageBytes;
 
  public:
-  // What it takes of the dynamic shared memory: the rings of all groups, the weights, the barriers
-  // of the weights and of the rings.
+  // Bytes of dynamic shared memory that it takes: the rings of all groups, the weights, the
+  // barriers of the weights and of the rings.
   static constexpr int kSharedBytes =
       kStages == 0 ? 0 : kRingBytes + Held * kHeldBytes + 8 + 8 * kStages * kBlockRows * kWarps;
 
@@ -73,8 +73,9 @@ class Row<T, Of>::Feed {
     bulk_load(held_place(i), weights + share_.slice() * kLanes, vectors * kVectorBytes,
               held_barrier());
   }
-  // The same where rows are skewed. weights(i) is the i-th vector of a row's weights or, where rows
-  // of a block differ, of the weights themselves. The first that is held lies ahead of the slice.
+  // Loads the held weights if rows are skewed. weights(i) is the i-th vector of a row's weights or,
+  // if rows of a block differ, of the weights themselves. The first vector that is held is the one
+  // ahead of the slice.
   template <typename Weights>
   __device__ __forceinline__ void hold_each(int i, const Weights& weights) const {
     for (int at = threadIdx.x; at < kSliceVectors + kAligned; at += kThreads) {
@@ -102,7 +103,7 @@ class Row<T, Of>::Feed {
   __device__ __forceinline__ long long row() const {
     return block_row_ + threadIdx.x / kRowThreads * (Rows * kClasses);
   }
-  // Whether there is a row for the group's place `i`. Where there is none for the first place,
+  // Returns whether there is a row for the group's place `i`. If there is none for the first place,
   // there is none at all.
   __device__ __forceinline__ bool active(int i = 0) const { return row() + i < row_count_; }
 
@@ -177,13 +178,13 @@ class Row<T, Of>::Feed {
     }
     return combine<Reduction>(x);
   }
-  // Reduces over the whole row once more. All threads of the warp and of the row have to come here.
+  // Reduces over the whole row once more. All threads of the warp and of the row must call this.
   template <typename Reduction>
   __device__ __forceinline__ typename Reduction::Value reduce_again(typename Reduction::Value x) {
     return combine<Reduction>(warp_reduce<Reduction, kWarpThreads>(x));
   }
 
-  // Turns to the group's next rows; false where no group of the block has one.
+  // Turns to the group's next rows. Returns false if no group of the block has one.
   __device__ __forceinline__ bool next() {
     if constexpr (kStages == 0) return false;
     block_row_ += stride();
@@ -287,7 +288,7 @@ class Row<T, Of>::Feed {
   long long block_row_;
   unsigned turns_ = 0;
   unsigned exchanges_ = 0;
-  // Of the warp's ring. Only its leading thread has a `next_row_`.
+  // Members of the warp's ring. Only its leading thread has a `next_row_`.
   long long next_row_ = 0;
   Ring<(kStages > 0 ? kStages : 1)> place_;
 };

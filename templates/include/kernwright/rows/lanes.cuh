@@ -24,8 +24,8 @@ __device__ __forceinline__ unsigned signs_of(unsigned x) {
   return y;
 }
 
-// x with 0 in the lanes that are not the row's. There is no branch, which would wait for x: a
-// multiplication takes four bits to the signs of four bytes, whose signs then fill the lanes.
+// Returns x with 0 in the lanes that are not the row's. There is no branch, which would wait for x:
+// a multiplication takes four bits to the signs of four bytes, whose signs then fill the lanes.
 template <typename T, Sizes Of>
 __device__ __forceinline__ auto Row<T, Of>::only(Vector x, const Lanes& lanes) -> Vector {
   if constexpr (sizeof(T) == 2) {

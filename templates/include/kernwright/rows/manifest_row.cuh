@@ -25,14 +25,14 @@ static_assert(Row::kSteps == STEPS && Row::kParts == PARTS);
 using Vector = Row::Vector;
 using Lanes = Row::Lanes;
 using Share = Row::Share;
-// Of ROWS_AT_ONCE rows, beside HELD vectors of weights.
+// Feeds ROWS_AT_ONCE rows at once, beside HELD vectors of weights.
 using Feed = Row::Feed<ROWS_AT_ONCE, HELD>;
 static_assert(Feed::kSharedBytes == SHARED_BYTES);
 template <bool Given, int Place>
 using Weights = Row::Weights<Feed, Given, Place, WEIGHT_EARLY != 0>;
 constexpr int kLanes = Row::kLanes;
 
-// a + b, rounded: where a sum is written, that is also what is worked on.
+// Returns a + b, rounded: if a sum is written, the kernel works on the rounded sum too.
 __device__ __forceinline__ Vector add(const Vector& a, const Vector& b) {
   Vector sum;
 #pragma unroll

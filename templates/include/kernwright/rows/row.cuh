@@ -4,13 +4,14 @@
 // `block_rows` groups to a block.
 //
 // A row is made of kRowVectors vectors of 16 bytes, of which each block of a cluster has a slice of
-// kSliceVectors. The vectors of one step lie side by side, so that a warp's accesses are
-// contiguous. Of its kSteps vectors a thread keeps the first kKept in registers.
+// kSliceVectors. The vectors of one step are side by side, so that a warp's accesses are
+// contiguous. A thread keeps the first kKept of its kSteps vectors in registers.
 //
-// A row's vectors begin at multiples of kAlignBytes of memory. Where the bytes of a row are no such
-// multiple rows are skewed: a row begins in some lane of its first vectors, which is its skew, and
+// A row's vectors begin at multiples of kAlignBytes of memory. If the bytes of a row are not such a
+// multiple, rows are skewed: a row begins in some lane of its first vectors, which is its skew, and
 // kRowVectors is enough for any. Lanes of other rows are read along, as 0, and not written. Only
-// the vector in which the tensor ends is read by elements, since nothing may lie behind it.
+// the vector in which the tensor ends is read by elements, since the memory behind it may belong to
+// nobody.
 //
 // Without stages a block owns `block_rows` rows, or several times as many, and loads them straight
 // into registers. With stages it takes rows in turn. Each warp then has a run of the slice for its
@@ -18,14 +19,14 @@
 // it waits for no other warp, a run's place is refilled as soon as the run is in registers.
 //
 // A kernel may read rows of several kinds: each is a Row of its own. The other headers here define
-// what a row's members are.
+// a row's members.
 
 #include <kernwright/math/vector.cuh>
 
 namespace kernwright::rows {
 
-// What a kind of rows is, beside the type of its elements. Kinds of one kernel differ in this, if
-// in nothing else in `first_byte`: rows of one kind share what lies in shared memory.
+// Describes a kind of rows, beside the type of its elements. Kinds of one kernel differ in this, at
+// least in `first_byte`: rows of one kind share the same shared memory.
 struct Sizes {
   int columns;
   int row_threads;  // a power of two up to 32, or whole warps
@@ -59,8 +60,8 @@ struct Row {
   using Vector = Packed<kVectorBytes>;
   static constexpr int kWords = kVectorBytes / 4;
   static constexpr int kLanes = kVectorBytes / sizeof(T);
-  // The vectors from one place where a row's may begin to the next. For loads one is enough; bulk
-  // copies are slow where they begin within a sector of 32 bytes.
+  // Vectors from one place where a row may begin to the next. For loads one is enough; bulk copies
+  // are slow if they begin within a sector of 32 bytes.
   static constexpr int kAligned = kStages > 0 ? 2 : 1;
   static constexpr int kAlignBytes = kAligned * kVectorBytes;
   static constexpr bool kSkewed = kColumns % (kAligned * kLanes) != 0;
@@ -84,11 +85,11 @@ struct Row {
   static constexpr int kWarpThreads = kRowThreads < 32 ? kRowThreads : 32;
   static constexpr int kWarps = kRowThreads / kWarpThreads;
   static constexpr int kParts = kWarps * kCluster;
-  // The threads that share a run: with a ring a warp, else the group, which then reads its slice in
-  // order: blocks that come and go are 2 % slower where every warp goes its own way.
+  // Threads that share a run: with a ring a warp, else the group, which then reads its slice in
+  // order. Blocks that take one row each are 2 % slower if every warp goes its own way.
   static constexpr int kRunThreads = kStages > 0 ? kWarpThreads : kRowThreads;
   static constexpr int kRuns = kRowThreads / kRunThreads;
-  // Where there are several runs they are whole lines of 128 bytes.
+  // If there are several runs, they are whole lines of 128 bytes.
   static constexpr int kRunUnit = kRuns > 1 ? 128 / kVectorBytes : 1;
   static constexpr int kRun =
       (kSliceVectors + kRuns * kRunUnit - 1) / (kRuns * kRunUnit) * kRunUnit;

@@ -5,8 +5,8 @@
 
 namespace kernwright::rows {
 
-// Which vectors of a row are this thread's. Where rows are skewed that differs between them, and
-// the answers hold for the row that the share follows.
+// The vectors of a row that are this thread's. If rows are skewed they differ between rows, and the
+// answers hold for the row that the share follows.
 template <typename T, Sizes Of>
 class Row<T, Of>::Share {
  public:
@@ -24,7 +24,7 @@ class Row<T, Of>::Share {
       is_near_end_ = is_near_end(row, row_count);
     }
   }
-  // Whether the last vector of a row may reach beyond the end of the tensor, and so be cut.
+  // Returns whether the last vector of a row may reach beyond the end of the tensor, and so be cut.
   static __device__ __forceinline__ bool is_near_end(long long row, long long row_count) {
     return row + (kLanes + kColumns - 1) / kColumns >= row_count;
   }
@@ -35,13 +35,13 @@ class Row<T, Of>::Share {
                : 0;
   }
   __device__ __forceinline__ int skew() const { return skew_; }
-  // Whether the row reaches this thread in `step`. Where the runs are equal the compiler knows it
-  // for all steps but the last.
+  // Returns whether the row reaches this thread in `step`. If the runs are equal, the compiler
+  // knows it for all steps but the last.
   __device__ __forceinline__ bool has(int step) const {
     const bool begun = kAligned == 1 || !may_begin(step) || column(step) > -kLanes;
     return begun && ((step + 1) * kRunThreads <= kShortestRun || place(step) < run_ + run_vectors_);
   }
-  // Whether a row may begin in a vector of `step`, or end in one. The compiler knows both.
+  // Return whether a row may begin in a vector of `step`, or end in one. The compiler knows both.
   static __device__ __forceinline__ bool may_begin(int step) {
     return kSkewed && step * kRunThreads < kAligned;
   }
@@ -53,7 +53,7 @@ class Row<T, Of>::Share {
   // The place of the vector of `step` in the block's slice, and in the row.
   __device__ __forceinline__ int place(int step) const { return step * kRunThreads + first_; }
   __device__ __forceinline__ int vector(int step) const { return slice_ + place(step); }
-  // The column of its first lane, which lies before the row where the row begins in the vector.
+  // Returns the column of its first lane, which is before the row if the row begins in the vector.
   __device__ __forceinline__ int column(int step) const { return vector(step) * kLanes - skew_; }
   // The place of the vector of `step` in a row that begins at `row`, of this or another tensor. Its
   // distance from the place of the first step is known to the compiler.
@@ -69,21 +69,21 @@ class Row<T, Of>::Share {
     if (may_end(step)) own.bits &= ~(~0u << min(kColumns - column(step), kLanes));
     return own;
   }
-  // Whether the tensor may end in the vector of `step`, so that it is not read as a whole.
+  // Returns whether the tensor may end in the vector of `step`, so that it is not read as a whole.
   __device__ __forceinline__ bool is_cut(int step) const {
     return may_end(step) && is_near_end_ && column(step) + kLanes > kColumns;
   }
   // The first vector of the block's slice.
   __device__ __forceinline__ int slice() const { return slice_; }
-  // The thread's run: its place in the slice, its first vector in the row, and how many vectors of
-  // a row of `row_vectors` lie in it.
+  // Return the thread's run: its place in the slice, its first vector in the row, and how many
+  // vectors of a row of `row_vectors` are in it.
   __device__ __forceinline__ int run() const { return run_; }
   __device__ __forceinline__ int run_vector() const { return slice_ + run_; }
   __device__ __forceinline__ int vectors_of_run(int row_vectors) const {
     return min(max(min(kSliceVectors, row_vectors - slice_) - run_, 0), kRun);
   }
   __device__ __forceinline__ int run_vectors() const { return run_vectors_; }
-  // Whether this row is near the end. The compiler knows it where no row is skewed.
+  // Returns whether this row is near the end. The compiler knows it if no row is skewed.
   __device__ __forceinline__ bool is_near_end() const { return kSkewed && is_near_end_; }
 
   // The vector of `step` of the row that begins at `row`, which has it.

@@ -6,7 +6,7 @@
 namespace kernwright {
 
 // A thread's part of a tile: `Lanes` columns from `column` on, in `count` rows from `row` on that
-// lie LineRows apart. A line is LineRows whole rows of RowVectors vectors each, in Chunks pieces of
+// are LineRows apart. A line is LineRows whole rows of RowVectors vectors each, in Chunks pieces of
 // Threads vectors. A tile is one piece of Items lines. LineRows > 1 is for Chunks == 1 alone.
 template <int Threads, int Items, int Lanes, int RowVectors, int LineRows, int Chunks>
 struct StreamPlace {

@@ -1,6 +1,6 @@
 #pragma once
 // Sums of the elements of rows and of their squares. The tensor cores can add them, by three
-// instructions a vector, where unpacking it, adding and squaring take 24. They take 16-bit elements
+// instructions a vector, while unpacking it, adding and squaring take 24. They take 16-bit elements
 // in vectors of 16 bytes, and four lanes or more of a row: a warp's vectors are the 16 rows of a
 // matrix, of which four lanes hold two.
 
@@ -9,8 +9,8 @@
 
 namespace kernwright::rows {
 
-// Of one row of T, with the tensor cores where `Tensor`. As these see all of a warp, its lanes add
-// together; a vector that the row does not reach is 0.
+// Sums of one row of T, with the tensor cores if `Tensor`. As these see all of a warp, its lanes
+// add together; a vector that the row does not reach is 0.
 template <typename T, bool Tensor>
 class VectorSums {
  public:
@@ -35,7 +35,7 @@ class VectorSums {
     }
   }
 
-  // The lane's part of the sum of the elements, and of that of the squares.
+  // Return the lane's part of the sum of the elements, and of the sum of the squares.
   __device__ __forceinline__ float elements() const {
     float part = sum_;
     if constexpr (Tensor) part += threadIdx.x % 4 == 0 ? elements_[0] + elements_[2] : 0.0f;

@@ -6,21 +6,22 @@
 namespace kernwright::rows {
 
 // A vector of weights that all rows of a RowFeed share, if `Given`. It is read when it is needed,
-// or with `Early` ahead of the reduction: into registers or, where the feed holds weights, once
-// into `Place` of its shared memory.
+// or with `Early` ahead of the reduction: into registers or, if the feed holds weights, once into
+// `Place` of its shared memory.
 template <typename T, Sizes Of>
 template <typename RowFeed, bool Given, int Place, bool Early>
 class Row<T, Of>::Weights {
  public:
-  // Whether rows of a block are skewed differently. What reads weights is then compiled once for
-  // each number of whole words by which they are shifted, and each row takes one of these copies.
+  // True if rows of a block are skewed differently. The code that reads weights is then compiled
+  // once for each number of whole words by which they are shifted, and each row takes one of these
+  // copies.
   static constexpr bool kWordsVary = Given && !RowFeed::kHoldsRow;
 
   __device__ __forceinline__ Weights(const Element* from, const Share& share)
       : from_(from), share_(share) {}
 
-  // Asks the L2 for what will be loaded. Where the launch starts early the blocks of the first row
-  // do so for all blocks, before they wait for the kernel ahead.
+  // Prefetches the weights to the L2. If the launch starts early, the blocks of the first row do so
+  // for all blocks, before they wait for the previous kernel.
   __device__ __forceinline__ void prefetch() const {
     if constexpr (!Given) return;
 #pragma unroll
@@ -56,8 +57,8 @@ class Row<T, Of>::Weights {
   __device__ __forceinline__ void await(const RowFeed& feed) const {
     if constexpr (Given && kHeld) feed.await_held();
   }
-  // The weights of the vector of `step`, which the row reaches, where the row's skew is of `Words`
-  // whole words. They are 0 where there are none.
+  // Returns the weights of the vector of `step`, which the row reaches, if the row's skew has
+  // `Words` whole words. They are 0 if there are none.
   template <int Words>
   __device__ __forceinline__ Vector at(int step, const RowFeed& feed) const {
     if constexpr (!Given) {
@@ -74,11 +75,12 @@ class Row<T, Of>::Weights {
  private:
   static constexpr bool kHeld = RowFeed::kHeld > 0;
 
-  // Which vector of the weights has those of the last lane of `step`.
+  // Returns the vector of the weights that has the weights of the last lane of `step`.
   __device__ __forceinline__ int place(int step) const {
     return share_.vector(step) - share_.skew() / kLanes;
   }
-  // The weights of the row's vector of `step`, those of whose last lane lie in `second`.
+  // Returns the weights of the row's vector of `step`. The weights of its last lane are in
+  // `second`.
   template <int Words>
   __device__ __forceinline__ Vector of_row(const Vector& second, int step) const {
     if constexpr (!kSkewed) return second;
@@ -86,14 +88,14 @@ class Row<T, Of>::Weights {
     const bool leads = Share::may_begin(step) && before < 0;
     return lanes_ahead<Words>(load_vector<kRead>(leads ? 0 : before, step), second, share_.skew());
   }
-  // The vector at `place`, which is that of `step` or the one ahead of it.
+  // Returns the vector at `place`, which is the vector of `step` or the one ahead of it.
   template <Load Hint>
   __device__ __forceinline__ Vector load_vector(int place, int step) const {
     if (Share::may_end(step)) return load_anywhere<Hint>(place);
     return load<Hint, kVectorBytes>(from_ + place * kLanes);
   }
-  // The vector at any place, which may lie outside the weights or be cut by their end. Lanes that
-  // the weights do not have are 0.
+  // Returns the vector at any place, which may be outside the weights or be cut by their end. Lanes
+  // that the weights do not have are 0.
   template <Load Hint>
   __device__ __forceinline__ Vector load_anywhere(int place) const {
     const Element* const from = from_ + place * kLanes;

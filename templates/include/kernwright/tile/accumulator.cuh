@@ -1,6 +1,7 @@
 #pragma once
-// Where a thread's elements of a product lie, for wgmma and for mma.sync of 16 rows and 8 columns,
-// and how sums become an operand of the next product, or 16 bytes of a row.
+// The places of a thread's elements of a product, for wgmma and for mma.sync of 16 rows and 8
+// columns, and conversions of accumulators to an operand of the next product, or to 16 bytes of a
+// row.
 //
 // Register i of a warp's 16 rows holds the element in row accumulator_row() + register_row(i) and
 // in column accumulator_column() + register_column(i). The first terms depend on the thread alone,
@@ -30,9 +31,9 @@ __device__ __forceinline__ void round_operand(const float (&sums)[Registers],
   }
 }
 
-// The same with fp8, four in a register. Operands have four neighbours there, and accumulators two
-// and two: k 4c to 4c + 3 of each 16 are columns 2c, 2c + 1, 2c + 8 and 2c + 9, where c is lane %
-// 4. The other operand has to have its k in the same order.
+// Rounds to fp8, four in a register. Operands have four neighbours there, and accumulators two and
+// two: k 4c to 4c + 3 of each 16 are columns 2c, 2c + 1, 2c + 8 and 2c + 9, where c is lane % 4.
+// The other operand must have its k in the same order.
 template <int Registers>
 __device__ __forceinline__ void round_narrow_operand(const float (&sums)[Registers],
                                                      RegisterOperand<Registers / 16>& a) {

@@ -54,9 +54,9 @@ class Pipeline {
     mbarrier_wait(empty_of(ring_.stage), ring_.parity ^ 1);
   }
 
-  // Waits for that too, and announces `bytes`. These include the bytes that other blocks load into
-  // the stage. What TMA does not load is written after producer_wait(), and one thread then calls
-  // mbarrier_arrive(full()).
+  // Waits for the stage too, and announces `bytes`. These include the bytes that other blocks load
+  // into the stage. Data that TMA does not load is written after producer_wait(), and one thread
+  // then calls mbarrier_arrive(full()).
   __device__ __forceinline__ void producer_acquire(unsigned bytes) const {
     producer_wait();
     mbarrier_arrive_expect(full(), bytes);
@@ -88,7 +88,7 @@ class Pipeline {
   }
 
  private:
-  // Whether this block and the one of rank `rank` may load for each other.
+  // Returns whether this block and the one of rank `rank` may load for each other.
   __device__ __forceinline__ bool shares_with(int rank) const {
     if constexpr (ClusterM == 1 || ClusterN == 1) return true;
     return rank % ClusterM == rank_m_ || rank / ClusterM == rank_n_;

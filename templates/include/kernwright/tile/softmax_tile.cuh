@@ -3,13 +3,13 @@
 // (accumulator.cuh): 16 rows, of which a thread has parts of two, and four lanes share a row.
 //
 // Every row keeps the largest score so far and the sum of all weights so far, relative to it. A
-// tile's scores become weights, e^(score - largest); where the largest grows, what was summed
-// before is multiplied by a factor. At the end a row's results are divided by its sum.
+// tile's scores become weights, e^(score - largest); when the largest grows, the sums so far are
+// multiplied by a factor. At the end a row's results are divided by its sum.
 //
-//   for each tile:   its scores; hide what is not seen by kHidden
-//                    exponentiate(scores, factor)
-//                    rescale(sums, factor), before the tile's weights are multiplied and added
-//   at the end:      finish(...), then all sums times the inverse that it gives
+//   for each tile:   its scores; kHidden instead of scores that the mask hides exponentiate(scores,
+//                    factor) rescale(sums, factor), before the tile's weights are multiplied and
+//                    added
+//   at the end:      finish(...), then all sums times the inverse that it returns
 //
 // Scores are counted in units whose product with `unit`, which is positive, has base 2: the
 // multiplication by 1 / ln 2 and by the scale of the scores is one with the subtraction.
@@ -33,7 +33,7 @@ __device__ __forceinline__ float row_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// What is multiplied into the sums of a thread's two rows.
+// Factors for the sums of a thread's two rows.
 using RowFactors = float[2];
 
 template <int Registers>
@@ -42,8 +42,8 @@ __device__ __forceinline__ void rescale(float (&sums)[Registers], const RowFacto
   for (int i = 0; i < Registers; ++i) sums[i] *= factor[register_row(i) / 8];
 }
 
-// What is known of a row, or of a part of its scores: the largest score in base 2, and the sum of
-// all weights relative to it.
+// The state of a row's softmax, or of a part of its scores: the largest score in base 2, and the
+// sum of all weights relative to it.
 struct SoftmaxPart {
   float largest, sum;
 };
@@ -77,13 +77,13 @@ class SoftmaxTile {
     for (int half = 0; half < 2; ++half) weigh(scores, half);
   }
 
-  // What a row has, to be merged with others.
+  // Returns the state of a row, to be merged with others.
   __device__ __forceinline__ SoftmaxPart part(int half) const {
     return {origin(half), row_sum(sum_[half])};
   }
 
-  // What a row's sums are multiplied by to become its result: 0 for a row that saw nothing.
-  // `log2_sum` is the base-2 logarithm of the sum of all e^score, minus infinity for such a row.
+  // Returns the factor that makes a row's sums its result: 0 for a row that saw nothing. `log2_sum`
+  // is the base-2 logarithm of the sum of all e^score, minus infinity for such a row.
   __device__ __forceinline__ void finish(RowFactors& inverse, RowFactors& log2_sum) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -93,8 +93,8 @@ class SoftmaxTile {
     }
   }
 
-  // The same with one more score in each sum, a sink, that has no value to add. It is given in
-  // base 2 for both rows, and minus infinity is no sink.
+  // Does the same with one more score in each sum, a sink, which has no value to add. It is passed
+  // in base 2 for both rows, and minus infinity means no sink.
   __device__ __forceinline__ void finish(const RowFactors& sink, RowFactors& inverse,
                                          RowFactors& log2_sum) const {
 #pragma unroll
@@ -110,13 +110,13 @@ class SoftmaxTile {
   }
 
  private:
-  // Raises the largest score to that of the tile too. Returns the factor.
+  // Raises the largest score to the tile's largest. Returns the factor.
   template <int Slack, int Registers>
   __device__ __forceinline__ float raise(const float (&scores)[Registers], int half) {
     float largest = row_max(largest_of(scores, half));
     if (Slack > 0 && (largest - largest_[half]) * unit_ <= Slack) largest = largest_[half];
-    // What was summed is relative to a rounded product. A fused multiply-add would not round it,
-    // and its factor would not be 1 where the largest score has not grown.
+    // The sums so far are relative to a rounded product. A fused multiply-add would not round it,
+    // and its factor would not be 1 when the largest score has not grown.
     const float before = __fmul_rn(largest_[half], unit_);
     largest_[half] = largest;
     const float factor = exp2_fast(before - base(half));

@@ -6,9 +6,9 @@
 //
 // Rows of 64 and of 32 bytes have swizzles of their own, by row / 2 % 4 and by row / 4 % 2.
 //
-// These functions tell code with ordinary loads and stores where a group or a byte lies within its
-// row. The caller adds the address of the row, because in some tiles the rows do not follow each
-// other. Row `row` of R bytes must begin row % 8 * R bytes after a multiple of 8 * R.
+// These functions return the place of a group or a byte within its row, for code with ordinary
+// loads and stores. The caller adds the address of the row, because in some tiles the rows do not
+// follow each other. Row `row` of R bytes must begin row % 8 * R bytes after a multiple of 8 * R.
 
 namespace kernwright {
 

@@ -58,11 +58,11 @@ class TileSchedule {
   }
   // Skips the next tile.
   __device__ __forceinline__ void skip() { tile_ += gridDim.x / (kCluster * Sharers); }
-  // Whether the present tile is this block's last.
+  // Returns whether the present tile is this block's last.
   __device__ __forceinline__ bool is_last() const { return tile_ >= products_ * rows_ * columns_; }
 
-  // The product of the tile, and the row and column of the tile's first element in it. A cluster
-  // may overhang the matrix, so that row or column can lie beyond it.
+  // Return the product of the tile, and the row and column of the tile's first element in it. A
+  // cluster may overhang the matrix, so that row or column can be beyond it.
   __device__ __forceinline__ int product() const { return product_; }
   __device__ __forceinline__ int row() const { return row_; }
   __device__ __forceinline__ int column() const { return column_; }

@@ -8,9 +8,9 @@
 //   slot = staging.next()              waits until the slot may be overwritten
 //   stage_chunk<Out>(words, slot, lane)
 //   tma_store_fence(), __syncwarp(), and in one lane tma_store() of a box of 16 rows, swizzle 128
-//   or, where the result is transposed, stage_chunk_transposed<Out>(words, slot, lane) and the same
+//   or, if the result is transposed, stage_chunk_transposed<Out>(words, slot, lane) and the same
 //   with a box of 16 of its columns, swizzle 32
-//   or, where TMA cannot address the rows, __syncwarp() and store_rows<Out>(slot, ...)
+//   or, if TMA cannot address the rows, __syncwarp() and store_rows<Out>(slot, ...)
 //
 // Rounded chunks may wait in registers between the first two calls. The lane that called
 // tma_store() must wait for it before the block ends or reads the result.

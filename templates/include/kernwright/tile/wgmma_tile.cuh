@@ -3,7 +3,7 @@
 // memory, a in shared memory or in registers.
 //
 // A warpgroup holds `Blocks` blocks of 64 rows as float d[Blocks][N / 2], and a warp 16 rows of
-// each block, whose elements lie as accumulator.cuh says.
+// each block. accumulator.cuh documents the places of their elements.
 //
 // The order of calls, for each stage of operands that has landed:
 //
