@@ -38,7 +38,7 @@ __device__ float tie(long long kind, unsigned long long random, long long c, lon
   }
 }
 
-// Rows of five kinds with a NaN.
+// Returns an element of rows of five kinds with a NaN.
 __device__ float with_nan(long long kind, unsigned long long random, long long c, long long count,
                           const Places& places) {
   const float any = normal(random);

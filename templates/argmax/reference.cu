@@ -10,8 +10,8 @@ __device__ bool comes_before(float a, long long i, float b, long long j) {
   return isnan(a) || a == b ? i < j : a > b;
 }
 
-// A block has a row. Each thread takes every 256th column, and the first one compares what they
-// have found.
+// Finds the index of a row's largest value in each block. Each thread takes every 256th column, and
+// the first one compares their results.
 extern "C" __global__ void argmax_reference(const dtype_t* x, long long* value, long long row_count,
                                             long long column_count) {
   __shared__ long long found[256];

@@ -88,7 +88,7 @@ struct Draw {
            static_cast<long long>((random >> 32) % static_cast<unsigned long long>(head_size)) == d;
   }
 
-  // Element d of a key.
+  // Returns element d of a key.
   __device__ float key(const Sequence& s, long long j, long long head, long long d) const {
     if (j + kNanKeys >= s.keys && is_nan(kNanKey, s, j, head, d, size, 1024)) return not_a_number();
     const unsigned long long random = bits(kKey, s.number, j, head, d);
@@ -146,7 +146,7 @@ struct Draw {
     return kLead * key(s, target, head / (q_heads / k_heads), d);
   }
 
-  // The token's heads, each of `own_size` elements, by the threads of the block.
+  // Fills the token's heads, each of `own_size` elements, with the threads of the block.
   template <typename T, typename Element>
   __device__ void fill(T* to, long long entry, long long token, long long tokens,
                        long long all_heads, long long own_size, long long pitch,
@@ -168,7 +168,7 @@ struct Draw {
     }
   }
 
-  // The key and the value of the sequence's last token.
+  // Fills the key and the value of the sequence's last token.
   __device__ void fill_new_token(const Sequence& s) const {
     const long long j = s.keys - 1;
     if (j < 0) return;
@@ -192,7 +192,7 @@ struct Draw {
     }
   }
 
-  // A weight that is NaN would leave no head a number.
+  // Fills weights, never with NaN: a weight that is NaN would leave no head a number.
   __device__ void fill_weights(dtype_t* to, Stream stream) const {
     if (!to) return;
     for (long long e = threadIdx.x; e < size; e += blockDim.x) {
@@ -231,7 +231,7 @@ struct Draw {
     }
   }
 
-  // The pages of the pool from the `first` of those that no table names.
+  // Fills the pages of the pool that no table names, from the `first` one on.
   __device__ void fill_unused_pages(const Order& order, long long first) const {
     const auto element = [&](long long, long long) { return unseen(); };
     for (long long i = first + blockIdx.x; i < all_pages; i += gridDim.x) {
@@ -242,7 +242,7 @@ struct Draw {
     }
   }
 
-  // The entries of the small tensors that belong to a sequence.
+  // Fills the entries of the small tensors that belong to a sequence.
   __device__ void fill_tables(const Sequence& s, const Order& order) const {
     if (q_offsets) {
       q_offsets[s.number] = static_cast<int>(s.q_first);
@@ -267,13 +267,13 @@ struct Draw {
       const bool no_sink = set == kCount && head % 4 == 1;
       if (sinks)
         sinks[head] = no_sink ? __int_as_float(0xff800000) : normal(bits(kSink, 0, 0, head, 0));
-      // As ALiBi has them; of an exact set too small to matter.
+      // Slopes as ALiBi has them; in an exact set they are too small to matter.
       const float slope = exp2f(-8.0f * static_cast<float>(head + 1) / static_cast<float>(q_heads));
       if (slopes) slopes[head] = set == kExact ? slope * 0x1p-20f : slope;
     }
   }
 
-  // One for each sequence and head of k.
+  // Fills one scale for each sequence and head of k.
   __device__ void fill_scales(float* scales, Stream stream) const {
     if (!scales) return;
     for (long long i = threadIdx.x; i < sequences * k_heads; i += blockDim.x) {
@@ -284,7 +284,7 @@ struct Draw {
     }
   }
 
-  // A sequence's number of queries and keys.
+  // Returns a sequence with its number of queries and keys.
   __device__ Sequence sized(long long number, const Order& order) const {
     const long long rank = order(number);
     Sequence s;
@@ -373,17 +373,18 @@ struct Draw {
        pitch_v_new}                                       \
       .run()
 
-// Normal everywhere.
+// Draws normal numbers everywhere.
 extern "C" __global__ void attention_timing(PARAMETERS) { DRAW(kTiming); }
 
-// Keys are signs and a query is 16 times one of those that it sees. Beside e^(its own logit) all
-// others vanish, and the result is the value of that key to the last bit.
+// Draws keys that are signs, and queries that are 16 times a key that they see. Beside e^(this
+// key's logit) all others vanish, and the result is the value of that key to the last bit.
 extern "C" __global__ void attention_exact(PARAMETERS) { DRAW(kExact); }
 
-// All logits of a query are equal: the result is the mean of what it sees, and its lse the
-// logarithm of how much that is.
+// Draws inputs for which all logits of a query are equal: the result is the mean of the values that
+// it sees, and its lse the logarithm of their number.
 extern "C" __global__ void attention_count(PARAMETERS) { DRAW(kCount); }
 
-// Normal, with NaN: in one of 256 queries, in one of 1024 keys and one of 32 values near the end of
-// a sequence, and in every second one of its last four values, which only some queries see.
+// Draws normal numbers, with NaN: in one of 256 queries, in one of 1024 keys and one of 32 values
+// near the end of a sequence, and in every second one of its last four values, which only some
+// queries see.
 extern "C" __global__ void attention_nan(PARAMETERS) { DRAW(kNan); }

@@ -34,7 +34,7 @@ struct Shared {
 
 __device__ double minus_infinity() { return __longlong_as_double(0xfff0000000000000ll); }
 
-// To all lanes.
+// Returns the sum over the warp, to all lanes.
 __device__ double warp_sum(double part) {
   for (int lane = 16; lane > 0; lane /= 2) part += __shfl_xor_sync(~0u, part, lane);
   return part;
@@ -60,7 +60,7 @@ struct NewHead {
     rotated(d, &value, &magnitude);
     return from_float<dtype_t>(value);
   }
-  // Element d before it is rounded, and the sum of its absolute terms.
+  // Computes element d before it is rounded, and the sum of its absolute terms.
   __device__ void rotated(long long d, float* value, float* magnitude) const {
     rotate(head, cosine, sine, size, d, value, magnitude);
   }
@@ -70,10 +70,10 @@ struct NewHead {
   long long size;
 };
 
-// One warp for a query of a head, in one pass over the keys that it sees, 32 at a time: each lane
-// has the logit of a key, then columns of v. Keys that a query does not see are not read. value and
-// magnitude are contiguous: o as [.., head_dim_v] in the layout's order, lse as [.., heads,
-// tokens].
+// Computes a query of a head in one warp, in one pass over the keys that it sees, 32 at a time:
+// each lane has the logit of a key, then columns of v. Keys that a query does not see are not read.
+// value and magnitude are contiguous: o as [.., head_dim_v] in the layout's order, lse as [..,
+// heads, tokens].
 //
 // Sums are in fp64, but first 8 or 16 products each are summed in fp32: products of q and k are
 // exact there, so that a sum is off by less than 2^-20 of its terms, a hundredth of the error that

@@ -79,12 +79,13 @@ struct Draw {
        size,       pitch}                                 \
       .run()
 
-// Every part saw something.
+// Draws parts that all saw something.
 extern "C" __global__ void attention_merge_timing(PARAMETERS) { DRAW(kTiming); }
 
-// In some rows one part counts alone, in others so many count alike that their mean is exact.
+// Draws powers so that in some rows one part counts alone, in others so many count alike that their
+// mean is exact.
 extern "C" __global__ void attention_merge_exact(PARAMETERS) { DRAW(kExact); }
 
-// All parts that saw something have the same lse, which is far from 0 in some rows: the merged lse
-// is the logarithm of their number above it.
+// Draws the same lse for all parts that saw something, which is far from 0 in some rows: the merged
+// lse is the logarithm of their number above it.
 extern "C" __global__ void attention_merge_count(PARAMETERS) { DRAW(kCount); }

@@ -6,8 +6,8 @@ using namespace kernwright::config;
 
 constexpr double kLn2 = 0.69314718055994530942;
 
-// Each iteration computes one element of o, all in fp64, and with the first of a row its lse. Parts
-// whose lse is minus infinity are not read. value and magnitude are contiguous.
+// Computes one element of o in each iteration, all in fp64, and with the first of a row its lse.
+// Parts whose lse is minus infinity are not read. value and magnitude are contiguous.
 //
 // An error of the largest lse is one of the result, so lse_magnitude = 1 + |max|.
 extern "C" __global__ void attention_merge_reference(

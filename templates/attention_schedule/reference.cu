@@ -3,7 +3,7 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// A thread writes the entry of a slot, from all sequences.
+// Writes the entry of a slot in each thread, from all sequences.
 extern "C" __global__ void attention_schedule_reference(const int* q_offsets, const int* kv_offsets,
                                                         const int* kv_lengths, long long* value,
                                                         long long sequences, long long slots,

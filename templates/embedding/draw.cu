@@ -51,7 +51,7 @@ __device__ void draw(Set set, int* tokens, dtype_t* table, int* sequence_lengths
   }
 }
 
-// Rows in any order, of a table that is normal.
+// Draws rows in any order, of a table that is normal.
 extern "C" __global__ void embedding_timing(int* tokens, dtype_t* table, int* sequence_lengths,
                                             long long seed, long long count, long long rows,
                                             long long elements) {
@@ -67,7 +67,7 @@ extern "C" __global__ void embedding_exact(int* tokens, dtype_t* table, int* seq
        elements);
 }
 
-// NaN here and there in the table, and tokens beyond its ends.
+// Draws NaN here and there in the table, and tokens beyond its ends.
 extern "C" __global__ void embedding_nan(int* tokens, dtype_t* table, int* sequence_lengths,
                                          long long seed, long long count, long long rows,
                                          long long elements) {

@@ -3,8 +3,8 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// A block copies a row of the table. For a token that the table does not have it writes a row of
-// NaN.
+// Copies a row of the table in each block. For a token that the table does not have it writes a row
+// of NaN.
 extern "C" __global__ void embedding_reference(const int* tokens, const dtype_t* table,
                                                const int* sequence_lengths, float* value,
                                                float* magnitude, long long* next_lengths,

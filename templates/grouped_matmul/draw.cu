@@ -52,7 +52,7 @@ struct Draw {
     return set == kExact ? static_cast<float>(random % 7) - 3 : normal(random);
   }
 
-  // A power of two of an exact set.
+  // Returns a scale, in an exact set a power of two.
   __device__ float scale(Stream stream, long long place) const {
     const unsigned long long random = bits(stream, place);
     return set == kExact ? static_cast<float>(1 << random % 3)
@@ -130,9 +130,9 @@ struct Draw {
        k_size,    room_size}                             \
       .run()
 
-// Normal everywhere, with groups of unlike sizes.
+// Draws normal numbers everywhere, with groups of unlike sizes.
 extern "C" __global__ void grouped_matmul_timing(PARAMETERS) { DRAW(kTiming); }
 
-// Small integers, with groups that are even, or of which many are empty or one has all rows, or
-// with rows at the end that no group has.
+// Draws small integers. Groups are even, or many are empty, or one has all rows, or rows at the end
+// belong to no group.
 extern "C" __global__ void grouped_matmul_exact(PARAMETERS) { DRAW(kExact); }

@@ -35,7 +35,8 @@ struct Draw {
   __device__ unsigned long long bits(Stream stream, long long place) const {
     return hash_at(hash_at(seed, stream), static_cast<unsigned long long>(place));
   }
-  // Normal, seldom NaN, or a whole number of at most `largest` on either side of 0.
+  // Returns a normal number, seldom NaN, or a whole number of at most `largest` on either side of
+  // 0.
   __device__ float number(Stream stream, long long place, int largest) const {
     const unsigned long long random = bits(stream, place);
     if (set == kNan && random % 1021 == 0) return NAN;
@@ -44,7 +45,7 @@ struct Draw {
            static_cast<float>(largest);
   }
 
-  // The heads of a token, by the threads of the block; `number_of_token` counts tokens.
+  // Fills the heads of a token with the threads of the block; `number_of_token` counts tokens.
   template <typename T>
   __device__ void fill(T* to, Stream stream, long long number_of_token, long long entry,
                        long long token, long long tokens, long long all_heads, long long own_size,
@@ -79,7 +80,7 @@ struct Draw {
     }
   }
 
-  // A weight that is NaN would leave no head a number.
+  // Fills weights, never with NaN: a weight that is NaN would leave no head a number.
   __device__ void fill_weights(dtype_t* to, Stream stream) const {
     if (!to || blockIdx.x > 0) return;
     for (long long e = threadIdx.x; e < size; e += blockDim.x) {
@@ -180,13 +181,13 @@ struct Draw {
        pitch_v_cache}                         \
       .run()
 
-// Normal everywhere.
+// Draws normal numbers everywhere.
 extern "C" __global__ void kv_append_timing(PARAMETERS) { DRAW(kTiming); }
 
-// Small whole numbers. Sequences have lengths at which kernels change what they do, and some have
-// fewer keys than new tokens.
+// Draws small whole numbers. Sequences have lengths at which kernels change their path, and some
+// have fewer keys than new tokens.
 extern "C" __global__ void kv_append_exact(PARAMETERS) { DRAW(kExact); }
 
-// Normal with some NaN, and sequences of lengths as in the exact set, which normalised heads have
-// not.
+// Draws normal numbers with some NaN, and sequences of lengths as in the exact set, which
+// normalised heads do not have.
 extern "C" __global__ void kv_append_nan(PARAMETERS) { DRAW(kNan); }

@@ -3,7 +3,7 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// The sum over the block of 256 threads, to all of them.
+// Returns the sum over the block of 256 threads, to all of them.
 __device__ double block_sum(double part) {
   __shared__ double parts[256];
   parts[threadIdx.x] = part;

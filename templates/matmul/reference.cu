@@ -13,9 +13,9 @@ constexpr float kAdded = 8 * 0x1p-22f;
 constexpr float kAccepted = dtype == dtype_fp32 ? 8 * 0x1p-24f : kAdded;
 __device__ float unit(float terms) { return sqrtf(terms) * kAccepted; }
 
-// By how much a sum may be off because its operands were taken as tf32, rounded or cut off after 10
-// bits. A product may lose up to 2^-9 of itself. A sum may lose as much, towards 0, and beside that
-// the part that differs from product to product, which has either sign.
+// Returns by how much a sum may be off because its operands were taken as tf32, rounded or cut off
+// after 10 bits. A product may lose up to 2^-9 of itself. A sum may lose as much, towards 0, and
+// beside that the part that differs from product to product, which has either sign.
 __device__ float error_of_tf32(float terms, float absolute, float sum) {
   return smaller(0x1p-9f * absolute, 0x1p-8f / sqrtf(terms) * absolute + 0x1p-9f * fabsf(sum));
 }
@@ -46,8 +46,8 @@ __device__ float uncertainty(float terms, float absolute, float sum, double squa
   return larger(error_of_fp8(terms, absolute, sum, squares) / unit(terms), added);
 }
 
-// How far the problem's function spreads an error of `error` in `x`: the largest difference to its
-// results at eight values within that error.
+// Returns how far the problem's function spreads an error of `error` in `x`: the largest difference
+// to its results at eight values within that error.
 __device__ float spread(float x, float error, int row, int column) {
   float largest = 0;
   if constexpr (epilogue != epilogue_none) {

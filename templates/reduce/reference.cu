@@ -8,9 +8,9 @@ constexpr bool kMax = kind == kind_max;
 __device__ double minus_infinity() { return __longlong_as_double(0xfff0000000000000ll); }
 __device__ double combine(double a, double b) { return kMax ? larger(a, b) : a + b; }
 
-// One block of 1024 threads computes one result, in fp64. value[segment_count] is the result over
-// segment_size consecutive elements, not rounded to the output's type. magnitude is the same of the
-// absolute terms, or for the largest element its absolute value.
+// Computes one result in each block of 1024 threads, in fp64. value[segment_count] is the result
+// over segment_size consecutive elements, not rounded to the output's type. magnitude is the same
+// for the absolute terms, or for the largest element its absolute value.
 extern "C" __global__ void reduce_reference(const dtype_t* x, float* value, float* magnitude,
                                             long long segment_count, long long segment_size) {
   __shared__ double values[1024];

@@ -3,7 +3,7 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// Each iteration computes one element of q, k or v. Results are not rounded to the operation's
+// Computes one element of q, k or v in each iteration. Results are not rounded to the operation's
 // type.
 extern "C" __global__ void rope_reference(const dtype_t* q, const dtype_t* k, const dtype_t* v,
                                           const float* cosine, const float* sine, float* q_value,

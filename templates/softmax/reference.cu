@@ -6,7 +6,7 @@ using namespace kernwright::config;
 __device__ double minus_infinity() { return __longlong_as_double(0xfff0000000000000ll); }
 __device__ double total(double a, double b) { return a + b; }
 
-// Over the block of 256 threads, to all of them.
+// Reduces over the block of 256 threads. All of them get the result.
 __device__ double block_reduce(double part, double (*combine)(double, double)) {
   __shared__ double parts[256];
   parts[threadIdx.x] = part;
@@ -24,8 +24,8 @@ __device__ double block_reduce(double part, double (*combine)(double, double)) {
 
 // One block per row, all in fp64. With a causal mask the rows are `queries` to a sequence (0: as
 // many as columns), whose last sees all columns. value[rows, columns] is the result, not rounded to
-// the operation's type; 0 in a row of which nothing is seen, NaN in one of which a NaN is. An error
-// of the exponent is a relative one of the result, so magnitude is y (1 + |v| + |max|).
+// the operation's type; 0 in a row of which nothing is seen, NaN in a row with a NaN. An error of
+// the exponent is a relative error of the result, so magnitude is y (1 + |v| + |max|).
 extern "C" __global__ void softmax_reference(const dtype_t* x, const dtype_t* bias, float* value,
                                              float* magnitude, long long row_count,
                                              long long column_count, float scale, int queries) {

@@ -26,9 +26,10 @@ struct Largest {
   }
 };
 
-// `parts` blocks share a row and take tiles of THREADS * VECTORS vectors in turn. A block that is
-// not alone writes its largest value to `largest`; the last one to finish has the row's largest
-// value, and writes zeros back. The larger of two numbers does not depend on which came first.
+// Finds the index of each row's largest value. `parts` blocks share a row and take tiles of THREADS
+// * VECTORS vectors in turn. A block that is not alone writes its largest value to `largest`; the
+// last one to finish has the row's largest value, and writes zeros back. The larger of two numbers
+// does not depend on which came first.
 extern "C" __global__ void __launch_bounds__(THREADS)
     argmax_split(const dtype_t* __restrict__ x, int* __restrict__ index,
                  unsigned long long* __restrict__ largest, unsigned* __restrict__ finished,

@@ -42,14 +42,14 @@ namespace {
 
 constexpr float kShift = 8;  // of the largest weight, in base 2
 
-// Lane 0 waits for the stage and announces its bytes before the others load.
+// Waits for the stage and announces its bytes in lane 0, before the other lanes load.
 template <int Stages>
 __device__ __forceinline__ void acquire(const Pipeline<Stages>& pipeline, unsigned bytes) {
   if (threadIdx.x % 32 == 0) pipeline.producer_acquire(bytes);
   __syncwarp();
 }
 
-// The number of the next tile, from the warp that loads.
+// Returns the number of the next tile, from the warp that loads.
 __device__ __forceinline__ int take_number(NumberPipeline& numbers, Addresses at) {
   numbers.consumer_wait();
   const int number = load_number(at.number(numbers.stage()));
@@ -180,7 +180,7 @@ __device__ __forceinline__ void transpose_values(const Sequences& of, Addresses 
   }
 }
 
-// The warp's 16 rows of the result. Four lanes store 32 neighbouring bytes of a row.
+// Stores the warp's 16 rows of the result. Four lanes store 32 neighbouring bytes of a row.
 __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors& inverse,
                                              int row_in_tile, const Tile& tile,
                                              out_t* __restrict__ o, int q_tokens, int ldo) {
@@ -265,8 +265,8 @@ class Worker {
   }
 
  private:
-  // The values of a tile by its weights, one part of the columns after the other. Recursion over
-  // the parts would make ptxas spill.
+  // Multiplies a tile's values by its probabilities, one part of the columns after the other.
+  // Recursion over the parts would make ptxas spill.
   __device__ __forceinline__ void multiply_values(Sums& o, const RowFactors& factor, Weights& p) {
     static_assert(PARTS <= 4);
     multiply_part<0>(o, factor, p);
@@ -361,7 +361,7 @@ class Worker {
     keys_.advance();
   }
 
-  // The sums of a tile's values in the part of the columns from `First` on.
+  // Issues the sums of a tile's values in the part of the columns from `First` on.
   template <int First, int Registers>
   __device__ __forceinline__ void issue_results(float (&part)[Registers], Weights& p) const {
     pin_operand(p);

@@ -70,7 +70,7 @@ struct Addresses {
 };
 static_assert(Addresses::kBytes + 1024 <= SMEM_BYTES);
 
-// The first shared address of dynamic shared memory that is a multiple of 1024.
+// Returns the first shared address of dynamic shared memory that is a multiple of 1024.
 __device__ __forceinline__ unsigned first_address(const unsigned char* memory) {
   return (static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u;
 }

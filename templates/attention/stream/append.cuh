@@ -41,7 +41,7 @@ struct NewTokens {
   int ldk, ldv, ldk_new, ldv_new;
   float eps;
 
-  // The factor of a head whose elements have this sum of squares.
+  // Returns the factor of a head whose elements have this sum of squares.
   __device__ __forceinline__ float factor(float squares) const {
     return rsqrtf(squares * (1.0f / head_dim) + eps);
   }
@@ -225,7 +225,7 @@ class NewToken {
     row[0] = load_words(from);
     row[1] = load_words(from + kHalf);
   }
-  // The angles of the pairs that Elements has.
+  // Loads the angles of the pairs that Elements has.
   static __device__ __forceinline__ void load_angles(float (&angles)[4], const float* table) {
     const float* const first = table + (kAcross ? element() : element() / 2);
     const float2 one = load_floats(first), other = load_floats(first + (kAcross ? 2 : kHalf / 2));

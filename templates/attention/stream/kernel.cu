@@ -61,8 +61,8 @@ __device__ __forceinline__ void load_tile(const TilePipeline& pipeline, const Te
                                        key, kv_head);
 }
 
-// Loads those tiles of a share that were not loaded ahead. `passed` tiles at least pass the ring:
-// the last of a share that has fewer are empty.
+// Loads the tiles of a share that were not loaded ahead. At least `passed` tiles pass the ring: if
+// a share has fewer, the last of them are empty.
 __device__ __forceinline__ void produce(TilePipeline& pipeline, const TensorMap& map_k,
                                         const TensorMap& map_v, const Sequences& of,
                                         const Share& share, int loaded, int passed, Addresses at) {
@@ -79,7 +79,8 @@ __device__ __forceinline__ void produce(TilePipeline& pipeline, const TensorMap&
   }
 }
 
-// The keys of a sequence. Before the wait they may be out of date; so they are not kept in the L1.
+// Returns the number of keys of a sequence. Before the wait it may be out of date; so it is not
+// kept in the L1.
 __device__ __forceinline__ int keys_of(const Sequences& of, int sequence) {
   int keys;
   asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(keys) : "l"(of.kv_lengths + sequence));
@@ -87,9 +88,9 @@ __device__ __forceinline__ int keys_of(const Sequences& of, int sequence) {
   return max(0, min(__shfl_sync(~0u, keys, 0), of.kv_len));
 }
 
-// Loads the first tiles of a share ahead of the kernel before this one, which changes no key that
-// they have but the new one. Returns how many. The share has the likely keys, which only tell which
-// tiles are worth it: pages behind them are looked up too.
+// Loads the first tiles of a share before the previous kernel ends, which changes none of their
+// keys except the new one. Returns how many. The share has the likely keys, which only decide which
+// tiles are worth loading: pages behind them are looked up too.
 __device__ __forceinline__ int produce_ahead(TilePipeline pipeline, const TensorMap& map_k,
                                              const TensorMap& map_v, const Sequences& of,
                                              const Share& share, int most, Addresses at) {
@@ -103,9 +104,9 @@ __device__ __forceinline__ int produce_ahead(TilePipeline pipeline, const Tensor
   return tiles;
 }
 
-// The queries as operand a of mma.sync: of step s, rows lane / 4 and 8 on, elements 2 * (lane % 4)
-// and 8 on, or those that meet fp8 keys. Rows that there are not, and elements behind the head, are
-// zeros.
+// Loads the queries as operand a of mma.sync: for step s, rows lane / 4 and 8 on, elements 2 *
+// (lane % 4) and 8 on, or the elements that meet fp8 keys. Rows that do not exist, and elements
+// behind the head, are zeros.
 __device__ __forceinline__ void load_queries(Queries& a, const dtype_t* __restrict__ q,
                                              const Share& share, int q_tokens, int ldq, int rows) {
   const int lane = threadIdx.x % 32;
@@ -134,7 +135,7 @@ __device__ __forceinline__ void load_queries(Queries& a, const dtype_t* __restri
   }
 }
 
-// The same of a new token, from shared memory. Rows that there are not are like the last.
+// Loads the queries of a new token, from shared memory. Rows that do not exist are like the last.
 __device__ __forceinline__ void load_new_queries(Queries& a, Addresses at) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -183,7 +184,7 @@ __device__ __forceinline__ void clear_unseen(unsigned values, int first_key, int
   __syncwarp();
 }
 
-// A warp's keys of all tiles.
+// Multiplies a warp's keys of all tiles.
 __device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_TILES],
                                         SoftmaxTile (&softmax)[M_TILES], const Queries& q,
                                         const Share& share, const Logits& logits, int passed,

@@ -50,8 +50,8 @@ struct Addresses {
   __device__ unsigned last() const { return part(WARPS, 0); }
   // Completes when the sums of the cluster's other blocks have landed.
   __device__ unsigned landed() const { return last() + 8; }
-  // Rows of a new token: the queries of the block's heads, and behind them its key. Eight rows are
-  // in different banks.
+  // Returns the address of a row of a new token: the queries of the block's heads, and behind them
+  // its key. Eight rows are in different banks.
   __device__ unsigned new_row(int row) const { return landed() + 8 + row * (head_dim * 2 + 16); }
   __device__ unsigned new_value() const { return new_row(kGroup + 1); }
   // Returns the address at which sums of the cluster's blocks land.
@@ -93,7 +93,7 @@ __device__ __forceinline__ unsigned key_address(unsigned keys, int first_key, in
   const int row = first_key + lane / 16 * 8 + lane % 8, group = step * 2 + lane / 8 % 2;
   return group_address<kRowD>(keys, row, group);
 }
-// 32 bytes of 16 values.
+// Returns the address of 32 bytes of 16 values.
 __device__ __forceinline__ unsigned value_address(unsigned values, int first_key, int column) {
   const int lane = threadIdx.x % 32;
   const int row = first_key + lane % 16, group = column / kOfGroup + lane / 16;

@@ -28,7 +28,7 @@ struct Share {
     begin = first + split * keys_of_split;
     end = min(first + seen, begin + keys_of_split);
   }
-  // The piece of sequence `number` that a slot of a work list has.
+  // Makes the piece of sequence `number` that a slot of a work list has.
   __device__ __forceinline__ Share(const Sequences& of, const ScheduleEntry& entry, int slot,
                                    int number, int kv_head)
       : sequence(number, of), kv_head(kv_head), split(0), splits(1), place(slot) {

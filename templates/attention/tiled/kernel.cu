@@ -74,7 +74,7 @@ class Warp {
     }
   }
 
-  // The warp's first key of a tile.
+  // Returns the warp's first key of a tile.
   __device__ __forceinline__ int key(int tile) const {
     return share_.first_key + tile * BN + first_key_;
   }
@@ -191,7 +191,7 @@ class Warp {
     }
   }
 
-  // Computes those rows again that a value may have reached that they do not see.
+  // Recomputes the rows whose accumulators a masked NaN or infinity may have reached.
   template <typename To>
   __device__ __forceinline__ void store_plain_rows(const To& to, const Operands& from,
                                                    const Sequences& of) const {
@@ -337,7 +337,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
 }
 
-// A block merges the parts of one row of the result.
+// Merges the parts of one row of the result in a block.
 extern "C" __global__ void __launch_bounds__(kMergeWarps * 32)
     attention_tiled_merge(const float* __restrict__ sums, const SoftmaxPart* __restrict__ partials,
                           const int* __restrict__ q_offsets, const float* __restrict__ sinks,

@@ -76,8 +76,8 @@ struct Results {
   int q_tokens;
   float value_scale;
 
-  // Also stores what is known of the row or its LSE, by the one of its threads with `writes_part`.
-  // Sums of no keys stay unwritten.
+  // Returns the destination of a row. Also stores its SoftmaxPart or its LSE, in the thread of the
+  // row with `writes_part`. Sums of no keys stay unwritten.
   __device__ __forceinline__ RowResult row(const Share& share, int row, SoftmaxPart part,
                                            bool writes_part) const {
     if (row >= share.rows) return {};

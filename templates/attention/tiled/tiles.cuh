@@ -41,7 +41,7 @@ struct Share {
     return first_head + (first_row + row) % kHeadsOfUnit;
   }
   __device__ __forceinline__ int kv_head() const { return first_head / GROUP; }
-  // The keys that rows [first, last] see between them, and those that each of them sees.
+  // Return the keys that rows [first, last] see between them, and the keys that each of them sees.
   __device__ __forceinline__ Range seen_by_any(int first, int last) const {
     return {sequence.first_key(query(first)), sequence.end_key(query(last) + 1)};
   }
@@ -180,9 +180,9 @@ class Copies {
     copy<ValueTile, ldv>(ring_ + kValuesAt, v_, tile);
   }
 
-  // In a paged cache one thread for each key of a tile finds the key's slot, the place of its token
-  // in the pool, and shared memory has the slots of two tiles. The thread loads the page of its key
-  // in the next tile meanwhile, so the table's latency is hidden.
+  // Publishes the slots of a tile's keys. In a paged cache one thread for each key finds the key's
+  // slot, the place of its token in the pool, and shared memory has the slots of two tiles. The
+  // thread loads the page of its key in the next tile meanwhile, so the table's latency is hidden.
   __device__ __forceinline__ void publish_slots(int tile) {
     if (threadIdx.x < BN) {
       slots_[tile % 2 * BN + threadIdx.x] =
@@ -209,7 +209,8 @@ class Copies {
     if (threadIdx.x < BN && key >= keys_.begin && key < keys_.end) next_page_ = table_[key / page];
   }
 
-  // Keys that no row sees are not read and become 0, because a weight of 0 does not hide a NaN.
+  // Copies a tile. Keys that no row sees are not read and become 0, because a weight of 0 does not
+  // hide a NaN.
   template <typename Shape, long long Pitch>
   __device__ __forceinline__ void copy(unsigned to, const kv_t* from, int tile) const {
     if (tile < tiles_) {

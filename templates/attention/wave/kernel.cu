@@ -34,7 +34,7 @@
 
 namespace {
 
-// Lane 0 waits for the stage and announces its bytes before the others load.
+// Waits for the stage and announces its bytes in lane 0, before the other lanes load.
 template <int Stages>
 __device__ __forceinline__ void acquire(const Pipeline<Stages>& pipeline, unsigned bytes) {
   if (threadIdx.x % 32 == 0) pipeline.producer_acquire(bytes);
@@ -53,7 +53,7 @@ __device__ __forceinline__ void publish(const WorkPipeline& work, Addresses at, 
   mbarrier_arrive(work.full());
 }
 
-// The next tile that was published. Run by whole warps.
+// Returns the next tile that was published. Run by whole warps.
 __device__ __forceinline__ Tile take(WorkPipeline& work, Addresses at, const Sequences& of) {
   work.consumer_wait();
   const unsigned from = at.work(work.stage());
@@ -164,8 +164,8 @@ __device__ __forceinline__ void clear_unseen(unsigned values, const Tile& tile, 
   named_barrier_sync(5 + group, 128);
 }
 
-// The warp's 16 rows of the result, rounded. Each of four lanes has a pair in every 8 of a row's 32
-// columns; they exchange pairs, so that a lane has 8 columns, which it stores as 16 bytes.
+// Stores the warp's 16 rows of the result, rounded. Each of four lanes has a pair in every 8 of a
+// row's 32 columns; they exchange pairs, so that a lane has 8 columns, which it stores as 16 bytes.
 __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors& inverse,
                                              int row_in_tile, const Tile& tile,
                                              dtype_t* __restrict__ o, int q_tokens, int ldo) {
@@ -226,7 +226,7 @@ __device__ __forceinline__ void store_lse(const RowFactors& log2_sum, int row_in
   }
 }
 
-// A warpgroup's turn to issue products. The barriers pair it with the next one.
+// Waits for a warpgroup's turn to issue products. The barriers pair it with the next one.
 __device__ __forceinline__ void take_turn(int group) {
   if constexpr (PINGPONG) named_barrier_sync(1 + group, 256);
 }

@@ -13,7 +13,7 @@ constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
 constexpr bool kBase2 = lse_parts == lse_parts_base2;
 
-// e^(from - to), to the base of the parts, for `from` not above `to`.
+// Returns e^(from - to), to the base of the parts, for `from` not above `to`.
 __device__ __forceinline__ float weight(float from, float to) {
   return exp2_fast((from - to) * (kBase2 ? 1.0f : kLog2E));
 }
@@ -45,14 +45,14 @@ struct State {
   }
 };
 
-// 1 / x of a sum of weights, the largest of which is 1, and exact of a power of two; 0 of the 0 of
-// rows that have nothing. A division has code for subnormal numbers too.
+// Returns 1 / x of a sum of weights whose largest is 1. It is exact for a power of two, and 0 for
+// the 0 of rows that saw nothing. A division has code for subnormal numbers too.
 __device__ __forceinline__ float reciprocal(float x) {
   const float first = __fdividef(1.0f, x);
   return x == 0 ? 0.0f : fmaf(first, fmaf(-x, first, 1.0f), first);
 }
 
-// The merged lse, to the base that is asked for.
+// Returns the merged lse, to the base that is asked for.
 __device__ __forceinline__ float log_of(const State& state) {
   const float own = state.largest + logf(state.sum) * (kBase2 ? kLog2E : 1.0f);
   if constexpr (lse == lse_natural && kBase2) return own * kLn2;

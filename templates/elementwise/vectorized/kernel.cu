@@ -27,8 +27,8 @@ struct Input<false, T> {
   static __device__ __forceinline__ float single(const T*) { return 0; }
 };
 
-// A block has one tile, of which `rest` elements exist. All loads are issued before the first is
-// used, because the bytes in flight decide the rate, not the occupancy.
+// Computes one tile in a block; only `rest` elements of it exist. All loads are issued before the
+// first is used, because the bytes in flight decide the rate, not the occupancy.
 extern "C" __global__ void __launch_bounds__(THREADS)
     elementwise_vectorized(const dtype_t* __restrict__ x, const y_dtype_t* __restrict__ y,
                            const z_dtype_t* __restrict__ z, const w_dtype_t* __restrict__ w,

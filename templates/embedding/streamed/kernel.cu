@@ -9,7 +9,7 @@ using Vector = Packed<VECTOR_BYTES>;
 
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 
-// All bits set are a NaN in every format.
+// Returns a vector of NaN: all bits set are a NaN in every format.
 __device__ __forceinline__ Vector all_nan() {
   Vector x;
 #pragma unroll

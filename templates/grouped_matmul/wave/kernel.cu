@@ -30,7 +30,8 @@
 
 namespace {
 
-// The producer, one warp: fills the ring with the operands of each tile. One of its threads loads.
+// Fills the ring with the operands of each tile. Run by the producer, one warp; one of its threads
+// loads.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         Schedule& schedule, TilePipeline& pipeline, Addresses at,
                                         int n, int steps) {
@@ -249,7 +250,7 @@ __device__ __forceinline__ void do_tile_of(int rows, Arguments&&... arguments) {
   do_tile<N>(arguments...);
 }
 
-// A consumer, one warpgroup.
+// Multiplies and stores tiles. Run by a consumer, one warpgroup.
 __device__ __forceinline__ void consume(out_t* d, int n, Schedule& schedule, TilePipeline& pipeline,
                                         Addresses at, int steps, int consumer) {
   const auto leave_to_other = [&] {

@@ -22,7 +22,7 @@ __device__ __forceinline__ bool is_query(int head) { return kQueryHeads > 0 && h
 struct Place {
   int entry, token, tokens;
 
-  // The first element of a head, of `all_heads` with `size` elements.
+  // Returns the first element of a head, of `all_heads` with `size` elements.
   __device__ __forceinline__ long long head(int number, int all_heads, int size,
                                             long long pitch) const {
     if constexpr (layout == layout_bshd) {

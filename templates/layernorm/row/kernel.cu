@@ -118,8 +118,8 @@ __device__ __forceinline__ void write_rows(dtype_t* y, const dtype_t* written, l
   });
 }
 
-// Each row is brought to mean 0 and variance 1. x and r may be overwritten in place: a thread reads
-// its elements before it writes them.
+// Brings each row to mean 0 and variance 1. x and r may be overwritten in place: a thread reads its
+// elements before it writes them.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     layernorm_row(const dtype_t* x, const dtype_t* r, const dtype_t* w, const dtype_t* b,
                   dtype_t* y, dtype_t* sum, long long row_count, float epsilon,

@@ -168,7 +168,7 @@ __device__ __forceinline__ void load_aligned_a(Batch<UNROLL>& batch, const Rows&
   }
 }
 
-// The 8 elements of a row from column `first` on, with zeros from column `k` on.
+// Loads the 8 elements of a row from column `first` on, with zeros from column `k` on.
 __device__ __forceinline__ Packed<16> load_eight(const dtype_t* row, int first, int k) {
   if constexpr (ALIGNED_K) {
     return first < k ? load<Load::read_only, 16>(row + first) : Packed<16>{};
@@ -250,8 +250,8 @@ struct Sums {
   }
 };
 
-// The fragment of `parts` with the sums of a group of D, of those the upper or, with a gate, the
-// lower half, and the one with the squares of the group's rows of a.
+// Return the fragment of `parts` with the sums of a group of D, their upper or, with a gate, their
+// lower half, and the fragment with the squares of the group's rows of a.
 __device__ __forceinline__ int fragment_of(int group, int half) {
   return group / kColumns * kSums + half * kColumns + group % kColumns;
 }
@@ -324,7 +324,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (reads_ahead) load_aligned_a(ahead, rows, first);
 
   const FewRows target(d, alpha, column_bias, beta, addend, m, n, ldd, d_k, d_v);
-  // The elements of D that a lane finishes of a group: of a row of a and two rows of b.
+  // The elements of D that a lane finishes in a group: one row of a and two rows of b.
   const auto row_a_of = [&](int group) { return group / kColumns * 8 + lane / 4; };
   const auto row_b_of = [&](int group) { return first_b + group % kColumns * 8 + lane % 4 * 2; };
   FewRows::Addends addends[2] = {};

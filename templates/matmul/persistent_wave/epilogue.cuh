@@ -207,8 +207,8 @@ class WaitingTile {
   Place place_{};
 };
 
-// The bias and the residual of a tile come through the ring, after its operands. Waits for the next
-// of their stages, lets `read` read it by ordinary loads, and releases it.
+// Waits for the next stage of a tile's bias or residual, lets `read` read it by ordinary loads, and
+// releases it. The bias and the residual of a tile come through the ring, after its operands.
 template <typename Read>
 __device__ __forceinline__ void read_addend(TilePipeline& pipeline, const Read& read) {
   pipeline.consumer_wait();

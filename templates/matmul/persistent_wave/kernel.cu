@@ -53,7 +53,7 @@
 
 namespace {
 
-// The first row of the tile's product in a tensor with `rows` rows for each product.
+// Returns the first row of the tile's product in a tensor with `rows` rows for each product.
 __device__ __forceinline__ int first_of(const Schedule& schedule, int rows) {
   return batch == 1 ? 0 : schedule.product() * rows;
 }
@@ -133,7 +133,8 @@ __device__ __forceinline__ void load_addends(const Addends& addends, const Sched
   }
 }
 
-// The producer, one thread: fills the ring with each tile's operands, then its bias and residual.
+// Fills the ring with each tile's operands, then its bias and residual. Run by the producer, one
+// thread.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         const Addends& addends, Schedule& schedule,
                                         TilePipeline& pipeline, Addresses at, int k,
@@ -183,14 +184,14 @@ __device__ __forceinline__ void hand_over(TilePipeline pipeline, int consumer) {
   named_barrier_arrive(2 + 1 - consumer, 256);
 }
 
-// With PINGPONG: skips the other consumer's tile and its stages.
+// Skips the other consumer's tile and its stages, with PINGPONG.
 __device__ __forceinline__ void leave_to_other(Schedule& schedule, TilePipeline& pipeline,
                                                int steps) {
   schedule.skip();
   pipeline.skip(steps + kAddendStages);
 }
 
-// A consumer, one warpgroup.
+// Multiplies and stores tiles. Run by a consumer, one warpgroup.
 __device__ __forceinline__ void consume(const Target& target, const Addends& addends,
                                         Schedule& schedule, TilePipeline& pipeline, Addresses at,
                                         int steps, int consumer) {

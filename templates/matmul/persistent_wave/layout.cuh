@@ -95,7 +95,7 @@ struct Addresses {
 };
 
 // A warp stores its rows in kStores chunks of 16 rows and CHUNK columns, one block of 64 rows after
-// the other. These are the row and column, in the warp's rows, at which chunk `index` begins.
+// the other. These return the row and column, in the warp's rows, at which chunk `index` begins.
 __device__ __forceinline__ constexpr int chunk_row(int index) { return index / kChunks * 64; }
 __device__ __forceinline__ constexpr int chunk_column(int index) {
   const int column = index % kChunks * CHUNK;
@@ -118,7 +118,7 @@ struct Steps {
   }
 };
 
-// The rank of the first block that takes the same part of k as this one.
+// Returns the rank of the first block that takes the same part of k as this one.
 __device__ __forceinline__ int first_sharer() {
   return SPLIT == 1 ? 0 : cluster_rank() / kCluster * kCluster;
 }

@@ -28,7 +28,7 @@ __device__ __forceinline__ void multiply_tile(Sums& d, TilePipeline& pipeline, A
   multiply_stages<dtype_t, kProducts, false>(d, pipeline, steps, operands, meanwhile, all_landed);
 }
 
-// The factors of 64 rows of a stage, from the warp's row `row` on.
+// Returns the factors of 64 rows of a stage, from the warp's row `row` on.
 template <int Columns>
 __device__ __forceinline__ auto factors_of(Addresses at, int stage, int row, int first_column) {
   if constexpr (kScaled) {
@@ -38,7 +38,7 @@ __device__ __forceinline__ auto factors_of(Addresses at, int stage, int row, int
   }
 }
 
-// The same for PROMOTED sums. `first_column` is the tile's.
+// Does the same for PROMOTED sums. `first_column` is the tile's.
 template <typename Meanwhile>
 __device__ __forceinline__ void multiply_promoted(Sums& d, TilePipeline& pipeline, Addresses at,
                                                   int first_row, int first_column, int steps,

@@ -61,7 +61,7 @@ struct Addresses {
   unsigned base;
   __device__ unsigned b(int stage) const { return base + stage * (kRowsB * BK * 2); }
   __device__ unsigned a(int stage) const { return base + kA + stage * (BM * BK * 2); }
-  // Sums of this block's part of the tile, rows of kOwned for each rank.
+  // Returns the address of sums of this block's part of the tile, rows of kOwned for each rank.
   __device__ unsigned partial(int rank, int half, int unit) const {
     return base + kPartial + ((rank * STACK + half) * kOwned + unit) * 16;
   }
@@ -75,7 +75,7 @@ struct Addresses {
   }  // barrier: all partial sums have arrived
 };
 
-// The first row of this block's product in a tensor with `rows` rows for each product.
+// Returns the first row of this block's product in a tensor with `rows` rows for each product.
 template <typename Index>
 __device__ __forceinline__ Index first_of_batch(int rows) {
   return batch == 1 ? 0 : static_cast<Index>(blockIdx.z) * rows;

@@ -23,8 +23,9 @@ __device__ __forceinline__ void finish_products(Sums& d) {
   for (int half = 0; half < STACK; ++half) wgmma_pin(d[half]);
 }
 
-// A consumer, one warpgroup: multiplies its 64 rows of b, of either half. With AHEAD a stage's
-// products still run while the next stage's are issued; the stage is released after that.
+// Multiplies the consumer's 64 rows of b, of either half. Run by a consumer, one warpgroup. With
+// AHEAD a stage's products still run while the next stage's are issued; the stage is released after
+// that.
 __device__ __forceinline__ void consume(Sums& sums, TilePipeline& pipeline, Addresses at, int first,
                                         int last) {
   const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);

@@ -58,7 +58,7 @@ __device__ __forceinline__ void reduce(const Sums& sums, Addresses at, int rank,
   }
 }
 
-// The place in the workspace for a slice's sums of a unit.
+// Returns the place in the workspace for a slice's sums of a unit.
 __device__ __forceinline__ float4& slice_sums(float4* sums, const Tile& tile, int slice, int half,
                                               unsigned unit) {
   return sums[((tile.number * SLICES + slice) * STACK + half) * kUnits + unit];

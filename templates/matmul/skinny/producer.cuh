@@ -30,7 +30,8 @@ __device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int ldb
   }
 }
 
-// The producer, one thread. `rows_b` are the rows of b, or of its gates alone.
+// Loads both operands. Run by the producer, one thread. `rows_b` are the rows of b, or of its gates
+// alone.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         TilePipeline& pipeline, Addresses at, int row_a, int row_b,
                                         int rows_a, int rows_b, int k, int first, int last,

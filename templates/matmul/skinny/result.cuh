@@ -62,7 +62,8 @@ __device__ __forceinline__ void store(const Tile& tile, int index, unsigned thre
   tile.d.store(row_a + 1, row_b + 8, x.w, other.w);
 }
 
-// The address at which a consumer stages row `row` of its tile: 128 bytes in the 128-byte swizzle.
+// Returns the address at which a consumer stages row `row` of its tile: 128 bytes in the 128-byte
+// swizzle.
 __device__ __forceinline__ unsigned staged_row(Addresses at, int consumer, int row) {
   const int box = row / kRowsOfBox;
   const unsigned boxes =

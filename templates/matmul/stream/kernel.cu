@@ -73,7 +73,7 @@ struct Addresses {
   static_assert(kA + 1024 == FIXED_BYTES);
 
   unsigned base, pitch_a;  // of rows of a, in bytes
-  // The 64 columns from `column` on, a multiple of 64, of a stage's rows.
+  // Returns the address of the 64 columns from `column` on, a multiple of 64, of a stage's rows.
   __device__ unsigned b(int stage, int column) const {
     return base + stage * STAGE_BYTES + column / kBoxK * kBoxBytes;
   }
@@ -81,11 +81,11 @@ struct Addresses {
     return base + kA + row * pitch_a + column * 2;
   }
   __device__ int columns_a() const { return static_cast<int>(pitch_a / 2) - kPiece; }
-  // This lane's sums of a unit.
+  // Returns the address of this lane's sums of a unit.
   __device__ unsigned sums(int buffer, int warp, int unit) const {
     return base + kSums + ((buffer * WARPS + warp) * kUnits + unit) * 512 + threadIdx.x % 32 * 16;
   }
-  // The sum of the squares that this lane copied in a consumer.
+  // Returns the address of the sum of the squares that this lane copied in a consumer.
   __device__ unsigned squares(int warp) const {
     return base + kSquares + (warp * 32 + threadIdx.x % 32) * 4;
   }
@@ -190,7 +190,7 @@ class Activations {
   }
 
  private:
-  // The first column of the lane's piece `i`.
+  // Returns the first column of the lane's piece `i`.
   __device__ __forceinline__ int column_of(int i) const {
     constexpr int kPieces = kSlice / kPiece;  // of a chunk
     const int piece = i * kLanesOfRow + threadIdx.x % kLanesOfRow;
@@ -373,7 +373,8 @@ __device__ __forceinline__ void finish(const FewRows& d, const Shape& shape, flo
 
 }  // namespace
 
-// ROOM bounds the registers so that blocks of the kernels before and after this one find room too.
+// Multiplies in all warps of the block. ROOM bounds the registers so that blocks of the kernels
+// before and after this one find room too.
 extern "C" __global__ void __launch_bounds__(THREADS, ROOM)
     matmul_stream(const dtype_t* __restrict__ a, const __grid_constant__ TensorMap map_b,
                   const dtype_t* __restrict__ norm_weight, out_t* __restrict__ d, int m, int n,

@@ -28,8 +28,9 @@ constexpr long long kPitchA = lda;
 constexpr long long kPitchB = ldb;
 constexpr long long kPitchD = ldd;
 
-// The place of 16-byte chunk `chunk` in row `row` of a stage. Any eight consecutive rows hold the
-// same chunk in eight different bank groups, so ldmatrix and the copies have no bank conflicts.
+// Returns the place of 16-byte chunk `chunk` in row `row` of a stage. Any eight consecutive rows
+// hold the same chunk in eight different bank groups, so ldmatrix and the copies have no bank
+// conflicts.
 template <int RowBytes>
 __device__ __forceinline__ constexpr int swizzle(int row, int chunk) {
   constexpr int kChunks = RowBytes / 16;
@@ -80,16 +81,16 @@ __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* f
   }
 }
 
-// The offset of this thread's first piece of such a tile, in elements.
+// Returns the offset of this thread's first piece of such a tile, in elements.
 template <int Columns, int Align, long long Pitch>
 __device__ __forceinline__ long long first_piece() {
   constexpr int kPieces = Columns / Align;
   return threadIdx.x / kPieces * Pitch + threadIdx.x % kPieces * Align;
 }
 
-// sum += a * b^T for one step of 32 bytes of k. fp8 is widened to fp16. A lane's word of fp8 holds
-// four neighbours of k, while mma.sync expects two pairs; a and b are permuted alike, so the sums
-// are the same.
+// Computes sum += a * b^T for one step of 32 bytes of k. fp8 is widened to fp16. A lane's word of
+// fp8 holds four neighbours of k, while mma.sync expects two pairs; a and b are permuted alike, so
+// the sums are the same.
 template <typename T>
 __device__ __forceinline__ void multiply(float (&sum)[kMmaM][kMmaN][4],
                                          const unsigned (&a)[kMmaM][4],

@@ -16,8 +16,8 @@ __device__ __forceinline__ float include(float so_far, const Vector& x, const La
   return so_far;
 }
 
-// One value per row. Nothing of a row is needed twice, so the kept vectors are only what is on its
-// way at once.
+// Reduces each row to one value. No element of a row is needed twice, so the kept vectors are only
+// the loads in flight at once.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     reduce_row(const dtype_t* __restrict__ x, out_t* __restrict__ y, long long row_count) {
   const dtype_t* const tensors[STREAMS] = {x};

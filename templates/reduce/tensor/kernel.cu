@@ -15,7 +15,7 @@ __device__ __forceinline__ float include(float so_far, float v) {
   return Reduction::combine(so_far, kind == kind_sum_squares ? v * v : v);
 }
 
-// The result from the combination of `count` elements.
+// Returns the result from the combination of `count` elements.
 __device__ __forceinline__ out_t result(float all, long long count) {
   return from_float<out_t>(kind == kind_mean ? all / static_cast<float>(count) : all);
 }

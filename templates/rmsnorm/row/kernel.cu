@@ -114,8 +114,8 @@ __device__ __forceinline__ void write_zeros(const dtype_t* x, const dtype_t* r, 
   }
 }
 
-// Each row is normalised by its root mean square. x and r may be overwritten in place: a thread
-// reads its elements before it writes them.
+// Normalises each row by its root mean square. x and r may be overwritten in place: a thread reads
+// its elements before it writes them.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     rmsnorm_row(const dtype_t* x, const dtype_t* r, const dtype_t* w, out_t* y, dtype_t* sum,
                 long long row_count, float epsilon, float scale, unsigned early_blocks) {

@@ -13,7 +13,7 @@ constexpr int kStep = ADJACENT ? 2 : LANES;     // from a unit's first vector to
 constexpr int kDistance = ADJACENT ? 1 : HALF;  // from a unit's first vector to its second
 using Angles = UnitAngles<LANES, HALF, ACROSS>;
 
-// The first element of a unit of a head, which is in q, k or v.
+// Returns the first element of a unit of a head, which is in q, k or v.
 template <typename T>
 __device__ __forceinline__ T* place(T* q, T* k, T* v, long long token, int head, int unit) {
   T* const tensor = head < heads ? q : head < heads + kv_heads ? k : v;

@@ -53,9 +53,9 @@ __device__ __forceinline__ void write(dtype_t* row, const Share& share, int step
   share.store_to(row, step, pack<dtype_t, VECTOR_BYTES>(p));
 }
 
-// Each row is read once and exponentiated once: a thread's powers are relative to its own largest
-// value, and what takes them to the row's is a factor of the thread. x and bias may be overwritten
-// in place.
+// Reads and exponentiates each row once: a thread's powers are relative to its own largest value,
+// and a factor of the thread takes them to the row's largest. x and bias may be overwritten in
+// place.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     softmax_row(const dtype_t* x, const dtype_t* bias, dtype_t* y, long long row_count, float scale,
                 int queries) {
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     if constexpr (kCausal) exponents.seen = columns - sequence + feed.row() % sequence + 1;
     Vector kept[KEPT];
     Vector added[KEPT];
-    // A scale of 0 takes x out, whatever it holds.
+    // A scale of 0 removes x, whatever its value, even NaN.
     const auto counts = [&](int column) {
       return scale != 0 && (!kCausal || column < exponents.seen);
     };

@@ -12,7 +12,7 @@ namespace kernwright {
 
 constexpr int kBoxElements = kSwizzleBytes / sizeof(config::kv_t);  // of a row of 128 bytes
 
-// Bytes of a row of a box.
+// Returns the bytes of a row of a box.
 __device__ constexpr int box_row_bytes(int width) {
   return sizeof(config::kv_t) == 1 && width <= 64 ? 64 : kSwizzleBytes;
 }
@@ -56,7 +56,7 @@ class TokenBoxes {
       if constexpr (cache == cache_paged) {
         const long long line = static_cast<long long>(sequence.number) * of.table_columns;
         outer = token < sequence.keys ? of.page_table[line + token / page] : of.pages;
-        // With append tiles are loaded ahead, and an entry behind the last page may be anything.
+        // With append tiles are loaded ahead, and an entry behind the last page may have any value.
         if constexpr (append != append_none) {
           outer = static_cast<int>(
               ::min(static_cast<unsigned>(outer), static_cast<unsigned>(of.pages)));

@@ -9,7 +9,7 @@ namespace kernwright::config {
 // The entry of a page table behind a sequence's last page.
 constexpr int kNoPage = 2147483647;
 
-// The finaliser of SplitMix64 on a counter.
+// Returns the finaliser of SplitMix64 on a counter.
 __device__ inline unsigned long long hash_at(unsigned long long seed, unsigned long long i) {
   unsigned long long z = seed + (i + 1) * 0x9e3779b97f4a7c15ull;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -65,7 +65,7 @@ struct Lengths {
   long long count, total, longest;
 };
 
-// A length at which kernels change what they do, or any.
+// Returns a length at which kernels change their path, or `any`.
 __device__ inline long long edge(unsigned long long bits, long long page_size, long long any) {
   const long long edges[] = {
       0,   1,  63, 64, 65, 127, 128, 129, 255, 256, 257, page_size - 1, page_size, page_size + 1,

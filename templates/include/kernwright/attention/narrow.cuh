@@ -33,7 +33,7 @@ struct Wide<true, T> {
 using product_t = Wide<sizeof(config::dtype_t) == 1, config::dtype_t>::Type;
 using weight_t = Wide<kNarrow, config::dtype_t>::Type;
 
-// Four fp8 as two pairs of T.
+// Widens four fp8 to two pairs of T.
 template <typename T>
 __device__ __forceinline__ void widen(unsigned word, unsigned& low, unsigned& high);
 template <>
@@ -48,7 +48,7 @@ __device__ __forceinline__ void widen<bf16>(unsigned word, unsigned& low, unsign
   high = pack_pair<bf16>(second.x, second.y);
 }
 
-// Two neighbouring queries of 16 or 8 bits, from memory, as T.
+// Loads two neighbouring queries of 16 or 8 bits from memory, as T.
 template <typename T>
 __device__ __forceinline__ unsigned load_pair(const config::dtype_t* from) {
   if constexpr (sizeof(config::dtype_t) == 2) {
@@ -60,8 +60,8 @@ __device__ __forceinline__ unsigned load_pair(const config::dtype_t* from) {
   }
 }
 
-// The first of the two elements that are k 2c and 2c + 1, or with `part` 1 k 2c + 8 and 2c + 9, of
-// 16 of a query.
+// Returns the first of the two elements that are k 2c and 2c + 1, or with `part` 1 k 2c + 8 and 2c
+// + 9, of 16 of a query.
 __device__ __forceinline__ int narrow_element(int c, int part) { return 4 * c + 2 * part; }
 
 // Makes b of two products of 16 elements, from the elements of 8 keys and of 8 more.
@@ -71,8 +71,8 @@ __device__ __forceinline__ void widen_keys(unsigned (&b)[4], unsigned first, uns
   widen<T>(second, b[2], b[3]);
 }
 
-// b of two products with 16 columns, from 8 keys and 8 more. Bytes of a word are columns 0 and 1 of
-// one key and of the next.
+// Makes b of two products with 16 columns, from 8 keys and 8 more. Bytes of a word are columns 0
+// and 1 of one key and of the next.
 __device__ __forceinline__ void widen_values(unsigned (&b)[4], unsigned first, unsigned second) {
   widen<weight_t>(__byte_perm(first, 0, 0x3120), b[0], b[2]);
   widen<weight_t>(__byte_perm(second, 0, 0x3120), b[1], b[3]);

@@ -31,7 +31,7 @@ class NotFinite {
     for (int half = 0; half < 2; ++half) lanes_[half] = __ballot_sync(~0u, zero[half] != 0);
   }
   __device__ __forceinline__ bool any() const { return (lanes_[0] | lanes_[1]) != 0; }
-  // Four lanes share a row.
+  // Returns whether `row` is among the rows. Four lanes share a row.
   __device__ __forceinline__ bool has(int row) const {
     // An array that is indexed by a row would be in local memory.
     return ((row < 8 ? lanes_[0] : lanes_[1]) >> row % 8 * 4 & 15) != 0;

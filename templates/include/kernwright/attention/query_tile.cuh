@@ -25,10 +25,10 @@ struct Tile {
 // Returns the mark that follows the last tile.
 __device__ __forceinline__ Tile no_tile() { return {Sequence(0, 0, 0, 0), -1, 0, 0, 0}; }
 
-// Tiles of `Heads` heads are ordered in sections of `section` heads, or of `section` times the
-// heads that share a tile, whose keys and values fit the L2 together: all tiles of a section's
-// heads come before the tiles of the next. In a section the tiles that see most come first, so that
-// the tiles left for the end are short.
+// Returns tile `number`. Tiles of `Heads` heads are ordered in sections of `section` heads, or of
+// `section` times the heads that share a tile, whose keys and values fit the L2 together: all tiles
+// of a section's heads come before the tiles of the next. In a section the tiles that see most come
+// first, so that the tiles left for the end are short.
 template <int Heads = 1>
 __device__ __forceinline__ Tile tile_at(int number, int section, const Sequences& of) {
   constexpr int kQueries = BM / Heads, kUnits = heads / Heads;

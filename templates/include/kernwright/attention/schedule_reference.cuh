@@ -11,8 +11,8 @@ struct PieceBegin {
   long long sequence, tile;
 };
 
-// The place of unit `unit` of all work. The first two units of a sequence are its begin, so that no
-// piece is without keys. Behind all work there is the end.
+// Returns the place of unit `unit` of all work. The first two units of a sequence are its begin, so
+// that no piece is without keys. Behind all work it returns the end.
 template <typename DemandOf>
 __device__ PieceBegin place_of_unit(long long unit, long long sequences,
                                     const DemandOf& demand_of) {

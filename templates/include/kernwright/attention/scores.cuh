@@ -28,7 +28,7 @@ struct Logits {
     return config::bias == config::bias_alibi ? slopes[head] : 0.0f;
   }
 
-  // The score of a product of a query with the key `distance` before it.
+  // Returns the score of a product of a query with the key `distance` before it.
   __device__ __forceinline__ float score(float product, float slope, int distance) const {
     using namespace config;
     float x = product;

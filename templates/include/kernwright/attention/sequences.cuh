@@ -42,15 +42,15 @@ struct Sequence {
     }
   }
 
-  // The same of which all is known but the place of its keys.
+  // Makes a sequence of which all is known except the place of its keys.
   __device__ __forceinline__ Sequence(int number, int queries, int keys, int q_first)
       : number(number), queries(queries), keys(keys), q_first(q_first) {
     q_batch = kv_batch = config::lengths == config::lengths_ragged ? 0 : number;
   }
 
-  // The position among the keys of query 0.
+  // Returns the position of query 0 among the keys.
   __device__ __forceinline__ int shift() const { return keys - queries; }
-  // The keys that queries [first, end) see between them: [first_key, end_key).
+  // Return the keys that queries [first, end) see between them: [first_key, end_key).
   __device__ __forceinline__ int first_key(int first) const {
     using namespace config;
     return mask == mask_window ? max(0, first + shift() - (window - 1)) : 0;
@@ -70,14 +70,14 @@ __device__ __forceinline__ long long place_of(long long entry, long long token, 
                                : ((entry * all_heads + head) * tokens + token) * ld;
 }
 
-// In q and o, of a query of a sequence.
+// Returns the place in q and o of a query of a sequence.
 __device__ __forceinline__ long long query_place(const Sequence& sequence, int query, int head,
                                                  int tokens, int ld, int width) {
   return place_of(sequence.q_batch, sequence.q_first + query, head, tokens, config::heads, ld,
                   width);
 }
 
-// In k and v, of a key of a sequence.
+// Returns the place in k and v of a key of a sequence.
 __device__ __forceinline__ long long key_place(const Sequence& sequence, int key, int kv_head,
                                                const Sequences& of, int ld, int width) {
   using namespace config;
@@ -91,7 +91,7 @@ __device__ __forceinline__ long long key_place(const Sequence& sequence, int key
   }
 }
 
-// In lse, which has a number for each query of each head.
+// Returns the place in lse, which has a number for each query of each head.
 __device__ __forceinline__ long long lse_place(const Sequence& sequence, int query, int head,
                                                int tokens) {
   const long long line = sequence.q_batch * static_cast<long long>(config::heads) + head;

@@ -14,31 +14,33 @@ __device__ __forceinline__ float reciprocal_fast(float x) {  // 1 ulp; 0 beyond 
   return y;
 }
 
-// max(x, 0)
+// Returns max(x, 0).
 __device__ __forceinline__ float relu(float x) { return larger(x, 0.0f); }
 
-// max(x, 0)^2
+// Returns max(x, 0)^2.
 __device__ __forceinline__ float relu_squared(float x) {
   const float y = relu(x);
   return y * y;
 }
 
-// x / (1 + exp(-x)), relative error (3 + |x|) 2^-24; for -inf it returns NaN as the formula does.
+// Returns x / (1 + exp(-x)), relative error (3 + |x|) 2^-24; for -inf it returns NaN as the formula
+// does.
 __device__ __forceinline__ float silu(float x) {
   return x * reciprocal_fast(1.0f + exp2_fast(-1.44269504f * x));
 }
 
-// x / 2 (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3). That is x / (1 + exp(-2 u)), which
-// does not cancel when tanh nears -1: relative error (4 + 3 |u|) 2^-24; for -inf it returns NaN.
+// Returns x / 2 (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3). That is x / (1 + exp(-2
+// u)), which does not cancel when tanh nears -1: relative error (4 + 3 |u|) 2^-24; for -inf it
+// returns NaN.
 __device__ __forceinline__ float gelu_tanh(float x) {
   const float exponent = x * fmaf(x * x, -0.102943240f, -2.30220819f);  // -2 u / ln 2
   return x * reciprocal_fast(1.0f + exp2_fast(exponent));
 }
 
-// x / 2 (1 + erf(x / sqrt 2)) = max(x, 0) - |x| Q(|x|), where Q, the upper tail of the normal
-// distribution, is 2^-(1 + t p(t)): its logarithm is smooth enough for a polynomial of degree 7,
-// fitted over 0 <= t <= 7 and decreasing beyond: relative error of Q at most 1.3e-7 (1 + t^2)^2.5,
-// so the whole is within 8 2^-24 |x| / 2 (1 + |erf|).
+// Returns x / 2 (1 + erf(x / sqrt 2)) = max(x, 0) - |x| Q(|x|), where Q, the upper tail of the
+// normal distribution, is 2^-(1 + t p(t)): its logarithm is smooth enough for a polynomial of
+// degree 7, fitted over 0 <= t <= 7 and decreasing beyond: relative error of Q at most 1.3e-7 (1 +
+// t^2)^2.5, so the whole is within 8 2^-24 |x| / 2 (1 + |erf|).
 __device__ __forceinline__ float gelu_erf(float x) {
   const float t = smaller(fabsf(x), 16.0f);
   float p = -5.77541623e-7f;

@@ -9,7 +9,7 @@ struct FormulaMath {
   using Value = float;
 
   static __device__ __forceinline__ float abs(float x) { return fabsf(x); }
-  // Relative error (3 + |x|) 2^-24; results below 2^-126 become 0.
+  // Returns e^x with relative error (3 + |x|) 2^-24; results below 2^-126 become 0.
   static __device__ __forceinline__ float exp(float x) { return exp2_fast(1.44269504f * x); }
   static __device__ __forceinline__ float gelu_erf(float x) { return kernwright::gelu_erf(x); }
   static __device__ __forceinline__ float gelu_tanh(float x) { return kernwright::gelu_tanh(x); }

@@ -113,8 +113,8 @@ __device__ __forceinline__ T shuffle_xor(const T& x, int offset) {
   return __builtin_bit_cast(T, words);
 }
 
-// Over `Width` lanes of a warp (a power of two up to 32), in steps unless the reduction has a
-// shorter way. All lanes of the warp must call.
+// Reduces over `Width` lanes of a warp (a power of two up to 32), in steps unless the reduction has
+// a shorter way. All lanes of the warp must call.
 template <typename Reduction, int Width>
 __device__ __forceinline__ typename Reduction::Value warp_reduce(typename Reduction::Value x) {
   static_assert(Width >= 1 && Width <= 32 && (Width & (Width - 1)) == 0);
@@ -143,8 +143,8 @@ __device__ __forceinline__ void send_to_rank(T* place, const T& x, unsigned rank
   }
 }
 
-// Over what `Warps` warps of each of `Cluster` blocks have reduced, two or more together, with one
-// barrier: each warp leaves its part, in all blocks, and then combines all parts itself. `parts` is
+// Combines the results of `Warps` warps of each of `Cluster` blocks, two or more together, with one
+// barrier: each warp writes its part to all blocks, and then combines all parts itself. `parts` is
 // the group's own, and has an entry for every warp of the cluster; a caller that reduces again must
 // alternate between two such arrays, because nothing here waits for the readers. A block has
 // `Groups` of these warps, which do not wait for one another. In a cluster the blocks must have

@@ -35,7 +35,7 @@ struct Reference<long long> {
 template <typename T>
 using reference_t = typename Reference<T>::Type;
 
-// NaN if either is NaN, unlike CUDA's fmaxf, fminf, max and min, which return the other one.
+// Return NaN if either is NaN, unlike CUDA's fmaxf, fminf, max and min, which return the other one.
 __device__ __forceinline__ float larger(float a, float b) {
   float y;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
@@ -83,7 +83,7 @@ __device__ __forceinline__ float to_float(int x) { return static_cast<float>(x);
 __device__ __forceinline__ float to_float(long long x) { return static_cast<float>(x); }
 
 #if __CUDA_ARCH__ < 890
-// The bits of `x` in an fp8 with `Mantissa` bits of mantissa. Newer architectures have an
+// Returns the bits of `x` in an fp8 with `Mantissa` bits of mantissa. Newer architectures have an
 // instruction for it.
 template <int Mantissa>
 __device__ __forceinline__ unsigned encode_fp8(float x) {
@@ -164,7 +164,7 @@ __device__ __forceinline__ long long from_float<long long>(float x) {
   return x == x ? __float2ll_rn(x) : 0;
 }
 
-// The bits of an element as stored.
+// Returns the bits of an element as stored.
 template <typename T>
 __device__ __forceinline__ unsigned bits_of(T x) {
   return x.bits;
@@ -173,7 +173,7 @@ __device__ __forceinline__ unsigned bits_of(signed char x) { return static_cast<
 __device__ __forceinline__ unsigned bits_of(unsigned char x) { return x; }
 __device__ __forceinline__ unsigned bits_of(bool x) { return x; }
 
-// The two elements of a word as floats; the first is in the low half.
+// Returns the two elements of a word as floats; the first is in the low half.
 template <typename T>
 __device__ __forceinline__ float2 unpack_pair(unsigned word) {
   static_assert(sizeof(T) == 2);
@@ -215,7 +215,7 @@ __device__ __forceinline__ unsigned add_words<fp16>(unsigned a, unsigned b) {
   return sum;
 }
 
-// The products of two words of 16-bit elements, each rounded once.
+// Returns the products of two words of 16-bit elements, each rounded once.
 template <typename T>
 __device__ __forceinline__ unsigned multiply_words(unsigned a, unsigned b);
 template <>
@@ -231,8 +231,8 @@ __device__ __forceinline__ unsigned multiply_words<fp16>(unsigned a, unsigned b)
   return product;
 }
 
-// The four fp8_e4m3 of a word as fp16, which holds them exactly: the first two in `low`, the others
-// in `high`.
+// Widens the four fp8_e4m3 of a word to fp16, which holds them exactly: the first two in `low`, the
+// others in `high`.
 __device__ __forceinline__ void widen_e4m3(unsigned word, unsigned& low, unsigned& high) {
 #if __CUDA_ARCH__ >= 890
   asm("{ .reg .b16 first, second;\n"
@@ -254,7 +254,7 @@ __device__ __forceinline__ void widen_e4m3(unsigned word, unsigned& low, unsigne
 #endif
 }
 
-// Two neighbours, rounded, in one word, the first in the low half. This takes one cvt.
+// Returns two neighbours, rounded, in one word, the first in the low half. This takes one cvt.
 template <typename T>
 __device__ __forceinline__ unsigned pack_pair(float first, float second);
 template <>
@@ -303,7 +303,7 @@ __device__ __forceinline__ unsigned pack_pair<bool>(float first, float second) {
   return bits_of(from_float<bool>(first)) | bits_of(from_float<bool>(second)) << 8;
 }
 
-// Four neighbours, rounded to fp8_e4m3, in one word.
+// Returns four neighbours, rounded to fp8_e4m3, in one word.
 __device__ __forceinline__ unsigned pack_quad_e4m3(float a, float b, float c, float d) {
   return pack_pair<fp8_e4m3>(a, b) | pack_pair<fp8_e4m3>(c, d) << 16;
 }

@@ -22,7 +22,7 @@ __device__ __forceinline__ void hide_from_optimizer(Packed<Bytes>& x) {
   for (unsigned& word : x.word) asm("" : "+r"(word));
 }
 
-// The same for ptxas too, by an instruction for each word: it cannot know that the grid has one
+// Hides x from ptxas too, by an instruction for each word: ptxas cannot know that the grid has one
 // layer, as it must have, and so takes x for changed.
 template <int Bytes>
 __device__ __forceinline__ void hide_from_assembler(Packed<Bytes>& x) {
@@ -151,7 +151,7 @@ __device__ __forceinline__ void store_shared(unsigned address, const Packed<16>&
                : "memory");
 }
 
-// Element `i` of a packed group of T as fp32.
+// Returns element `i` of a packed group of T as fp32.
 template <typename T, int Bytes>
 __device__ __forceinline__ float lane(const Packed<Bytes>& x, int i) {
   if constexpr (sizeof(T) == 4) {

@@ -66,7 +66,7 @@ struct StageScales {
   }
 };
 
-// The scales of product `index` of a batch, whose tensors follow each other.
+// Returns the scales of product `index` of a batch, whose tensors follow each other.
 __device__ __forceinline__ ScaleTensors scales_of(const ScaleTensors& all, int index) {
   ScaleTensors one = all;
   one.a += static_cast<long long>(index) * all.blocks * all.m;

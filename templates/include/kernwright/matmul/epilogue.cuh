@@ -84,7 +84,7 @@ class Epilogue {
     return user_epilogue(x, row, column);
   }
 
-  // An element of a gated product from its sums.
+  // Returns an element of a gated product from its sums.
   __device__ __forceinline__ float gated(float gate, float other, long long row, int column) const {
     return user_epilogue(kernwright::gated(alpha_, gate, other), row, column);
   }

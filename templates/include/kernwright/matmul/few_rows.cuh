@@ -38,7 +38,7 @@ class FewRows {
     if (kGated || !has(row_a, row_b)) return {};
     return kTransposed ? epilogue_.addends(row_b, row_a) : epilogue_.addends(row_a, row_b);
   }
-  // The address of that element.
+  // Returns the address of that element.
   __device__ __forceinline__ Element* at(int row_a, int row_b) const {
     return kTransposed ? output_.at(row_b, row_a) : output_.at(row_a, row_b);
   }

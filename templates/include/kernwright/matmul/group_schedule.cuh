@@ -105,7 +105,7 @@ class GroupSchedule {
   __device__ __forceinline__ bool is_last() const { return tile_ >= tiles_; }
 
   __device__ __forceinline__ int group() const { return group_; }
-  // The tile's first row among the rows of all groups, and how many it has: 1 to TileM.
+  // Return the tile's first row among the rows of all groups, and how many it has: 1 to TileM.
   __device__ __forceinline__ int first_row() const { return first_row_; }
   __device__ __forceinline__ int rows() const { return rows_; }
   // Returns the tile's first column, which may be beyond the last.

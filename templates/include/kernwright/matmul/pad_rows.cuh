@@ -11,7 +11,8 @@ constexpr int kPadThreads = 256;
 constexpr int kPadBytes = 2048;  // that a warp copies of a row
 constexpr int kPadLoads = kPadBytes / (16 * 32);
 
-// Bytes `first` to `first` + 15 of `count`, with zeros beyond the end; `first` is a multiple of 16.
+// Returns bytes `first` to `first` + 15 of `count`, with zeros beyond the end; `first` is a
+// multiple of 16.
 __device__ __forceinline__ Packed<16> load_piece(const unsigned char* bytes, long long first,
                                                  long long count) {
   if (first + 16 <= count) return load<Load::read_only, 16>(bytes + first);
@@ -25,7 +26,7 @@ __device__ __forceinline__ Packed<16> load_piece(const unsigned char* bytes, lon
   return x;
 }
 
-// The same for any `first`, by two aligned loads and a shift.
+// Does the same for any `first`, by two aligned loads and a shift.
 __device__ __forceinline__ Packed<16> load_piece_anywhere(const unsigned char* bytes,
                                                           long long first, long long count) {
   const int shift = static_cast<int>(first % 16);

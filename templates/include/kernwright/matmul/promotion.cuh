@@ -18,7 +18,8 @@ struct NoFactors {
   }
 };
 
-// The products of one part, issued and not awaited. `a` is the operand from the part's first row.
+// Issues the products of one part, without waiting for them. `a` is the operand from the part's
+// first row.
 template <typename T, int Registers, typename A, typename B>
 __device__ __forceinline__ void start_part(float (&part)[1][Registers], const A& a, const B& b,
                                            int first, int count) {

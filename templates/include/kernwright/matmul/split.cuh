@@ -16,7 +16,7 @@ struct Part {
   Index column, width;
 };
 
-// The part that has column `column` of n, of which the first `first` are columns of d.
+// Returns the part that has column `column` of n. The first `first` of these are columns of d.
 template <typename Index>
 __device__ __forceinline__ Part<Index> part_of(Index column, Index n, Index first) {
   const Index width = (n - first) / 2;

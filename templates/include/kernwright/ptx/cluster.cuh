@@ -3,12 +3,12 @@
 
 namespace kernwright {
 
-// The two halves of a barrier over all threads of the cluster. Writes before the arrival are
+// Form the two halves of a barrier over all threads of the cluster. Writes before the arrival are
 // visible after the wait.
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
-// An arrival that publishes no writes, except initialised mbarriers, which have their own fence.
+// Arrives without publishing writes, except initialised mbarriers, which have their own fence.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
@@ -16,14 +16,15 @@ __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// This block's place in its cluster.
+// Returns this block's place in its cluster.
 __device__ __forceinline__ unsigned cluster_rank() {
   unsigned rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
 
-// The address in block `rank` of the cluster that corresponds to shared `address` of this block.
+// Returns the address in block `rank` of the cluster that corresponds to shared `address` of this
+// block.
 __device__ __forceinline__ unsigned cluster_address(unsigned address, unsigned rank) {
   unsigned mapped;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
@@ -62,7 +63,7 @@ __device__ __forceinline__ void cluster_store(unsigned address, unsigned word, u
       : "memory");
 }
 
-// Four words, or two, at a mapped address.
+// Loads four words, or two, at a mapped address.
 __device__ __forceinline__ float4 cluster_load_quad(unsigned address) {
   float4 x;
   asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"

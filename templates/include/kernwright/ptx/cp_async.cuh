@@ -24,7 +24,7 @@ __device__ __forceinline__ void cp_async(unsigned destination, const void* sourc
   }
 }
 
-// The same, reading all `Bytes` bytes.
+// Does the same, and reads all `Bytes` bytes.
 template <int Bytes>
 __device__ __forceinline__ void cp_async(unsigned destination, const void* source) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);

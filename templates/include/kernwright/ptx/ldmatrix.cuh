@@ -13,7 +13,7 @@ __device__ __forceinline__ void ldmatrix_x4(unsigned (&fragment)[4], unsigned ad
                : "memory");
 }
 
-// The same transposed: fragment[i] holds column l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
+// Loads them transposed: fragment[i] holds column l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ __forceinline__ void ldmatrix_transposed_x4(unsigned (&fragment)[4], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])

@@ -5,11 +5,11 @@
 
 namespace kernwright {
 
-// d[16, 8] += a[16, 16] * b[8, 16]^T. In each lane a holds words of the 8x8 quarters (rows 0, k 0),
-// (rows 8, k 0), (rows 0, k 8), (rows 8, k 8), and b words of the halves k 0 and k 8. d[0..1] are
-// in row lane / 4 and d[2..3] in row lane / 4 + 8, in columns 2 * (lane % 4) and 2 * (lane % 4)
-// + 1. fp32 has half as many k, one in a word, and is taken as tf32: the bits after the tenth of
-// the fraction are cut off.
+// Computes d[16, 8] += a[16, 16] * b[8, 16]^T. In each lane a holds words of the 8x8 quarters (rows
+// 0, k 0), (rows 8, k 0), (rows 0, k 8), (rows 8, k 8), and b words of the halves k 0 and k 8.
+// d[0..1] are in row lane / 4 and d[2..3] in row lane / 4 + 8, in columns 2 * (lane % 4) and 2 *
+// (lane % 4) + 1. fp32 has half as many k, one in a word, and is taken as tf32: the bits after the
+// tenth of the fraction are cut off.
 template <typename T>
 __device__ __forceinline__ void mma_m16n8(float (&d)[4], const unsigned (&a)[4], unsigned b0,
                                           unsigned b1);

@@ -16,8 +16,8 @@ __device__ __forceinline__ void stmatrix_x4(unsigned address, unsigned f0, unsig
                : "memory");
 }
 
-// The same transposed: row l % 8 in memory is a column of the matrix. Word fi holds elements
-// 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 of the matrix.
+// Stores them transposed: row l % 8 in memory is a column of the matrix. Word fi holds elements 2 *
+// (l % 4) and 2 * (l % 4) + 1 of row l / 4 of the matrix.
 __device__ __forceinline__ void stmatrix_x4_transposed(unsigned address, unsigned f0, unsigned f1,
                                                        unsigned f2, unsigned f3) {
   asm volatile(
@@ -33,7 +33,7 @@ __device__ __forceinline__ void store_shared_pair(unsigned address, unsigned fir
                : "memory");
 }
 
-// The element at a shared address.
+// Loads the element at a shared address.
 template <typename T>
 __device__ __forceinline__ T load_shared(unsigned address) {
   T x;
@@ -45,7 +45,7 @@ __device__ __forceinline__ T load_shared(unsigned address) {
   return x;
 }
 
-// Two neighbours at a shared address that is a multiple of their size.
+// Load two neighbours at a shared address that is a multiple of their size.
 template <typename T>
 __device__ __forceinline__ float2 load_shared_pair(unsigned address) {
   float2 x;
@@ -62,7 +62,7 @@ __device__ __forceinline__ float2 load_shared_pair(unsigned address) {
   return x;
 }
 
-// Four words at a shared address that is a multiple of 16.
+// Loads four words at a shared address that is a multiple of 16.
 __device__ __forceinline__ float4 load_quad(unsigned address) {
   float4 x;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -77,7 +77,7 @@ __device__ __forceinline__ void store_quad(unsigned address, const float4& x) {
                : "memory");
 }
 
-// A number at a shared address that is a multiple of 4.
+// Loads a number at a shared address that is a multiple of 4.
 __device__ __forceinline__ int load_number(unsigned address) {
   int x;
   asm volatile("ld.shared.s32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");

@@ -77,7 +77,7 @@ __device__ __forceinline__ void tma_load_multicast(unsigned destination, const T
       : "memory");
 }
 
-// The same for data that is read once.
+// Does the same for data that is read once.
 __device__ __forceinline__ void tma_load_multicast_once(unsigned destination, const TensorMap& map,
                                                         int x, int y, unsigned barrier,
                                                         unsigned short ranks) {
@@ -88,9 +88,9 @@ __device__ __forceinline__ void tma_load_multicast_once(unsigned destination, co
       : "memory");
 }
 
-// One of the four above: for the blocks in `ranks` if `Sharers` blocks of a cluster share the box,
-// else for this block alone. `once` is a branch between two instructions, since one instruction
-// with either hint would cost the loading thread registers that it does not have.
+// Runs one of the four above: for the blocks in `ranks` if `Sharers` blocks of a cluster share the
+// box, else for this block alone. `once` is a branch between two instructions, since one
+// instruction with either hint would cost the loading thread registers that it does not have.
 template <int Sharers>
 __device__ __forceinline__ void tma_load_for(unsigned destination, const TensorMap& map, int x,
                                              int y, unsigned barrier, unsigned ranks, bool once) {

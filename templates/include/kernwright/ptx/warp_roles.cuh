@@ -4,8 +4,8 @@
 
 namespace kernwright {
 
-// Barrier `id` over `threads` threads of the block. The first arrives without waiting, the second
-// arrives and waits.
+// Use barrier `id` over `threads` threads of the block. The first arrives without waiting, the
+// second arrives and waits.
 __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -13,7 +13,7 @@ __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// True in one thread of a converged warp.
+// Returns true in one thread of a converged warp.
 __device__ __forceinline__ bool elect_one() {
   unsigned chosen;
   asm volatile(

@@ -16,10 +16,10 @@ namespace kernwright {
 
 enum class Major { k, mn };
 
-// The descriptor of an operand at shared `address`. To describe another part of the operand, add
-// the distance in bytes / 16. The stride offset is from one group of 8 rows of shared memory to the
-// next. The leading offset has no meaning if K-major; if MN-major it is `next_64`, the bytes from
-// 64 rows of the operand to the next 64.
+// Returns the descriptor of an operand at shared `address`. To describe another part of the
+// operand, add the distance in bytes / 16. The stride offset is from one group of 8 rows of shared
+// memory to the next. The leading offset has no meaning if K-major; if MN-major it is `next_64`,
+// the bytes from 64 rows of the operand to the next 64.
 template <Major M = Major::k>
 __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address,
                                                                unsigned next_64 = 0) {
@@ -28,7 +28,8 @@ __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address,
   return (address & 0x3ffff) >> 4 | leading << 16 | (kGroupBytes >> 4) << 32 | kSwizzle128 << 62;
 }
 
-// Needed before the first issue, and whenever ordinary code has touched the accumulators.
+// Orders register accesses before wgmma. Must run before the first issue, and whenever ordinary
+// code has touched the accumulators.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -296,7 +297,8 @@ KW_SHAPE(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 #undef KW_ISSUE_16
 #undef KW_ASM
 
-// d += a * b^T, or d = a * b^T unless `accumulate`. `a` and `b` are descriptors of operands of T.
+// Issues d += a * b^T, or d = a * b^T unless `accumulate`. `a` and `b` are descriptors of operands
+// of T.
 template <typename T, int N, Major MajorA = Major::k, Major MajorB = Major::k>
 __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], unsigned long long a,
                                             unsigned long long b, bool accumulate) {

@@ -83,7 +83,7 @@ class Row<T, Of>::Feed {
     }
     mbarrier_arrive(held_barrier());
   }
-  // The weights of the vector of `step`. This comes after `await_held`.
+  // Returns the weights of the vector of `step`. Called after `await_held`.
   template <int Words>
   __device__ __forceinline__ Vector held(int i, int step) const {
     const unsigned from = held_place(i) + share_.place(step) * kVectorBytes;
@@ -99,7 +99,7 @@ class Row<T, Of>::Feed {
     if (turns_ == 0) mbarrier_wait(held_barrier(), 0);
   }
 
-  // The first of the group's rows, which the others follow.
+  // Returns the first of the group's rows, which the others follow.
   __device__ __forceinline__ long long row() const {
     return block_row_ + threadIdx.x / kRowThreads * (Rows * kClasses);
   }
@@ -107,9 +107,9 @@ class Row<T, Of>::Feed {
   // there is none at all.
   __device__ __forceinline__ bool active(int i = 0) const { return row() + i < row_count_; }
 
-  // The element with which the first row begins in a tensor that is written. With several rows it
-  // is hidden, because the compiler would share it with the addresses of the loads and take the
-  // first row's stores apart into words.
+  // Returns the element with which the first row begins in a tensor that is written. With several
+  // rows it is hidden, because the compiler would share it with the addresses of the loads and take
+  // the first row's stores apart into words.
   __device__ __forceinline__ long long first() const {
     long long element = row() * kColumns;
     if constexpr (Rows > 1) hide_from_optimizer(element);
@@ -121,12 +121,12 @@ class Row<T, Of>::Feed {
   __device__ __forceinline__ void load(Vector (&x)[kKept], int stream, int i = 0) const {
     load_if(x, stream, [](int) { return true; }, i);
   }
-  // The same of all rows that the group takes at once.
+  // Does so for all rows that the group takes at once.
   __device__ __forceinline__ void load(Vector (&x)[Rows][kKept], int stream) const {
 #pragma unroll
     for (int i = 0; i < Rows; ++i) load(x[i], stream, i);
   }
-  // The same of those vectors of which `wanted` is true of the first column. The others are 0.
+  // Does so for the vectors for whose first column `wanted` is true. The others are 0.
   template <typename Wanted>
   __device__ __forceinline__ void load_if(Vector (&x)[kKept], int stream, const Wanted& wanted,
                                           int i = 0) const {
@@ -223,8 +223,8 @@ class Row<T, Of>::Feed {
     const unsigned of_class = (clusters - blockIdx.x / kCluster % kClasses - 1) / kClasses + 1;
     return static_cast<long long>(of_class) * (kBlockRows * kClasses);
   }
-  // The barrier at which a block knows that it has the parts of the whole cluster, of every second
-  // exchange.
+  // Returns the barrier at which a block knows that it has the parts of the whole cluster, of every
+  // second exchange.
   static __device__ __forceinline__ unsigned received(int i) {
     __shared__ unsigned long long barriers[2];
     return shared_address(&barriers[i]);

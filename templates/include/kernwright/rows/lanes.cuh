@@ -15,8 +15,8 @@ struct Row<T, Of>::Lanes {
   __device__ __forceinline__ bool has(int i) const { return (bits >> i & 1) != 0; }
 };
 
-// Four bytes, each filled with the sign of one of the bytes of x: byte i with that which the i-th
-// digit of `Bytes` names, which is 8 more than its number.
+// Returns four bytes, each filled with the sign of one of the bytes of x: byte i with the byte that
+// the i-th digit of `Bytes` names, which is 8 more than its number.
 template <unsigned Bytes>
 __device__ __forceinline__ unsigned signs_of(unsigned x) {
   unsigned y;
@@ -50,7 +50,7 @@ __device__ __forceinline__ int Row<T, Of>::whole_words(int skew) {
   return skew % kLanes / (kLanes / kWords);
 }
 
-// The vector that begins `skew` lanes, of which `Words` are whole words, before `second`, which
+// Returns the vector that begins `skew` lanes, `Words` whole words of them, before `second`, which
 // follows `first` in memory. Words that are chosen while a kernel runs would take a selection each.
 template <typename T, Sizes Of>
 template <int Words>
@@ -66,7 +66,7 @@ __device__ __forceinline__ auto Row<T, Of>::lanes_ahead(const Vector& first, con
   return x;
 }
 
-// The same of a skew of which the compiler knows no more than that it is `Words` words or more.
+// Does the same for a skew of which the compiler only knows that it is `Words` words or more.
 template <typename T, Sizes Of>
 template <int Words>
 __device__ __forceinline__ auto Row<T, Of>::any_lanes_ahead(const Vector& first,

@@ -71,7 +71,7 @@ struct Row {
   static constexpr long long kRowBytes = kColumns * static_cast<long long>(sizeof(T));
   static constexpr int kSteps = (kSliceVectors + kRowThreads - 1) / kRowThreads;
 
-  // In how many ways rows begin in a vector: after as many rows they do so again.
+  // Returns in how many ways rows begin in a vector: after as many rows the ways repeat.
   static __device__ constexpr int skews() {
     int count = kLanes;
     while (count > 1 && kColumns * (count / 2LL) % kLanes == 0) count /= 2;

@@ -28,7 +28,7 @@ class Row<T, Of>::Share {
   static __device__ __forceinline__ bool is_near_end(long long row, long long row_count) {
     return row + (kLanes + kColumns - 1) / kColumns >= row_count;
   }
-  // The lanes ahead of a row's first element.
+  // Returns the lanes ahead of a row's first element.
   static __device__ __forceinline__ int skew_of(long long row) {
     return kSkewed
                ? static_cast<unsigned>(row) * static_cast<unsigned>(kColumns) % (kAligned * kLanes)
@@ -48,21 +48,22 @@ class Row<T, Of>::Share {
   static __device__ __forceinline__ bool may_end(int step) {
     return kSkewed && (step + 1) * kRunThreads >= kShortestRun;
   }
-  // True in the first thread of the row.
+  // Returns true in the first thread of the row.
   __device__ __forceinline__ bool leads() const { return slice_ + first_ == 0; }
-  // The place of the vector of `step` in the block's slice, and in the row.
+  // Return the place of the vector of `step` in the block's slice, and in the row.
   __device__ __forceinline__ int place(int step) const { return step * kRunThreads + first_; }
   __device__ __forceinline__ int vector(int step) const { return slice_ + place(step); }
   // Returns the column of its first lane, which is before the row if the row begins in the vector.
   __device__ __forceinline__ int column(int step) const { return vector(step) * kLanes - skew_; }
-  // The place of the vector of `step` in a row that begins at `row`, of this or another tensor. Its
-  // distance from the place of the first step is known to the compiler.
+  // Returns the place of the vector of `step` in a row that begins at `row`, of this or another
+  // tensor. Its distance from the place of the first step is known to the compiler.
   template <typename U>
   __device__ __forceinline__ U* at(U* row, int step) const {
     if constexpr (!kSkewed) return row + column(step);
     return row + column(0) + step * (kRunThreads * kLanes);
   }
-  // Which of its lanes are the row's. The compiler knows it for all but the first and last steps.
+  // Returns which of its lanes are the row's. The compiler knows it for all but the first and last
+  // steps.
   __device__ __forceinline__ Lanes lanes(int step) const {
     Lanes own;
     if (may_begin(step)) own.bits &= Lanes::kAll << max(-column(step), 0);
@@ -73,7 +74,7 @@ class Row<T, Of>::Share {
   __device__ __forceinline__ bool is_cut(int step) const {
     return may_end(step) && is_near_end_ && column(step) + kLanes > kColumns;
   }
-  // The first vector of the block's slice.
+  // Returns the first vector of the block's slice.
   __device__ __forceinline__ int slice() const { return slice_; }
   // Return the thread's run: its place in the slice, its first vector in the row, and how many
   // vectors of a row of `row_vectors` are in it.
@@ -86,14 +87,14 @@ class Row<T, Of>::Share {
   // Returns whether this row is near the end. The compiler knows it if no row is skewed.
   __device__ __forceinline__ bool is_near_end() const { return kSkewed && is_near_end_; }
 
-  // The vector of `step` of the row that begins at `row`, which has it.
+  // Loads the vector of `step` of the row that begins at `row`, which has it.
   template <Load Hint>
   __device__ __forceinline__ Vector load_from(const Element* row, int step) const {
     if (is_cut(step)) return load_cut<Hint>(row, step);
     const Vector x = load<Hint, kVectorBytes>(at(row, step));
     return may_begin(step) || may_end(step) ? only(x, lanes(step)) : x;
   }
-  // The same of a vector that is cut: the row's lanes are read one by one.
+  // Loads a vector that is cut: the row's lanes are read one by one.
   template <Load Hint>
   __device__ __forceinline__ Vector load_cut(const Element* row, int step) const {
     const Lanes own = lanes(step);
@@ -112,7 +113,7 @@ class Row<T, Of>::Share {
       store<Store::plain>(at(row, step), x);
     }
   }
-  // The same of values, which are rounded to the type of the result.
+  // Stores values, which are rounded to the type of the result.
   template <typename Out>
   __device__ __forceinline__ void store_to(Out* row, int step, const float (&value)[kLanes]) const {
     if (may_begin(step) || may_end(step)) {

@@ -25,7 +25,7 @@ class VectorSums {
       add_alone(x);
     }
   }
-  // The same by this lane alone.
+  // Does the same by this lane alone.
   __device__ __forceinline__ void add_alone(const Packed<16>& x) {
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {

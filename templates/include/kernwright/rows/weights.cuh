@@ -43,8 +43,8 @@ class Row<T, Of>::Weights {
       feed.hold(Place, from_);
     }
   }
-  // Loads what is read early, in every turn, before the reduction. The loads are plain ones,
-  // because the compiler would move loads that it knows to be read-only behind the reduction.
+  // Loads the weights that are read early, in every turn, before the reduction. The loads are plain
+  // ones, because the compiler would move loads that it knows to be read-only behind the reduction.
   __device__ __forceinline__ void load_early() {
     if constexpr (!Given || !Early || kHeld) return;
 #pragma unroll

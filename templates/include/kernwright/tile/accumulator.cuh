@@ -45,7 +45,7 @@ __device__ __forceinline__ void round_narrow_operand(const float (&sums)[Registe
   }
 }
 
-// Four neighbouring lanes exchange words: word j of lane i becomes word i of lane j.
+// Exchanges words among four neighbouring lanes: word j of lane i becomes word i of lane j.
 __device__ __forceinline__ void transpose_of_quad(unsigned (&words)[4]) {
   const auto exchange = [](unsigned& first, unsigned& second, int distance) {
     const bool upper = threadIdx.x & distance;

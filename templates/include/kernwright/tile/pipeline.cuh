@@ -43,7 +43,7 @@ class Pipeline {
     }
   }
 
-  // The next stage, and the barrier on which its loads complete.
+  // Return the next stage, and the barrier on which its loads complete.
   __device__ __forceinline__ int stage() const { return ring_.stage; }
   __device__ __forceinline__ unsigned full() const { return full_of(ring_.stage); }
   __device__ __forceinline__ void advance() { ring_.advance(); }
@@ -62,9 +62,9 @@ class Pipeline {
     mbarrier_arrive_expect(full(), bytes);
   }
 
-  // Called by the producer of a cluster after its last load: waits until all stages have been
-  // released. Then no block loads for this one any more or arrives at its barriers, so that it may
-  // end whatever the others do.
+  // Waits until all stages have been released. Called by the producer of a cluster after its last
+  // load. Then no block loads for this one any more or arrives at its barriers, so that it may end
+  // whatever the others do.
   __device__ __forceinline__ void producer_drain() {
 #pragma unroll
     for (int i = 0; i < Stages; ++i) {
@@ -76,8 +76,9 @@ class Pipeline {
   // Waits until all bytes of the stage have landed.
   __device__ __forceinline__ void consumer_wait() const { mbarrier_wait(full(), ring_.parity); }
 
-  // Called by a whole warp after its last read of the stage. Reads by ordinary instructions need
-  // tma_store_fence() and a __syncwarp() before this call, reads by wgmma need wgmma_wait().
+  // Releases the stage. Called by a whole warp after its last read of it. Reads by ordinary
+  // instructions need tma_store_fence() and a __syncwarp() before this call, reads by wgmma need
+  // wgmma_wait().
   __device__ __forceinline__ void consumer_release(int stage) const {
     const int lane = threadIdx.x % 32;
     if constexpr (kCluster == 1) {

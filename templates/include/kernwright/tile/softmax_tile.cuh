@@ -20,10 +20,10 @@
 
 namespace kernwright {
 
-// The score of what is not seen.
+// Returns the score of masked keys.
 __device__ __forceinline__ float hidden_score() { return __int_as_float(0xff800000); }
 
-// Over the four lanes that share a row.
+// Reduce over the four lanes that share a row.
 __device__ __forceinline__ float row_max(float x) {
   x = larger(x, __shfl_xor_sync(~0u, x, 1));
   return larger(x, __shfl_xor_sync(~0u, x, 2));
@@ -65,7 +65,7 @@ class SoftmaxTile {
     }
   }
 
-  // The same in two steps, between which other work may begin: `factor`, and then the weights.
+  // Do the same in two steps, between which other work may begin: `factor`, and then the weights.
   template <int Registers>
   __device__ __forceinline__ void raise(const float (&scores)[Registers], RowFactors& factor) {
 #pragma unroll
@@ -137,18 +137,19 @@ class SoftmaxTile {
     sum_[half] = sums[0] + sums[1];
   }
 
-  // The largest score in base 2. A row that has seen nothing yet has weights of zero and not of
-  // NaN.
+  // Returns the largest score in base 2. A row that has seen nothing yet has weights of zero and
+  // not of NaN.
   __device__ __forceinline__ float base(int half) const {
     return largest_[half] == hidden_score() ? 0.0f : __fmul_rn(largest_[half], unit_);
   }
 
-  // The score in base 2 whose weight is 1.
+  // Returns the score in base 2 whose weight is 1.
   __device__ __forceinline__ float origin(int half) const {
     return largest_[half] == hidden_score() ? hidden_score() : largest_[half] * unit_ - shift_;
   }
 
-  // Four maxima side by side, since each waits for the one before it.
+  // Finds the largest score. It keeps four maxima side by side, since each waits for the one before
+  // it.
   template <int Registers>
   __device__ __forceinline__ float largest_of(const float (&scores)[Registers], int half) const {
     float parts[4];

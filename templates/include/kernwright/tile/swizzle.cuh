@@ -14,14 +14,14 @@ namespace kernwright {
 
 constexpr int kSwizzleBytes = 128;
 
-// Bytes from the start of the row to its group `group`.
+// Returns the bytes from the start of the row to its group `group`.
 template <int RowBytes = kSwizzleBytes>
 __device__ __forceinline__ constexpr int swizzled_group(int row, int group) {
   static_assert(RowBytes == 32 || RowBytes == 64 || RowBytes == 128);
   return (group ^ (RowBytes == 128 ? row & 7 : RowBytes == 64 ? row >> 1 & 3 : row >> 2 & 1)) * 16;
 }
 
-// Bytes from the start of the row to its byte `byte`.
+// Returns the bytes from the start of the row to its byte `byte`.
 __device__ __forceinline__ constexpr int swizzled_byte(int row, int byte) {
   return swizzled_group(row, byte / 16) + byte % 16;
 }

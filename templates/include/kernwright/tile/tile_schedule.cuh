@@ -15,8 +15,8 @@
 
 namespace kernwright {
 
-// numerator / denominator, exact for quotients below 2^21. Integer division would cost a third of a
-// microsecond before the first load.
+// Returns numerator / denominator, exact for quotients below 2^21. Integer division would cost a
+// third of a microsecond before the first load.
 __device__ __forceinline__ int fast_divide(int numerator, int denominator, int& remainder) {
   int quotient =
       static_cast<int>(__fdividef(static_cast<float>(numerator), static_cast<float>(denominator)));
@@ -34,7 +34,8 @@ __device__ __forceinline__ int fast_divide(int numerator, int denominator, int& 
 template <int TileM, int TileN, int ClusterM = 1, int ClusterN = 1, int Sharers = 1>
 class TileSchedule {
  public:
-  // The tiles of `products` matrices of m rows and n columns each, one matrix after the other.
+  // Orders the tiles of `products` matrices of m rows and n columns each, one matrix after the
+  // other.
   __device__ __forceinline__ TileSchedule(int m, int n, int group, int products = 1)
       : rows_((m + TileM * ClusterM - 1) / (TileM * ClusterM)),
         columns_((n + TileN * ClusterN - 1) / (TileN * ClusterN)),
@@ -67,7 +68,7 @@ class TileSchedule {
   __device__ __forceinline__ int row() const { return row_; }
   __device__ __forceinline__ int column() const { return column_; }
 
-  // This block's place in its cluster.
+  // Return this block's place in its cluster.
   __device__ __forceinline__ int rank_m() const { return rank_ % ClusterM; }
   __device__ __forceinline__ int rank_n() const { return rank_ / ClusterM; }
 

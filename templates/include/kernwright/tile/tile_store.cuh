@@ -28,8 +28,8 @@ constexpr int kChunkWords = kChunkBytes / (4 * 32);  // per thread
 template <typename Out>
 constexpr int kChunkColumns = kSwizzleBytes / sizeof(Out);
 
-// The index of the word that holds accumulator i, an even one, after rounding: two 16-bit elements
-// share a word.
+// Returns the index of the word that holds accumulator i, an even one, after rounding: two 16-bit
+// elements share a word.
 template <typename Out>
 __device__ __forceinline__ constexpr int word_of(int i) {
   return i * sizeof(Out) / 4;
@@ -57,8 +57,8 @@ __device__ __forceinline__ void round_chunk(const float* first, unsigned (&words
   }
 }
 
-// The address of fp32 accumulators 2 * pair and 2 * pair + 1 of a chunk that begins at `slot`.
-// ldmatrix and stmatrix cannot move them, since they take elements of 16 bits.
+// Returns the address of fp32 accumulators 2 * pair and 2 * pair + 1 of a chunk that begins at
+// `slot`. ldmatrix and stmatrix cannot move them, since they take elements of 16 bits.
 __device__ __forceinline__ unsigned swizzled_pair(unsigned slot, int pair) {
   const int lane = threadIdx.x % 32, row = lane / 4;  // rows 8 apart have the same swizzle
   return slot + (row + pair % 2 * 8) * kSwizzleBytes +
@@ -126,7 +126,7 @@ class Staging {
   __device__ __forceinline__ explicit Staging(unsigned slots)
       : slots_(slots), lane_(threadIdx.x % 32) {}
 
-  // The slot for the next chunk. Waits until the store that reads from it has read all.
+  // Returns the slot for the next chunk. Waits until the store that reads from it has read all.
   __device__ __forceinline__ unsigned next() {
     if (lane_ == 0) tma_store_wait_read<Slots - 1>();
     __syncwarp();

@@ -30,19 +30,19 @@ constexpr int kStepsOfBox = kSwizzleBytes / kStepBytes;
 template <Major M, int Rows, int Depth>
 class WgmmaOperand {
  public:
-  // The operand at shared address `address`, from its row `first_row` on.
+  // Describes the operand at shared address `address`, from its row `first_row` on.
   __device__ __forceinline__ explicit WgmmaOperand(unsigned address, int first_row = 0)
       : first_(wgmma_descriptor<M>(address + distance(first_row, 0), kBoxBytes)) {}
 
-  // This operand from its row `row` on.
+  // Returns this operand from its row `row` on.
   __device__ __forceinline__ WgmmaOperand from(int row) const {
     WgmmaOperand rest = *this;
     rest.first_ += distance(row, 0) / 16;
     return rest;
   }
 
-  // The descriptor of the part that begins at row `row` and step `step`. `row` is a multiple of 8
-  // if K-major, else of 64.
+  // Returns the descriptor of the part that begins at row `row` and step `step`. `row` is a
+  // multiple of 8 if K-major, else of 64.
   __device__ __forceinline__ unsigned long long at(int row, int step) const {
     return first_ + distance(row, step) / 16;
   }
@@ -94,7 +94,7 @@ __device__ __forceinline__ void pin_operand(RegisterOperand<Steps>& a) {
   for (int i = 0; i < 4 * Steps; ++i) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
 }
 
-// The same with one block of a in registers, which must not change until a wgmma_wait covers the
+// Multiplies with one block of a in registers, which must not change until a wgmma_wait covers the
 // product. Step 0 of a is multiplied with step `first` of b.
 template <typename T, int Registers, int Steps, Major MajorB, int RowsB, int Depth>
 __device__ __forceinline__ void multiply(float (&d)[Registers], const RegisterOperand<Steps>& a,
