@@ -5,7 +5,7 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// Every kernel goes through the sequences and their tokens, and fills those tensors that are given.
+// Every kernel goes through the sequences and their tokens, and fills the tensors that are passed.
 // Elements that no query sees are left as they are: the tails of pages, unused pages, keys ahead of
 // every window. With append they are filled too, because all of the cache is a result. An element
 // depends on the seed and on its role (Stream), so that the tensors of a set fit each other.

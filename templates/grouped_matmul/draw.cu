@@ -5,7 +5,7 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// Every kernel goes through the groups and their rows, and fills those tensors that are given. The
+// Every kernel goes through the groups and their rows, and fills the tensors that are passed. The
 // rows of a that belong to no group are left as they are; such rows of d hold a number that shows
 // when it is overwritten.
 

@@ -32,7 +32,7 @@ __device__ Rows rows_of(long long group, const int* ends, const int* counts, lon
 }
 
 // value[places, n] = activation(a * b[group]^T), or with a gate activation(a * gates^T) * (a *
-// others^T). A place that belongs to no group keeps what d has there. With scales of blocks the
+// others^T). A place that belongs to no group keeps its content in d. With scales of blocks the
 // terms of each 128 of k are multiplied by the scale of a row of a, scale_a[k / 128, rows], and the
 // scale of 128 rows of b, scale_b[group, n / 128, k / 128].
 //

@@ -114,7 +114,7 @@ struct Draw {
         const long long token = is_ragged ? q_first + i : i;
         const long long tokens = is_ragged ? all_q : longest_q;
         fill(q, kQuery, q_first + i, entry, token, tokens, q_heads, size, pitch_q);
-        // A token without a position has no place in the cache, and what it holds does not count.
+        // A token without a position has no place in the cache, and its content does not count.
         if (i + keys < queries) continue;
         fill(k, kKey, q_first + i, entry, token, tokens, k_heads, size, pitch_k);
         fill(v, kValue, q_first + i, entry, token, tokens, k_heads, size_v, pitch_v);

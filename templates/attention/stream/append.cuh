@@ -186,8 +186,8 @@ class NewToken {
     }
   }
 
-  // Puts key and value in place of what the ring loaded, if `row` is one of the warp's 16 keys of
-  // the tile at `keys` and `values`.
+  // Replaces the key and value that the ring loaded by the new ones, if `row` is one of the warp's
+  // 16 keys of the tile at `keys` and `values`.
   static __device__ __forceinline__ void put(unsigned keys, unsigned values, int row, int first_key,
                                              Addresses at) {
     if (row < first_key || row >= first_key + kKeys) return;

@@ -172,7 +172,7 @@ __device__ __forceinline__ float fit_queries(Queries& a) {
   return __int_as_float((127 - 14 + exponent) << 23);
 }
 
-// Overwrites by zeros what no query sees of a warp's values.
+// Overwrites with zeros the rows of a warp's values that no query sees.
 __device__ __forceinline__ void clear_unseen(unsigned values, int first_key, int begin, int end) {
   constexpr int kOfBox = kRowDv / 16;
   for (int i = threadIdx.x % 32; i < kBoxesDv * kKeys * kOfBox; i += 32) {
@@ -339,7 +339,7 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
 #pragma unroll
   for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
   consume(pipeline, sums, softmax, queries, share, of_fitted, passed, at, warp);
-  named_barrier_sync(1, kConsumers);  // all stages have been read, and what was loaded has landed
+  named_barrier_sync(1, kConsumers);  // all stages have been read, and all loads have landed
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) {
@@ -460,7 +460,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                       split_keys);
     if (share.split / CLUSTER * CLUSTER >= share.splits) {  // all of the cluster
       for (; loaded > 0; --loaded) {
-        pipeline.consumer_wait();  // what lands may not land in another block's memory
+        pipeline.consumer_wait();  // loads must not land in another block's memory
         pipeline.advance();
       }
       return;

@@ -93,7 +93,7 @@ struct Results {
 // the same groups.
 struct Workspace {
   int* counters;
-  float4* lines;  // each has the sums of a row, and for each rank what is known of the row
+  float4* lines;  // each has the sums of a row, and for each rank the row's SoftmaxPart
 
   __device__ __forceinline__ float4* line(const Share& share, int cluster, int row) const {
     return lines + (share.entry(cluster) * kRows + row) * (kGroups + CLUSTER);
@@ -130,7 +130,7 @@ __device__ __forceinline__ void add_up(const Share& share, int rows, const Resul
   const int rank = CLUSTER == 1 ? 0 : cluster_rank();
   const int groups = rows * kGroups, of_block = (groups + CLUSTER - 1) / CLUSTER;
   const int begin = rank * of_block, end = min(groups, begin + of_block);
-  // Gives the sums of a group to whoever is next: the result, or the workspace.
+  // Passes the sums of a group on: the result, or the workspace.
   const auto hand_on = [&](int row, int group, const Whole& whole) {
     if (alone) {
       results.store(share, row, group, whole);

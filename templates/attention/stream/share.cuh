@@ -8,10 +8,10 @@
 
 namespace {
 
-// The keys that a block takes of a head: those in [begin, end), in tiles from `begin` on.
+// The keys that a block takes of a head: [begin, end), in tiles from `begin` on.
 struct Share {
   Sequence sequence;
-  int kv_head, split, splits;  // of the head, those that have keys
+  int kv_head, split, splits;  // of the head, only splits with keys
   int begin, end;
   int place;  // of the head in the workspace
 

@@ -27,7 +27,7 @@ namespace {
 constexpr int kBlocks = WM / 16;               // of 16 rows of a warp
 constexpr int kPending = 2 * (STAGES - 1);     // groups of copies after the one needed next
 constexpr int kSumPitch = DEPTH_V + 8;         // floats from a staged row of sums to the next
-constexpr int kWarpSumsAt = WARPS_K * BM * 8;  // in shared memory, behind what is known of the rows
+constexpr int kWarpSumsAt = WARPS_K * BM * 8;  // in shared memory, behind the rows' parts
 constexpr int kMergeWarps = 4;
 
 constexpr int kSteps = kNarrow ? 2 : 1;  // of 16 elements of a key, that a lane gets at once
@@ -35,7 +35,7 @@ constexpr int kSteps = kNarrow ? 2 : 1;  // of 16 elements of a key, that a lane
 using Scores = float[kBlocks][KEYS / 2];
 using Weights = RegisterOperand<KEYS / 16>[kBlocks];
 
-// Adds the products of operands of T with 16 columns to those sums.
+// Adds the products of operands of T with 16 columns to the sums of these.
 template <typename T, int Registers>
 __device__ __forceinline__ void multiply(float (&sums)[Registers], int column,
                                          const unsigned (&a)[4], const unsigned (&b)[4]) {
@@ -43,7 +43,7 @@ __device__ __forceinline__ void multiply(float (&sums)[Registers], int column,
   mma_m16n8<T>(reinterpret_cast<float(&)[4]>(sums[column / 2 + 4]), a, b[2], b[3]);
 }
 
-// The rows of one warp, with what it sums up.
+// The rows of one warp, with their accumulators.
 class Warp {
  public:
   // The queries are in the ring.
@@ -276,7 +276,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const Share share = share_of_block(of, parts, part_keys);
   if (share.rows <= 0) return;
 
-  // Copies are not waited for, while queries beside fp8 keys come through registers.
+  // Nothing waits for copies here, while queries beside fp8 keys come through registers.
   if constexpr (!kNarrow) copy_queries(ring, q, share, q_tokens);
   Copies copies(ring, reinterpret_cast<long long*>(shared + kSlotsAt), k, v, of, share);
   copies.fill();

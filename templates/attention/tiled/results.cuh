@@ -21,8 +21,8 @@ __device__ __forceinline__ float power_between(float from, float to) {
   return exp2_fast(from - (to == hidden_score() ? 0.0f : to));
 }
 
-// Adds the sink to what is known of a row. Returns what turns its sums into the result: 0 for a row
-// that sees nothing.
+// Adds the sink to a row's part. Returns the factor that turns its sums into the result: 0 for a
+// row that sees nothing.
 __device__ __forceinline__ float finish(SoftmaxPart& row, const float* sinks, int head) {
   float factor = 1;
   if constexpr (sink != sink_none) {

@@ -160,7 +160,7 @@ class Copies {
     if constexpr (kPaged) fetch_page(0);
   }
 
-  // Starts the copies of as many tiles as the rings have room for, but for the values of the last.
+  // Starts the copies of as many tiles as the rings have room for, except the values of the last.
   __device__ __forceinline__ void fill() {
 #pragma unroll
     for (int tile = 0; tile < STAGES; ++tile) {

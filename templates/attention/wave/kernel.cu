@@ -149,8 +149,8 @@ __device__ __forceinline__ bool hides(const Tile& tile, int group, int key) {
   return hides;
 }
 
-// Overwrites by zeros what no query of the sequence sees of a tile of values that has landed. Run
-// by a whole warpgroup; another one that does the same writes the same.
+// Overwrites with zeros the rows that no query of the sequence sees, in a tile of values that has
+// landed. Run by a whole warpgroup; another one that does the same writes the same.
 __device__ __forceinline__ void clear_unseen(unsigned values, const Tile& tile, int key,
                                              int group) {
   const int begin = tile.sequence.first_key(0) - key, end = tile.sequence.keys - key;
@@ -324,9 +324,9 @@ class Worker {
     wgmma_commit();
   }
 
-  // Keeps what follows behind the softmax. ptxas moves a wait for products up as far as it can,
-  // past all of the softmax, but not past the end of a basic block. This wait ends one, and its
-  // values have arrived.
+  // Keeps later code behind the softmax. ptxas moves a wait for products up as far as it can, past
+  // all of the softmax, but not past the end of a basic block. This wait ends one, and its values
+  // have arrived.
   __device__ __forceinline__ void end_softmax(Scores& s) const {
     wgmma_pin(s[0]);
     values_.consumer_wait();
@@ -391,7 +391,7 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
       store_lse(log2_sum, row_in_tile, tile, lse_out, of.q_tokens);
     }
   }
-  if (group == 0) take_turn(group);  // the one that the last has given
+  if (group == 0) take_turn(group);  // the turn that the last warpgroup gave
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ struct State {
   float sum = 0;
   float value[LANES] = {};
 
-  // Raises the largest lse to `to` at least. Returns what weights are relative to, which is a
-  // number also while all parts are empty.
+  // Raises the largest lse to `to` at least. Returns the base of the weights, which is a number
+  // also while all parts are empty.
   __device__ __forceinline__ float raise(float to) {
     to = larger(largest, to);
     const float base = to == -INFINITY ? 0.0f : to;

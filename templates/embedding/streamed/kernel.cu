@@ -19,7 +19,7 @@ __device__ __forceinline__ Vector all_nan() {
 
 // Neighbouring threads have the vectors of a row; the vectors of a thread are TASKS apart. Each
 // element of `next_lengths` is written by the thread that has read it, so it may be the memory of
-// `sequence_lengths`. For a token that the table does not have nothing is read.
+// `sequence_lengths`. Nothing is read for a token that the table does not have.
 extern "C" __global__ void __launch_bounds__(THREADS)
     embedding_streamed(const int* __restrict__ tokens, const dtype_t* __restrict__ table,
                        const int* sequence_lengths, dtype_t* __restrict__ x, int* next_lengths,

@@ -2,7 +2,8 @@
 //
 // The blocks of the grid walk the tiles of all groups (group_schedule.cuh). A tile's operands come
 // through a ring of stages of 64 of k, which all threads fill by cp.async. Rows of another group
-// are neither loaded nor stored: what the ring holds in their place makes sums that are dropped.
+// are neither loaded nor stored: the old content of the ring in their place makes sums that are
+// dropped.
 //
 // With a gate, 8 gates and the 8 rows of b that they open take turns in a stage, so that a thread
 // has both sums of an element.

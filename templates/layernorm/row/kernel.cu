@@ -41,7 +41,7 @@ struct Normal {
 
 __device__ __forceinline__ Vector finish(const Vector& x, const Vector& w, const Vector& b,
                                          float mean, float scale) {
-  // The multiplication of 16-bit elements takes off the mean too, which saves an instruction. This
+  // The multiplication of 16-bit elements subtracts the mean too, which saves an instruction. This
   // rounds mean * scale, which costs no more than the rounding of the mean itself.
   const float offset = -mean * scale;
   float value[kLanes];
@@ -84,7 +84,7 @@ __device__ __forceinline__ void for_the_rest(const Feed& feed, const Share& shar
 }
 
 // Writes a group's rows, which begin at element `first`. Vectors that are not kept are read again
-// from `written`, which holds what is normalised.
+// from `written`, which holds the input of the norm.
 template <int Words = 0>
 __device__ __forceinline__ void write_rows(dtype_t* y, const dtype_t* written, long long first,
                                            const Feed& feed, const Share& share,

@@ -59,7 +59,7 @@ __device__ __forceinline__ void store_box(const Target& target, unsigned slot, i
 }
 
 // Stores a chunk through `slot`. TMA does not store rows beyond the tensor's last row, so rows
-// beyond the product's last row are given a row number there.
+// beyond the product's last row get a row number there.
 __device__ __forceinline__ void store_chunk(const unsigned (&words)[kChunkWords],
                                             const Target& target, unsigned slot, Place place) {
   const int lane = threadIdx.x % 32;

@@ -6,7 +6,7 @@
 // consumers: they multiply from the ring with wgmma. TEAM of them share a tile, and each has
 // BM / TEAM of its rows.
 //
-// A cluster of CM x CN blocks takes neighbouring tiles. Its blocks load once what they share: each
+// A cluster of CM x CN blocks takes neighbouring tiles. Its blocks load shared operands once: each
 // loads a part and multicasts it or, if B does not divide into such parts, loads a whole stage in
 // turn. Clusters walk the tiles in steps of the grid, which has as many clusters as fit the device
 // (PERSISTENT) or one for each tile.

@@ -16,8 +16,7 @@ namespace {
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kCluster =
-    CM * CN;  // blocks that share what they load; SPLIT times as many a cluster
+constexpr int kCluster = CM * CN;  // blocks that share their loads; SPLIT times as many a cluster
 constexpr int kRowBytes = kSwizzleBytes;  // of a TMA box
 constexpr int kBoxK = kRowBytes / sizeof(dtype_t);
 constexpr int kBoxes = DEPTH / kBoxK;    // boxes along k of a stage

@@ -399,7 +399,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, ROOM)
       mbarrier_init_fence();
     }
     __syncwarp();
-    // The others come to the wait after these requests, which they would hold up there.
+    // The other warps reach the wait after these requests, which they would delay there.
     if (elect_one()) loader.fill(stages_ahead);
     __syncwarp();
     named_barrier_arrive(1, THREADS);

@@ -135,7 +135,7 @@ struct Scales {
   int last_row;         // from the first one on
   int n_first, column;  // the tile's first column, and the thread's in the tile
 
-  // Adds to `sum` what was summed over a stage, multiplied by the scales of its block of k.
+  // Adds to `sum` the sums over a stage, multiplied by the scales of its block of k.
   __device__ __forceinline__ void promote(float (&sum)[kMmaM][kMmaN][4],
                                           const float (&part)[kMmaM][kMmaN][4], int block) const {
     float of_a[kMmaM][2];

@@ -50,7 +50,7 @@ __device__ __forceinline__ void write(out_t* row, bool active, const Share& shar
 }
 
 // Writes a group's rows, which begin at element `first`. Vectors that are not kept are read again
-// from `written`, which holds what is normalised.
+// from `written`, which holds the input of the norm.
 template <int Words = 0>
 __device__ __forceinline__ void write_rows(out_t* y, const dtype_t* written, long long first,
                                            const Feed& feed, const Share& share,
@@ -83,9 +83,9 @@ __device__ __forceinline__ void write_rows(out_t* y, const dtype_t* written, lon
   }
 }
 
-// Writes what a scale of 0 makes of all rows, whatever x and w hold: zeros, and the sums as ever.
-// This is a function of its own because a choice for every element would take more registers than
-// the other way has.
+// Writes the result of a scale of 0 for all rows, whatever x and w hold: zeros, and the sums as
+// always. This is a function of its own because a choice for every element would take more
+// registers than the other way.
 __device__ __forceinline__ void write_zeros(const dtype_t* x, const dtype_t* r, out_t* y,
                                             dtype_t* sum, long long row_count, Share& share) {
   constexpr int kRows = ROWS_PER_BLOCK * ROWS_AT_ONCE;

@@ -72,7 +72,7 @@ struct Operands {
   int ldq, ldk, ldv;
 };
 
-// The weighted values of one row, relative to its largest score, which is given in base 2. Lane l
+// The weighted values of one row, relative to its largest score, which is passed in base 2. Lane l
 // has columns l, l + 32, ...
 class PlainRow {
  public:

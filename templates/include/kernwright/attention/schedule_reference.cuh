@@ -1,6 +1,6 @@
 #pragma once
-// A work list of attention, entry by entry: for the reference of attention_schedule, and for what
-// draws the inputs of attention.
+// A work list of attention, entry by entry: for the reference of attention_schedule, and for the
+// kernels that draw the inputs of attention.
 
 #include <kernwright/attention/schedule.cuh>
 

@@ -6,7 +6,7 @@
 // Scales travel with the stage of operands that they belong to. They are in shared memory as
 // StageScales, which a warp of its own fills by asynchronous copies, since TMA cannot address rows
 // of any length. The order of calls, beside those of a Pipeline (pipeline.cuh) whose init() was
-// given 1 + kScaleWriters writers:
+// called with 1 + kScaleWriters writers:
 //
 //   the scales' warp  producer_wait(), load(...) for each 128 of k of the stage, arrive(full()),
 //                     advance()

@@ -48,7 +48,7 @@ __device__ __forceinline__ void activate_all(float (&d)[Blocks][Registers]) {
 }
 
 // Makes a gated product from its sums: the first half of the columns are the gates, and the second
-// half is what they open. The result is in the first half.
+// half are the columns that they open. The result is in the first half.
 template <int Blocks, int Registers>
 __device__ __forceinline__ void gate_all(float (&d)[Blocks][Registers], float alpha) {
   constexpr int kHalf = Registers / 2;

@@ -93,7 +93,7 @@ class Row<T, Of>::Feed {
     if constexpr (kHoldsRow) return own;
     return lanes_ahead<Words>(load_shared<kVectorBytes>(at - kVectorBytes), own, share_.skew());
   }
-  // Waits for what is held, in the first turn. This comes after a reduction, by when the copies
+  // Waits for the held weights, in the first turn. This comes after a reduction, by when the copies
   // have been started.
   __device__ __forceinline__ void await_held() const {
     if (turns_ == 0) mbarrier_wait(held_barrier(), 0);
@@ -165,9 +165,9 @@ class Row<T, Of>::Feed {
     }
   }
 
-  // Reduces the threads' x over the whole row, once a turn. The row's places in the rings are given
-  // to later rows as soon as all threads of a warp have what they loaded, which the exchange of
-  // their parts proves.
+  // Reduces the threads' x over the whole row, once a turn. Later rows get the row's places in the
+  // rings as soon as all threads of a warp have their loads, which the exchange of their parts
+  // proves.
   template <typename Reduction>
   __device__ __forceinline__ typename Reduction::Value reduce(typename Reduction::Value x) {
     x = warp_reduce<Reduction, kWarpThreads>(x);
@@ -195,7 +195,7 @@ class Row<T, Of>::Feed {
 
  private:
   // Combines the parts of the row's warps. Exchanges alternate between two places: a warp that
-  // comes to one has read what it wanted of the last but one.
+  // comes to one has read its parts of the last but one.
   template <typename Reduction>
   __device__ __forceinline__ typename Reduction::Value combine(const typename Reduction::Value& x) {
     if constexpr (kParts == 1) {

@@ -30,7 +30,7 @@ class Row<T, Of>::Weights {
       if (kSkewed ? at < kColumns : share_.has(step)) prefetch_line(from_ + at);
     }
   }
-  // Starts to bring what is held, once, before the first row.
+  // Starts to load the held weights, once, before the first row.
   __device__ __forceinline__ void hold(const RowFeed& feed) const {
     if constexpr (!Given || !kHeld) return;
     if constexpr (kSkewed) {
@@ -53,7 +53,7 @@ class Row<T, Of>::Weights {
       early_[step] = load_vector<Load::plain>(place(step), step);
     }
   }
-  // Waits for what is held, in every turn, after the reduction.
+  // Waits for the held weights, in every turn, after the reduction.
   __device__ __forceinline__ void await(const RowFeed& feed) const {
     if constexpr (Given && kHeld) feed.await_held();
   }

@@ -54,8 +54,8 @@ class SoftmaxTile {
   __device__ __forceinline__ explicit SoftmaxTile(float unit = 1, float shift = 0)
       : unit_(unit), shift_(shift) {}
 
-  // Turns the scores of the next tile into weights. `factor` is for what was summed before. It is 1
-  // as long as no weight would be above 2^Slack.
+  // Turns the scores of the next tile into weights. `factor` is for the sums so far. It is 1 as
+  // long as no weight would be above 2^Slack.
   template <int Slack = 0, int Registers>
   __device__ __forceinline__ void exponentiate(float (&scores)[Registers], RowFactors& factor) {
 #pragma unroll
