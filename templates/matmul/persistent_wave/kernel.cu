@@ -26,8 +26,8 @@
 // scaling   With scales of blocks, a second warp of the producer copies a stage's scales, and the
 //           sums of a stage are multiplied by them on their way. With AHEAD a consumer adds the
 //           sums of one stage while it multiplies the next.
-// TRANSPOSED  The product is computed transposed. Then A, m and the rows of a tile are those of the
-//           problem's b, and B, n and the columns those of its a.
+// TRANSPOSED  The product is computed transposed. Then A, m and the rows of a tile belong to the
+//           problem's b, and B, n and the columns to its a.
 // gate      A stage holds BN / 2 rows of B's gates and the same rows of its other half. A consumer
 //           thread has both sums of an element, and a tile has COLUMNS = BN / 2 columns of D.
 //

@@ -6,9 +6,9 @@
 // tile's scores become weights, e^(score - largest); when the largest grows, the sums so far are
 // multiplied by a factor. At the end a row's results are divided by its sum.
 //
-//   for each tile:   its scores; kHidden instead of scores that the mask hides exponentiate(scores,
-//                    factor) rescale(sums, factor), before the tile's weights are multiplied and
-//                    added
+//   for each tile:   its scores; hidden_score() instead of those that the mask hides
+//                    exponentiate(scores, factor)
+//                    rescale(sums, factor), before the tile's weights are multiplied and added
 //   at the end:      finish(...), then all sums times the inverse that it returns
 //
 // Scores are counted in units whose product with `unit`, which is positive, has base 2: the
