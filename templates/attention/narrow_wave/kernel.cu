@@ -181,7 +181,7 @@ __device__ __forceinline__ void transpose_values(const Sequences& of, Addresses 
 }
 
 // Stores the warp's 16 rows of the result. Four lanes store 32 neighbouring bytes of a row.
-__device__ __forceinline__ void store_result(const Sums& sums, const RowFactors& inverse,
+__device__ __forceinline__ void store_result(const Acc& acc, const RowFactors& inverse,
                                              int row_in_tile, const Tile& tile,
                                              out_t* __restrict__ o, int q_tokens, int ldo) {
 #pragma unroll
@@ -193,7 +193,7 @@ __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors&
 #pragma unroll
     for (int column = 0; column < kColumns; column += 16) {
       float quad[4];
-      narrow_columns(quad, sums, column, half);
+      narrow_columns(quad, acc, column, half);
 #pragma unroll
       for (float& x : quad) x *= inverse[half];
       *reinterpret_cast<uint2*>(to + column) = {pack_pair<out_t>(quad[0], quad[1]),
@@ -204,12 +204,12 @@ __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors&
 }
 
 // Recomputes the warp's rows whose accumulators a masked NaN or infinity may have reached.
-__device__ __forceinline__ void store_plain_rows(const Sums& sums, const SoftmaxTile& softmax,
+__device__ __forceinline__ void store_plain_rows(const Acc& acc, const SoftmaxTile& softmax,
                                                  const RowFactors& inverse, const Operands& from,
                                                  const Sequences& of, int row_in_tile,
                                                  const Tile& tile, const Logits& logits,
                                                  out_t* __restrict__ o, int ldo) {
-  each_not_finite(sums, softmax, [&](int i, const SoftmaxPart& part) {
+  each_not_finite(acc, softmax, [&](int i, const SoftmaxPart& part) {
     const int query = tile.row + row_in_tile + i;
     if (query >= tile.sequence.queries) return;
     const float factor = of_row(inverse, i);
@@ -226,7 +226,7 @@ class Worker {
   __device__ __forceinline__ explicit Worker(Addresses at)
       : at_(at), keys_(at.key_barriers()), values_(at.transposed_barriers()) {}
 
-  __device__ __forceinline__ void multiply_tile(Sums& o, SoftmaxTile& softmax, const OperandQ& q,
+  __device__ __forceinline__ void multiply_tile(Acc& o, SoftmaxTile& softmax, const OperandQ& q,
                                                 const Tile& tile, const Logits& logits, int row,
                                                 int first_row) {
     Weights p;
@@ -267,7 +267,7 @@ class Worker {
  private:
   // Multiplies a tile's values by its probabilities, one part of the columns after the other.
   // Recursion over the parts would make ptxas spill.
-  __device__ __forceinline__ void multiply_values(Sums& o, const RowFactors& factor, Weights& p) {
+  __device__ __forceinline__ void multiply_values(Acc& o, const RowFactors& factor, Weights& p) {
     static_assert(PARTS <= 4);
     multiply_part<0>(o, factor, p);
     multiply_part<PART_COLUMNS>(o, factor, p);
@@ -276,7 +276,7 @@ class Worker {
     release_values();
   }
   template <int First>
-  __device__ __forceinline__ void multiply_part(Sums& o, const RowFactors& factor, Weights& p) {
+  __device__ __forceinline__ void multiply_part(Acc& o, const RowFactors& factor, Weights& p) {
     if constexpr (First < kColumns) {
       PartFrom<First> part;
       issue_results<First>(part, p);
@@ -288,7 +288,7 @@ class Worker {
   // Multiplies the next tile's scores, and this tile's values by its probabilities, while the
   // softmax is exponentiated. If the values come in two parts, the first part runs while the
   // largest scores are searched.
-  __device__ __forceinline__ void multiply_beside(Sums& o, const RowFactors& factor, Weights& p,
+  __device__ __forceinline__ void multiply_beside(Acc& o, const RowFactors& factor, Weights& p,
                                                   Scores& s, SoftmaxTile& softmax, RowFactors& next,
                                                   const OperandQ& q, const Tile& tile,
                                                   const Logits& logits, int row, int first_row,
@@ -337,7 +337,7 @@ class Worker {
   }
 
   template <int First, int Registers>
-  static __device__ __forceinline__ void add(Sums& o, const RowFactors& factor,
+  static __device__ __forceinline__ void add(Acc& o, const RowFactors& factor,
                                              const float (&part)[Registers]) {
 #pragma unroll
     for (int i = 0; i < Registers; ++i) {
@@ -414,11 +414,11 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
     Logits logits = unscaled;
     logits.scale *= scales.of_products(tile.sequence.number, kv_head);
     SoftmaxTile softmax(logits.unit(), kShift);
-    Sums sums;
+    Acc acc;
 #pragma unroll
-    for (float& x : sums) x = 0;
+    for (float& x : acc) x = 0;
     if (tile.last > tile.first) {
-      worker.multiply_tile(sums, softmax, OperandQ(at.q(stage), group * 64), tile, logits,
+      worker.multiply_tile(acc, softmax, OperandQ(at.q(stage), group * 64), tile, logits,
                            tile.row + row_in_tile, tile.row + group * 64);
     }
     queries.consumer_release(stage);
@@ -433,9 +433,9 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
     const float of_values = scales.of_values(tile.sequence.number, kv_head);
     inverse[0] *= of_values;
     inverse[1] *= of_values;
-    store_result(sums, inverse, row_in_tile, tile, o, of.q_tokens, ldo);
+    store_result(acc, inverse, row_in_tile, tile, o, of.q_tokens, ldo);
     if constexpr (mask != mask_none) {
-      store_plain_rows(sums, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
+      store_plain_rows(acc, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
     }
     number = take_number(numbers, at);
   }

@@ -34,7 +34,7 @@ using OperandQ = WgmmaOperand<Major::k, BM, kQueryBoxes * kSwizzleBytes>;
 using OperandK = WgmmaOperand<Major::k, BN, kQueryBoxes * kSwizzleBytes>;
 using OperandV = WgmmaOperand<Major::k, kColumns, kTransposedBoxes * kSwizzleBytes>;
 using Scores = float[1][BN / 2];
-using Sums = float[kColumns / 2];
+using Acc = float[kColumns / 2];
 // A tile's values are summed in parts of their columns, so that only one part's sums are in
 // registers beside the accumulators of all tiles.
 template <int First>

@@ -46,7 +46,7 @@ using namespace kernwright::config;
 
 using operand_t = weight_t;
 using Scores = float[kKeys / 2];
-using Sums = float[kColumns / 2];
+using Acc = float[kColumns / 2];
 using Queries = unsigned[M_TILES][kStepsD][4];
 
 __device__ __forceinline__ void load_tile(const TilePipeline& pipeline, const TensorMap& map_k,
@@ -185,7 +185,7 @@ __device__ __forceinline__ void clear_unseen(unsigned values, int first_key, int
 }
 
 // Multiplies a warp's keys of all tiles.
-__device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_TILES],
+__device__ __forceinline__ void consume(TilePipeline& pipeline, Acc (&acc)[M_TILES],
                                         SoftmaxTile (&softmax)[M_TILES], const Queries& q,
                                         const Share& share, const Logits& logits, int passed,
                                         Addresses at, int warp) {
@@ -246,7 +246,7 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_T
         if (!whole) hide(s[m], positions, share.end, key);
         RowFactors factor;
         softmax[m].exponentiate(s[m], factor);
-        if (i > 0 && __any_sync(~0u, factor[0] != 1 || factor[1] != 1)) rescale(sums[m], factor);
+        if (i > 0 && __any_sync(~0u, factor[0] != 1 || factor[1] != 1)) rescale(acc[m], factor);
 #pragma unroll
         for (int j = 0; j < 4; ++j) p[m][j] = pack_pair<operand_t>(s[m][2 * j], s[m][2 * j + 1]);
       }
@@ -267,9 +267,8 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_T
         }
 #pragma unroll
         for (int m = 0; m < M_TILES; ++m) {
-          mma_m16n8<operand_t>(reinterpret_cast<float(&)[4]>(sums[m][column / 2]), p[m], b[0],
-                               b[1]);
-          mma_m16n8<operand_t>(reinterpret_cast<float(&)[4]>(sums[m][column / 2 + 4]), p[m], b[2],
+          mma_m16n8<operand_t>(reinterpret_cast<float(&)[4]>(acc[m][column / 2]), p[m], b[0], b[1]);
+          mma_m16n8<operand_t>(reinterpret_cast<float(&)[4]>(acc[m][column / 2 + 4]), p[m], b[2],
                                b[3]);
         }
       }
@@ -285,11 +284,11 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_T
 
 // Recomputes the warp's rows whose accumulators a masked NaN or infinity may have reached. A row
 // with a score of NaN is NaN. The sums of tile `m` are in shared memory already.
-__device__ __forceinline__ void add_plain_rows(const Sums& sums, const SoftmaxTile& softmax, int m,
+__device__ __forceinline__ void add_plain_rows(const Acc& acc, const SoftmaxTile& softmax, int m,
                                                const Operands& from, const Sequences& of,
                                                const Share& share, const Logits& logits,
                                                Addresses at, int warp) {
-  each_not_finite(sums, softmax, [&](int i, const SoftmaxPart& part) {
+  each_not_finite(acc, softmax, [&](int i, const SoftmaxPart& part) {
     const int row = m * 16 + i, query = query_of(row);
     if (query >= share.sequence.queries) return;
     PlainRow plain(part.largest);
@@ -325,20 +324,20 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
   } else {
     load_queries(queries, operands.q, share, of.q_tokens, operands.ldq, rows);
   }
-  Sums sums[M_TILES];
+  Acc acc[M_TILES];
   Logits logits = unscaled;
   logits.scale *= scales.of_products(share.sequence.number, share.kv_head);
   SoftmaxTile softmax[M_TILES];
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
-    for (float& x : sums[m]) x = 0;
+    for (float& x : acc[m]) x = 0;
   }
   Logits of_fitted = logits;
   if constexpr (kNarrow && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
 #pragma unroll
   for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
-  consume(pipeline, sums, softmax, queries, share, of_fitted, passed, at, warp);
+  consume(pipeline, acc, softmax, queries, share, of_fitted, passed, at, warp);
   named_barrier_sync(1, kConsumers);  // all stages have been read, and all loads have landed
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -353,15 +352,15 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
 #pragma unroll
         for (int column = 0; column < kColumns; column += 16) {
           float x[4];
-          narrow_columns(x, sums[m], column, half);
+          narrow_columns(x, acc[m], column, half);
           store_quad(at.sums(warp, row) + (column + lane % 4 * 4) * 4, {x[0], x[1], x[2], x[3]});
         }
       } else {
 #pragma unroll
         for (int i = 0; i < kColumns / 2; i += 4) {
           store_shared_pair(at.sums(warp, row) + (accumulator_column() + register_column(i)) * 4,
-                            __float_as_uint(sums[m][i + half * 2]),
-                            __float_as_uint(sums[m][i + half * 2 + 1]));
+                            __float_as_uint(acc[m][i + half * 2]),
+                            __float_as_uint(acc[m][i + half * 2 + 1]));
         }
       }
       if (lane % 4 == 0) {
@@ -372,7 +371,7 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
     // Queries of one position see the same keys.
     if (mask != mask_none && !kAppends && share.sequence.queries > 1) {
       __syncwarp();
-      add_plain_rows(sums[m], softmax[m], m, operands, of, share, logits, at, warp);
+      add_plain_rows(acc[m], softmax[m], m, operands, of, share, logits, at, warp);
     }
   }
   __syncwarp();

@@ -37,10 +37,10 @@ using Weights = RegisterOperand<KEYS / 16>[kBlocks];
 
 // Adds the products of operands of T with 16 columns to the sums of these.
 template <typename T, int Registers>
-__device__ __forceinline__ void multiply(float (&sums)[Registers], int column,
+__device__ __forceinline__ void multiply(float (&acc)[Registers], int column,
                                          const unsigned (&a)[4], const unsigned (&b)[4]) {
-  mma_m16n8<T>(reinterpret_cast<float(&)[4]>(sums[column / 2]), a, b[0], b[1]);
-  mma_m16n8<T>(reinterpret_cast<float(&)[4]>(sums[column / 2 + 4]), a, b[2], b[3]);
+  mma_m16n8<T>(reinterpret_cast<float(&)[4]>(acc[column / 2]), a, b[0], b[1]);
+  mma_m16n8<T>(reinterpret_cast<float(&)[4]>(acc[column / 2 + 4]), a, b[2], b[3]);
 }
 
 // The rows of one warp, with their accumulators.
@@ -130,7 +130,7 @@ class Warp {
     }
     if (!__any_sync(~0u, shrinks)) return;
 #pragma unroll
-    for (int i = 0; i < kBlocks; ++i) rescale(sums_[i], factor[i]);
+    for (int i = 0; i < kBlocks; ++i) rescale(acc_[i], factor[i]);
   }
 
   __device__ __forceinline__ void multiply_values(const Weights& weights, int stage) {
@@ -149,7 +149,7 @@ class Warp {
           ldmatrix_transposed_x4(b, at);
         }
 #pragma unroll
-        for (int i = 0; i < kBlocks; ++i) multiply<weight_t>(sums_[i], column, weights[i][step], b);
+        for (int i = 0; i < kBlocks; ++i) multiply<weight_t>(acc_[i], column, weights[i][step], b);
       }
     }
   }
@@ -168,13 +168,13 @@ class Warp {
 #pragma unroll
         for (int column = 0; column < head_dim_v; column += 16) {
           float quad[4];
-          narrow_columns(quad, sums_[i / 2], column, half);
+          narrow_columns(quad, acc_[i / 2], column, half);
           result.write(column + threadIdx.x % 4 * 4, quad);
         }
       } else {
 #pragma unroll
         for (int at = 2 * half; at < head_dim_v / 2; at += 4) {
-          float pair[2] = {sums_[i / 2][at], sums_[i / 2][at + 1]};
+          float pair[2] = {acc_[i / 2][at], acc_[i / 2][at + 1]};
           result.write(accumulator_column() + register_column(at), pair);
         }
       }
@@ -198,7 +198,7 @@ class Warp {
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
-      each_not_finite(sums_[i], softmax_[i], [&](int row_of_block, const SoftmaxPart& part) {
+      each_not_finite(acc_[i], softmax_[i], [&](int row_of_block, const SoftmaxPart& part) {
         const int row = row_ + i * 16 + row_of_block;
         const RowResult result = to(row, part, false);
         if (row >= share_.rows) return;
@@ -222,7 +222,7 @@ class Warp {
   unsigned lane_q_, lane_k_, lane_v_;  // shared addresses of this lane's rows
   Range seen_by_any_ = {0, 0}, seen_by_all_ = {0, 0};
   unsigned q_[Q_IN_REGS ? DEPTH / 16 : kSteps][kBlocks][4];
-  float sums_[kBlocks][DEPTH_V / 2] = {};
+  float acc_[kBlocks][DEPTH_V / 2] = {};
   SoftmaxTile softmax_[kBlocks];
 };
 

@@ -166,7 +166,7 @@ __device__ __forceinline__ void clear_unseen(unsigned values, const Tile& tile, 
 
 // Stores the warp's 16 rows of the result, rounded. Each of four lanes has a pair in every 8 of a
 // row's 32 columns; they exchange pairs, so that a lane has 8 columns, which it stores as 16 bytes.
-__device__ __forceinline__ void store_result(const Sums& sums, const RowFactors& inverse,
+__device__ __forceinline__ void store_result(const Acc& acc, const RowFactors& inverse,
                                              int row_in_tile, const Tile& tile,
                                              dtype_t* __restrict__ o, int q_tokens, int ldo) {
   const int first_column = threadIdx.x % 4 * 8;
@@ -182,8 +182,7 @@ __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors&
       for (int j = 0; j < 4; ++j) {
         const int i = column / 2 + 4 * j + 2 * half;
         const bool has = i < kColumns / 2;
-        words[j] =
-            has ? pack_pair<dtype_t>(sums[i] * inverse[half], sums[i + 1] * inverse[half]) : 0;
+        words[j] = has ? pack_pair<dtype_t>(acc[i] * inverse[half], acc[i + 1] * inverse[half]) : 0;
       }
       transpose_of_quad(words);
       if (query < tile.sequence.queries && column + first_column < head_dim_v) {
@@ -196,12 +195,12 @@ __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors&
 }
 
 // Recomputes the warp's rows whose accumulators a masked NaN or infinity may have reached.
-__device__ __forceinline__ void store_plain_rows(const Sums& sums, const SoftmaxTile& softmax,
+__device__ __forceinline__ void store_plain_rows(const Acc& acc, const SoftmaxTile& softmax,
                                                  const RowFactors& inverse, const Operands& from,
                                                  const Sequences& of, int row_in_tile,
                                                  const Tile& tile, const Logits& logits,
                                                  dtype_t* __restrict__ o, int ldo) {
-  each_not_finite(sums, softmax, [&](int i, const SoftmaxPart& part) {
+  each_not_finite(acc, softmax, [&](int i, const SoftmaxPart& part) {
     const int query = query_of(tile, row_in_tile + i), head = head_of(tile, row_in_tile + i);
     if (query >= tile.sequence.queries) return;
     const float factor = of_row(inverse, i);
@@ -244,7 +243,7 @@ class Worker {
         values_(at.value_barriers()),
         queries_(at.query_barriers()) {}
 
-  __device__ __forceinline__ void multiply_tile(Sums& o, SoftmaxTile& softmax, const Tile& tile,
+  __device__ __forceinline__ void multiply_tile(Acc& o, SoftmaxTile& softmax, const Tile& tile,
                                                 const Logits& logits, int row) {
     Scores s;
     Weights p;
@@ -316,7 +315,7 @@ class Worker {
     clear_unseen(at_.v(values_.stage()), tile, key, group_);
   }
 
-  __device__ __forceinline__ void issue_results(Sums& o, Weights& p) const {
+  __device__ __forceinline__ void issue_results(Acc& o, Weights& p) const {
     pin_operand(p);
     wgmma_pin(o);
     wgmma_fence();
@@ -332,7 +331,7 @@ class Worker {
     values_.consumer_wait();
   }
 
-  __device__ __forceinline__ void await_results(Sums& o, Weights& p) {
+  __device__ __forceinline__ void await_results(Acc& o, Weights& p) {
     wgmma_wait<0>();
     wgmma_pin(o);
     pin_operand(p);
@@ -369,11 +368,11 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
 #pragma unroll 1
   for (Tile tile = take(work, at, of); tile.exists(); tile = take(work, at, of)) {
     SoftmaxTile softmax(logits.unit());
-    Sums sums;
+    Acc acc;
 #pragma unroll
-    for (float& x : sums) x = 0;
+    for (float& x : acc) x = 0;
     if (tile.sees()) {
-      worker.multiply_tile(sums, softmax, tile, logits, row_in_tile + accumulator_row());
+      worker.multiply_tile(acc, softmax, tile, logits, row_in_tile + accumulator_row());
     }
     RowFactors inverse, log2_sum;
     if constexpr (sink == sink_head) {
@@ -383,9 +382,9 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
     } else {
       softmax.finish(inverse, log2_sum);
     }
-    store_result(sums, inverse, row_in_tile, tile, o, of.q_tokens, ldo);
+    store_result(acc, inverse, row_in_tile, tile, o, of.q_tokens, ldo);
     if constexpr (mask != mask_none) {
-      store_plain_rows(sums, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
+      store_plain_rows(acc, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
     }
     if constexpr (lse != lse_none) {
       store_lse(log2_sum, row_in_tile, tile, lse_out, of.q_tokens);

@@ -125,7 +125,7 @@ struct Operands {
 // Puts the sums over `steps` stages into d, for the rows of b from `first_b` on and N rows of a.
 // Calls `all_landed` once the last stage has landed.
 template <int N, typename AllLanded>
-__device__ __forceinline__ void multiply_tile(Sums<N>& d, TilePipeline& pipeline, Addresses at,
+__device__ __forceinline__ void multiply_tile(Acc<N>& d, TilePipeline& pipeline, Addresses at,
                                               int first_b, int steps, const AllLanded& all_landed) {
   // Each width has accumulators of its own. If they began undefined, the compiler would keep the
   // accumulators of all widths at once.
@@ -142,7 +142,7 @@ __device__ __forceinline__ void multiply_tile(Sums<N>& d, TilePipeline& pipeline
 // scales and added in fp32 while another consumer multiplies. `block_b` is the block of the first
 // rows of b among the tile's blocks; with a gate, block i has a scale of its own.
 template <int N>
-__device__ __forceinline__ void multiply_scaled(Sums<N>& d, TilePipeline& pipeline, Addresses at,
+__device__ __forceinline__ void multiply_scaled(Acc<N>& d, TilePipeline& pipeline, Addresses at,
                                                 int first_b, int steps, int block_b) {
   float part[1][N / 2];  // defined from the start, as the sums
 #pragma unroll
@@ -221,23 +221,23 @@ __device__ __forceinline__ void do_tile(out_t* d, int n, const Schedule& schedul
                                         TilePipeline& pipeline, Addresses at, int steps,
                                         int consumer, int& slot, const AllLanded& all_landed) {
   const int member = consumer % TEAM;
-  Sums<N> sums;
+  Acc<N> acc;
   const int first_b = member * BLOCKS * 64;
   if constexpr (SCALED) {
-    multiply_scaled<N>(sums, pipeline, at, first_b, steps, first_b / kScaleBlock);
+    multiply_scaled<N>(acc, pipeline, at, first_b, steps, first_b / kScaleBlock);
   } else {
-    multiply_tile<N>(sums, pipeline, at, first_b, steps, all_landed);
+    multiply_tile<N>(acc, pipeline, at, first_b, steps, all_landed);
   }
 #pragma unroll
   for (int i = 0; i < BLOCKS; i += STACK) {
 #pragma unroll
     for (int j = 0; j < N / 2; ++j) {
-      sums[i][j] = activate(sums[i][j]);
-      if constexpr (STACK == 2) sums[i][j] *= sums[i + 1][j];
+      acc[i][j] = activate(acc[i][j]);
+      if constexpr (STACK == 2) acc[i][j] *= acc[i + 1][j];
     }
     const int column = schedule.column() + (member * BLOCKS + i) / STACK * 64;
     const long long place = static_cast<long long>(schedule.first_row()) * n + column;
-    store_columns<N>(sums[i], {d + place, schedule.rows(), n - column, n}, at, consumer, slot);
+    store_columns<N>(acc[i], {d + place, schedule.rows(), n - column, n}, at, consumer, slot);
   }
 }
 

@@ -58,6 +58,6 @@ struct Addresses {
 // The sums of a tile of N rows, transposed: block i has 64 columns of d, or 64 gates, or the 64
 // columns that these open.
 template <int N>
-using Sums = float[BLOCKS][N / 2];
+using Acc = float[BLOCKS][N / 2];
 
 }  // namespace

@@ -193,7 +193,7 @@ __device__ __forceinline__ void load_end(Batch<1>& batch, const Rows& rows, int 
 
 // A lane's accumulators: products of rows of a with rows of b, and with a norm products of 8 rows
 // of a with themselves, which have the squares of the rows on their diagonals.
-struct Sums {
+struct Acc {
   float products[kRowsB][4] = {};
   float squares[kRowsA][4] = {};
 
@@ -224,7 +224,7 @@ struct Sums {
 
  private:
   template <int RowsB>
-  static __device__ __forceinline__ void add_rows(float (&sums)[RowsB][4],
+  static __device__ __forceinline__ void add_rows(float (&acc)[RowsB][4],
                                                   const Packed<16> (&a)[kRowsA],
                                                   const Packed<16> (&b)[RowsB]) {
     const unsigned(&upper)[4] = a[0].word;
@@ -235,7 +235,7 @@ struct Sums {
                                  kRowsA == 1 ? 0 : lower[half + 1]};
 #pragma unroll
       for (int i = 0; i < RowsB; ++i) {
-        mma_m16n8<dtype_t>(sums[i], words, b[i].word[half], b[i].word[half + 1]);
+        mma_m16n8<dtype_t>(acc[i], words, b[i].word[half], b[i].word[half + 1]);
       }
     }
   }
@@ -334,9 +334,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   };
   if (warp < kGroups && rank == 0) load_addends(warp);
 
-  Sums sums;
+  Acc acc;
   if (reads_ahead) {
-    sums.add(ahead);
+    acc.add(ahead);
     first += kTurns * BATCH_K;
   }
 #pragma unroll 1
@@ -348,15 +348,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     } else {
       load_anywhere(batch, rows, first);
     }
-    sums.add(batch);
+    acc.add(batch);
   }
 #pragma unroll 1
   for (int end = whole + turn * kLoadK; end < k; end += kTurns * kLoadK) {
     Batch<1> batch;
     load_end(batch, rows, end, k);
-    sums.add(batch);
+    acc.add(batch);
   }
-  sums.store(parts[warp], lane);
+  acc.store(parts[warp], lane);
   __syncthreads();
   if constexpr (SPLIT > 1) {
     cluster_wait();  // the first block runs, so its memory may be written

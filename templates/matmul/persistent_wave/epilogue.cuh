@@ -86,12 +86,12 @@ __device__ __forceinline__ void store_chunk(const unsigned (&words)[kChunkWords]
   }
 }
 
-__device__ __forceinline__ void round_chunk_of(const Sums& d, int index,
+__device__ __forceinline__ void round_chunk_of(const Acc& d, int index,
                                                unsigned (&words)[kChunkWords]) {
   round_chunk<out_t>(&d[index / kChunks][chunk_column(index) / 2], words);
 }
 
-__device__ __forceinline__ void store_tile(const Sums& d, const Target& target, Place place,
+__device__ __forceinline__ void store_tile(const Acc& d, const Target& target, Place place,
                                            TileStaging& staging) {
 #pragma unroll
   for (int index = 0; index < kStores; ++index) {
@@ -104,7 +104,7 @@ __device__ __forceinline__ void store_tile(const Sums& d, const Target& target, 
 
 // Stores a block's last tile through the ring, which nothing will fill again. `first_row` is the
 // warp's first row in the tile.
-__device__ __forceinline__ void store_last_tile(const Sums& d, const Target& target, Place place,
+__device__ __forceinline__ void store_last_tile(const Acc& d, const Target& target, Place place,
                                                 Addresses at, int first_row, int consumer) {
   if constexpr (SPLIT > 1) {
     // add_parts has waited for all consumers
@@ -130,10 +130,10 @@ class WaitingTile {
   __device__ __forceinline__ WaitingTile(const Target& target, float alpha)
       : target_(target), alpha_(alpha) {}
 
-  __device__ __forceinline__ void take(const Sums& d, Place place) {
+  __device__ __forceinline__ void take(const Acc& d, Place place) {
     if constexpr (LATE) {
 #pragma unroll
-      for (int i = 0; i < BN / 2; ++i) sums_[i] = d[0][i];
+      for (int i = 0; i < BN / 2; ++i) acc_[i] = d[0][i];
     } else {
 #pragma unroll
       for (int index = 0; index < kStores; ++index) round_chunk_of(d, index, words_[index]);
@@ -185,7 +185,7 @@ class WaitingTile {
       if (i >= COLUMNS / 2) break;
       float x[2 * STACK];
 #pragma unroll
-      for (int j = 0; j < 2 * STACK; ++j) x[j] = sums_[i + j % 2 + j / 2 * (COLUMNS / 2)];
+      for (int j = 0; j < 2 * STACK; ++j) x[j] = acc_[i + j % 2 + j / 2 * (COLUMNS / 2)];
       wgmma_pin(x);  // else the compiler may activate all sums before the k steps
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
@@ -202,7 +202,7 @@ class WaitingTile {
   const Target& target_;
   const float alpha_;
   unsigned words_[kStores][kChunkWords];  // rounded; the next chunk to store is words_[0]
-  float sums_[BN / 2];                    // with LATE
+  float acc_[BN / 2];                     // with LATE
   int stored_ = kLeaving;                 // parts
   Place place_{};
 };
@@ -219,7 +219,7 @@ __device__ __forceinline__ void read_addend(TilePipeline& pipeline, const Read& 
   pipeline.advance();
 }
 
-__device__ __forceinline__ void scale_and_add_bias(Sums& d, const Addends& addends,
+__device__ __forceinline__ void scale_and_add_bias(Acc& d, const Addends& addends,
                                                    TilePipeline& pipeline, Addresses at) {
   if constexpr (kScaling && !kGated) scale_all(d, addends.alpha);  // gate_all scales both sums
   if constexpr (kBias) {
@@ -229,7 +229,7 @@ __device__ __forceinline__ void scale_and_add_bias(Sums& d, const Addends& adden
 
 // Activates or gates the sums and adds the residual. `first_row` is the warp's first row in the
 // tile.
-__device__ __forceinline__ void finish(Sums& d, const Addends& addends, TilePipeline& pipeline,
+__device__ __forceinline__ void finish(Acc& d, const Addends& addends, TilePipeline& pipeline,
                                        Addresses at, int first_row) {
   if constexpr (kGated) {
     gate_all(d, addends.alpha);

@@ -212,7 +212,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
       if (!first_of_block) named_barrier_sync(2 + consumer, 256);
       first_of_block = false;
     }
-    Sums d;
+    Acc d;
     if constexpr (PROMOTED) {
       multiply_promoted(d, pipeline, at, first_row, schedule.column(), steps, store_waiting);
     } else {

@@ -102,7 +102,7 @@ __device__ __forceinline__ constexpr int chunk_column(int index) {
 }
 
 // The accumulators of a consumer thread, for each of its blocks of 64 rows.
-using Sums = float[kBlocks][BN / 2];
+using Acc = float[kBlocks][BN / 2];
 
 // The steps of k that a block multiplies, of `all`: with SPLIT a part of them.
 struct Steps {

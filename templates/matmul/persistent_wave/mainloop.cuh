@@ -21,7 +21,7 @@ struct Operands {
 // Puts the sums over `steps` stages into d. Calls `meanwhile` in every stage while the tensor cores
 // work, and `all_landed` once the last stage has landed.
 template <typename Meanwhile, typename AllLanded>
-__device__ __forceinline__ void multiply_tile(Sums& d, TilePipeline& pipeline, Addresses at,
+__device__ __forceinline__ void multiply_tile(Acc& d, TilePipeline& pipeline, Addresses at,
                                               int first_row, int steps, const Meanwhile& meanwhile,
                                               const AllLanded& all_landed) {
   const auto operands = [&](int stage) { return Operands(at, stage, first_row); };
@@ -40,7 +40,7 @@ __device__ __forceinline__ auto factors_of(Addresses at, int stage, int row, int
 
 // Does the same for PROMOTED sums. `first_column` is the tile's.
 template <typename Meanwhile>
-__device__ __forceinline__ void multiply_promoted(Sums& d, TilePipeline& pipeline, Addresses at,
+__device__ __forceinline__ void multiply_promoted(Acc& d, TilePipeline& pipeline, Addresses at,
                                                   int first_row, int first_column, int steps,
                                                   const Meanwhile& meanwhile) {
   const auto operands = [&](int stage) { return Operands(at, stage, first_row); };

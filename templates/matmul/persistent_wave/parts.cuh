@@ -14,7 +14,7 @@ namespace {
 // their steps. Warp `warp` of the consumers gets the whole sums of its rows if they are this
 // block's; otherwise the result is false. Parts are added in a fixed order, so equal inputs give
 // equal bits.
-__device__ __forceinline__ bool add_parts(Sums& d, Addresses at, int warp) {
+__device__ __forceinline__ bool add_parts(Acc& d, Addresses at, int warp) {
   constexpr int kQuads = BN / 8;  // of a thread and a block of 64 rows
   const int rank = cluster_rank(), part = rank / kCluster, owner = warp % SPLIT;
   const auto place = [&](int from, int block, int quad) {

@@ -118,8 +118,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if constexpr (SLICES == 1) {
       tile.d.prefetch<BM, BN, CONSUMER_THREADS>(threadIdx.x, tile.row_a, tile.row_b);
     }
-    Sums sums;
-    consume(sums, pipeline, at, first, last);
+    Acc acc;
+    consume(acc, pipeline, at, first, last);
     if constexpr (SUMS_IN_RING) {  // no block of the cluster reads its ring any more
       cluster_arrive_relaxed();
       cluster_wait();
@@ -136,12 +136,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       }
     };
     if constexpr (SPLIT > 1) {
-      reduce(sums, at, rank, deliver);
+      reduce(acc, at, rank, deliver);
     } else if constexpr (kStaged) {
-      store_staged<out_t>(tile, sums, at);
+      store_staged<out_t>(tile, acc, at);
     } else {
 #pragma unroll
-      for (int i = 0; i < kFragments; ++i) deliver(i, threadIdx.x, unit_of(sums, i));
+      for (int i = 0; i < kFragments; ++i) deliver(i, threadIdx.x, unit_of(acc, i));
     }
   }
 }

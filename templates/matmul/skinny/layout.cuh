@@ -43,7 +43,7 @@ using OperandA = WgmmaOperand<Major::k, BM, DEPTH>;
 using OperandB = WgmmaOperand<kMajorB, kRowsB, DEPTH>;
 
 // The accumulators of a consumer thread, and the sums of a unit.
-using Sums = float[STACK][BM / 2];
+using Acc = float[STACK][BM / 2];
 struct Unit {
   float4 sums[STACK];
 };

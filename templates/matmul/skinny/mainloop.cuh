@@ -8,7 +8,7 @@ namespace {
 
 // Issues `count` steps of 32 bytes of k of a stage, from step `first` on. They are added to d or,
 // unless `add`, replace it.
-__device__ __forceinline__ void start_products(Sums& d, const OperandB& b, const OperandA& a,
+__device__ __forceinline__ void start_products(Acc& d, const OperandB& b, const OperandA& a,
                                                int first, int count, bool add) {
 #pragma unroll
   for (int half = 0; half < STACK; ++half) wgmma_pin(d[half]);
@@ -17,7 +17,7 @@ __device__ __forceinline__ void start_products(Sums& d, const OperandB& b, const
   wgmma_commit();
 }
 
-__device__ __forceinline__ void finish_products(Sums& d) {
+__device__ __forceinline__ void finish_products(Acc& d) {
   wgmma_wait<0>();
 #pragma unroll
   for (int half = 0; half < STACK; ++half) wgmma_pin(d[half]);
@@ -26,7 +26,7 @@ __device__ __forceinline__ void finish_products(Sums& d) {
 // Multiplies the consumer's 64 rows of b, of either half. Run by a consumer, one warpgroup. With
 // AHEAD a stage's products still run while the next stage's are issued; the stage is released after
 // that.
-__device__ __forceinline__ void consume(Sums& sums, TilePipeline& pipeline, Addresses at, int first,
+__device__ __forceinline__ void consume(Acc& acc, TilePipeline& pipeline, Addresses at, int first,
                                         int last) {
   const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
   int previous = 0;
@@ -34,7 +34,7 @@ __device__ __forceinline__ void consume(Sums& sums, TilePipeline& pipeline, Addr
 #pragma unroll
     for (int half = 0; half < STACK; ++half) {
 #pragma unroll
-      for (float& sum : sums[half]) sum = 0;
+      for (float& sum : acc[half]) sum = 0;
     }
   }
 #pragma unroll 1
@@ -45,36 +45,36 @@ __device__ __forceinline__ void consume(Sums& sums, TilePipeline& pipeline, Addr
     if constexpr (PROMOTED) {
 #pragma unroll
       for (int box = 0; box < kBoxes; ++box) {  // 128 of k each
-        Sums part;
+        Acc part;
         start_products(part, b, a, box * kStepsOfBox, kStepsOfBox, false);
         finish_products(part);
         if constexpr (kScaled) {
-          ColumnFactors<BM>(at.scales(pipeline.stage(), box)).add(sums[0], part[0]);
+          ColumnFactors<BM>(at.scales(pipeline.stage(), box)).add(acc[0], part[0]);
         } else {
 #pragma unroll
           for (int half = 0; half < STACK; ++half) {
 #pragma unroll
-            for (int i = 0; i < BM / 2; ++i) sums[half][i] += part[half][i];
+            for (int i = 0; i < BM / 2; ++i) acc[half][i] += part[half][i];
           }
         }
       }
       if constexpr (kScaled) __syncwarp();  // all lanes have read the scales
       pipeline.consumer_release(pipeline.stage());
     } else {
-      start_products(sums, b, a, 0, kProducts, step != first);
+      start_products(acc, b, a, 0, kProducts, step != first);
       if constexpr (AHEAD) {
         wgmma_wait<1>();
         if (step != first) pipeline.consumer_release(previous);
         previous = pipeline.stage();
       } else {
-        finish_products(sums);
+        finish_products(acc);
         pipeline.consumer_release(pipeline.stage());
       }
     }
     pipeline.advance();
   }
   if constexpr (AHEAD) {
-    finish_products(sums);
+    finish_products(acc);
     pipeline.consumer_release(previous);
   }
 }

@@ -10,11 +10,11 @@
 
 namespace {
 
-__device__ __forceinline__ Unit unit_of(const Sums& sums, int index) {
+__device__ __forceinline__ Unit unit_of(const Acc& acc, int index) {
   Unit unit;
 #pragma unroll
   for (int half = 0; half < STACK; ++half) {
-    const float* const x = &sums[half][4 * index];
+    const float* const x = &acc[half][4 * index];
     unit.sums[half] = {x[0], x[1], x[2], x[3]};
   }
   return unit;
@@ -27,13 +27,13 @@ __device__ __forceinline__ void add(float4& sum, const float4& x) {
 // Sends the sums to the blocks that own them, adds up those that this block owns, and calls
 // `deliver(index, thread, unit)` with each.
 template <typename Deliver>
-__device__ __forceinline__ void reduce(const Sums& sums, Addresses at, int rank,
+__device__ __forceinline__ void reduce(const Acc& acc, Addresses at, int rank,
                                        const Deliver& deliver) {
   const unsigned thread = threadIdx.x;
 #pragma unroll
   for (int i = 0; i < kFragments; ++i) {
     const unsigned unit = i * CONSUMER_THREADS + thread, owner = unit / kOwned;
-    const Unit mine = unit_of(sums, i);
+    const Unit mine = unit_of(acc, i);
 #pragma unroll
     for (int half = 0; half < STACK; ++half) {
       cluster_store(cluster_address(at.partial(rank, half, unit % kOwned), owner), mine.sums[half],

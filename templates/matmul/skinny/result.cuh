@@ -75,7 +75,7 @@ __device__ __forceinline__ unsigned staged_row(Addresses at, int consumer, int r
 
 // Finishes the tile and stores it in whole rows; each consumer has 64 columns of d.
 template <typename Out>
-__device__ __forceinline__ void store_staged(const Tile& tile, const Sums& sums, Addresses at) {
+__device__ __forceinline__ void store_staged(const Tile& tile, const Acc& acc, Addresses at) {
   constexpr int kGroup = 16 / sizeof(Out);  // neighbours in d that one store writes
   const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
@@ -86,7 +86,7 @@ __device__ __forceinline__ void store_staged(const Tile& tile, const Sums& sums,
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row_b = tile.row_b + consumer * 64 + warp * 16 + half * 8 + lane / 4;
-      const float *x = &sums[0][4 * i + 2 * half], *other = &sums[STACK - 1][4 * i + 2 * half];
+      const float *x = &acc[0][4 * i + 2 * half], *other = &acc[STACK - 1][4 * i + 2 * half];
       words[i][half] = pack_pair<Out>(tile.d.finished(row_a, row_b, x[0], other[0]),
                                       tile.d.finished(row_a + 1, row_b, x[1], other[1]));
     }

@@ -214,13 +214,12 @@ class Activations {
 
 // Sums of 16 rows of b by 8 of a: rows lane / 4 of the lower and of the upper 8, and rows
 // 2 * (lane % 4) and the one after it of a.
-using Sums = float[kChains][kUnits][4];
+using Acc = float[kChains][kUnits][4];
 
 // Adds the products of a consumer's slice of a stage, which begins at `slice` in the stage and at
 // `first` in a. A lane reads 16 consecutive columns of a row's 64, 8 at once, so that lanes of two
 // rows read from all banks.
-__device__ __forceinline__ void multiply(Sums& sums, int stage, int slice, int first,
-                                         Addresses at) {
+__device__ __forceinline__ void multiply(Acc& acc, int stage, int slice, int first, Addresses at) {
   const int lane = threadIdx.x % 32, row = lane / 4, piece = lane % 4 * 2;
 #pragma unroll kUnroll
   for (int step = 0; step < kSlice / (kBoxK / 2); ++step) {
@@ -246,7 +245,7 @@ __device__ __forceinline__ void multiply(Sums& sums, int stage, int slice, int f
                                upper.word[word + 1]};
 #pragma unroll
         for (int half = 0; half < kHalves; ++half) {
-          mma_m16n8<dtype_t>(sums[(step * 2 + word / 2) % kChains][pair * kHalves + half], b,
+          mma_m16n8<dtype_t>(acc[(step * 2 + word / 2) % kChains][pair * kHalves + half], b,
                              a[half].word[word], a[half].word[word + 1]);
         }
       }
@@ -260,11 +259,11 @@ __device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses 
   int refilled = shape.stages() - STAGES;  // stages that are filled again after this
 #pragma unroll 1
   for (int tile = blockIdx.x; tile < shape.tiles(); tile += gridDim.x) {
-    Sums sums = {};
+    Acc acc = {};
 #pragma unroll 1
     for (int first = 0; first < shape.k; first += CHUNK) {
       ring.consumer_wait();
-      multiply(sums, ring.stage(), warp * kSlice, first + warp * kSlice, at);
+      multiply(acc, ring.stage(), warp * kSlice, first + warp * kSlice, at);
       if (refilled-- > 0) {
         tma_store_fence();
         __syncwarp();
@@ -275,11 +274,11 @@ __device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses 
     results.producer_wait();
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
-      float(&sum)[4] = sums[0][unit];
+      float(&sum)[4] = acc[0][unit];
 #pragma unroll
       for (int chain = 1; chain < kChains; ++chain) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sum[i] += sums[chain][unit][i];
+        for (int i = 0; i < 4; ++i) sum[i] += acc[chain][unit][i];
       }
       store_quad(at.sums(results.stage(), warp, unit), {sum[0], sum[1], sum[2], sum[3]});
     }
@@ -349,7 +348,7 @@ __device__ __forceinline__ void finish(const FewRows& d, const Shape& shape, flo
       addends[unit][i] = d.addends(row_a, column);
     });
     results.consumer_wait();
-    float sums[kUnits][4] = {};
+    float acc[kUnits][4] = {};
 #pragma unroll kSumsAtOnce
     for (int warp = 0; warp < WARPS; ++warp) {
 #pragma unroll
@@ -357,7 +356,7 @@ __device__ __forceinline__ void finish(const FewRows& d, const Shape& shape, flo
         const float4 part = load_quad(at.sums(results.stage(), warp, unit));
         const float of_warp[4] = {part.x, part.y, part.z, part.w};
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sums[unit][i] += of_warp[i];
+        for (int i = 0; i < 4; ++i) acc[unit][i] += of_warp[i];
       }
     }
     __syncwarp();
@@ -365,8 +364,8 @@ __device__ __forceinline__ void finish(const FewRows& d, const Shape& shape, flo
     results.advance();
     each_element(tile * ROWS, [&](int unit, int i, int row_a, int column) {
       const int half = unit % kHalves;
-      d.store(row_a, column, factors.scaled(sums[unit][i], half, i % 2),
-              factors.scaled(sums[unit][i | 2], half, i % 2), addends[unit][i]);
+      d.store(row_a, column, factors.scaled(acc[unit][i], half, i % 2),
+              factors.scaled(acc[unit][i | 2], half, i % 2), addends[unit][i]);
     });
   }
 }

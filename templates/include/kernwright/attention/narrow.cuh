@@ -81,10 +81,10 @@ __device__ __forceinline__ void widen_values(unsigned (&b)[4], unsigned first, u
 // Returns in `quad` the four neighbouring sums of row 0, or with `half` 1 of row 8, that a lane has
 // of the 16 columns from `column` on: columns column + 4c to column + 4c + 3.
 template <int Registers>
-__device__ __forceinline__ void narrow_columns(float (&quad)[4], const float (&sums)[Registers],
+__device__ __forceinline__ void narrow_columns(float (&quad)[4], const float (&acc)[Registers],
                                                int column, int half) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) quad[i] = sums[column / 2 + i % 2 * 4 + half * 2 + i / 2];
+  for (int i = 0; i < 4; ++i) quad[i] = acc[column / 2 + i % 2 * 4 + half * 2 + i / 2];
 }
 
 }  // namespace kernwright

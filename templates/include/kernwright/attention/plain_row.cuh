@@ -21,11 +21,11 @@ class NotFinite {
  public:
   // Run by a whole warp.
   template <int Registers>
-  __device__ __forceinline__ explicit NotFinite(const float (&sums)[Registers]) {
+  __device__ __forceinline__ explicit NotFinite(const float (&acc)[Registers]) {
     float zero[2] = {0, 0};
 #pragma unroll
     for (int i = 0; i < Registers; ++i) {
-      zero[register_row(i) / 8] = fmaf(sums[i], 0.0f, zero[register_row(i) / 8]);
+      zero[register_row(i) / 8] = fmaf(acc[i], 0.0f, zero[register_row(i) / 8]);
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) lanes_[half] = __ballot_sync(~0u, zero[half] != 0);
@@ -51,9 +51,9 @@ __device__ __forceinline__ float of_row(const RowFactors& of_two, int row) {
 // are numbers. `part` is the row's part of `softmax`. A row with a score of NaN is NaN. Run by a
 // whole warp, and so is visit.
 template <int Registers, typename Visit>
-__device__ __forceinline__ void each_not_finite(const float (&sums)[Registers],
+__device__ __forceinline__ void each_not_finite(const float (&acc)[Registers],
                                                 const SoftmaxTile& softmax, const Visit& visit) {
-  const NotFinite not_finite(sums);
+  const NotFinite not_finite(acc);
   if (!not_finite.any()) return;
   const SoftmaxPart upper = softmax.part(0), lower = softmax.part(1);
 #pragma unroll 1
@@ -100,7 +100,7 @@ class PlainRow {
       const float weight = exp2_fast(score * logits.unit() - largest_);
 #pragma unroll
       for (int i = 0; i < kParts; ++i) {
-        if (lane + 32 * i < head_dim_v) sums_[i] += weight * to_float(v[lane + 32 * i]);
+        if (lane + 32 * i < head_dim_v) acc_[i] += weight * to_float(v[lane + 32 * i]);
       }
     }
   }
@@ -111,14 +111,14 @@ class PlainRow {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kParts; ++i) {
-      if (lane + 32 * i < config::head_dim_v) store(lane + 32 * i, sums_[i]);
+      if (lane + 32 * i < config::head_dim_v) store(lane + 32 * i, acc_[i]);
     }
   }
 
  private:
   static constexpr int kParts = (config::head_dim_v + 31) / 32;
   float largest_;
-  float sums_[kParts] = {};
+  float acc_[kParts] = {};
 };
 
 }  // namespace kernwright

@@ -11,7 +11,7 @@
 //   the scales' warp  producer_wait(), load(...) for each 128 of k of the stage, arrive(full()),
 //                     advance()
 //   a consumer        consumer_wait(); RowFactors or ColumnFactors of its part, while the tensor
-//                     cores multiply; add(sums, part) when they have; then it releases the stage
+//                     cores multiply; add(acc, part) when they have; then it releases the stage
 //
 // If the rows of a are the rows of the tensor cores' product, factors belong to rows, and a tile of
 // columns meets one or two blocks of b. If operands are swapped, factors belong to columns, and all
@@ -104,8 +104,8 @@ class RowFactors {
     if constexpr (kBlocks > 1) boundary_ = kScaleBlock - column % kScaleBlock;
   }
 
-  // sums += factors * part
-  __device__ __forceinline__ void add(float (&sums)[Columns / 2],
+  // acc += factors * part
+  __device__ __forceinline__ void add(float (&acc)[Columns / 2],
                                       const float (&part)[Columns / 2]) const {
 #pragma unroll
     for (int first = 0; first < Columns; first += kUnit) {
@@ -114,7 +114,7 @@ class RowFactors {
       const float lower = second ? factors_[kBlocks - 1][1] : factors_[0][1];
 #pragma unroll
       for (int i = first / 2; i < (first + kUnit) / 2; ++i) {
-        sums[i] += (register_row(i) == 0 ? upper : lower) * part[i];
+        acc[i] += (register_row(i) == 0 ? upper : lower) * part[i];
       }
     }
   }
@@ -140,16 +140,14 @@ class ColumnFactors {
                                                     int block = 0)
       : of_a_(scales.of_a(accumulator_column())), of_b_(scales.of_b(block)) {}
 
-  // sums += factors * part
-  __device__ __forceinline__ void add(float (&sums)[Rows / 2],
-                                      const float (&part)[Rows / 2]) const {
+  // acc += factors * part
+  __device__ __forceinline__ void add(float (&acc)[Rows / 2], const float (&part)[Rows / 2]) const {
 #pragma unroll
     for (int first = 0; first < Rows; first += 8) {
       const float2 of_a = load_shared_pair<float>(of_a_ + first * 4);
       const float even = of_a.x * of_b_, odd = of_a.y * of_b_;
 #pragma unroll
-      for (int i = first / 2; i < first / 2 + 4; ++i)
-        sums[i] += (i % 2 == 0 ? even : odd) * part[i];
+      for (int i = first / 2; i < first / 2 + 4; ++i) acc[i] += (i % 2 == 0 ? even : odd) * part[i];
     }
   }
 

@@ -11,10 +11,10 @@ namespace kernwright {
 // The factors of products that have no scales.
 struct NoFactors {
   template <int Registers>
-  __device__ __forceinline__ void add(float (&sums)[Registers],
+  __device__ __forceinline__ void add(float (&acc)[Registers],
                                       const float (&part)[Registers]) const {
 #pragma unroll
-    for (int i = 0; i < Registers; ++i) sums[i] += part[i];
+    for (int i = 0; i < Registers; ++i) acc[i] += part[i];
   }
 };
 

@@ -23,11 +23,11 @@ using RegisterOperand = unsigned[Steps][4];
 
 // Rounds sums to an operand of another product: their columns become k.
 template <typename T, int Registers>
-__device__ __forceinline__ void round_operand(const float (&sums)[Registers],
+__device__ __forceinline__ void round_operand(const float (&acc)[Registers],
                                               RegisterOperand<Registers / 8>& a) {
 #pragma unroll
   for (int i = 0; i < Registers / 2; ++i) {
-    a[i / 4][i % 4] = pack_pair<T>(sums[2 * i], sums[2 * i + 1]);
+    a[i / 4][i % 4] = pack_pair<T>(acc[2 * i], acc[2 * i + 1]);
   }
 }
 
@@ -35,13 +35,12 @@ __device__ __forceinline__ void round_operand(const float (&sums)[Registers],
 // two: k 4c to 4c + 3 of each 16 are columns 2c, 2c + 1, 2c + 8 and 2c + 9, where c is lane % 4.
 // The other operand must have its k in the same order.
 template <int Registers>
-__device__ __forceinline__ void round_narrow_operand(const float (&sums)[Registers],
+__device__ __forceinline__ void round_narrow_operand(const float (&acc)[Registers],
                                                      RegisterOperand<Registers / 16>& a) {
 #pragma unroll
   for (int i = 0; i < Registers / 4; ++i) {
     const int first = i / 2 * 8 + i % 2 * 2;
-    a[i / 4][i % 4] =
-        pack_quad_e4m3(sums[first], sums[first + 1], sums[first + 4], sums[first + 5]);
+    a[i / 4][i % 4] = pack_quad_e4m3(acc[first], acc[first + 1], acc[first + 4], acc[first + 5]);
   }
 }
 

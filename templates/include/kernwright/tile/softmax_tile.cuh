@@ -8,7 +8,7 @@
 //
 //   for each tile:   its scores; hidden_score() instead of those that the mask hides
 //                    exponentiate(scores, factor)
-//                    rescale(sums, factor), before the tile's weights are multiplied and added
+//                    rescale(acc, factor), before the tile's weights are multiplied and added
 //   at the end:      finish(...), then all sums times the inverse that it returns
 //
 // Scores are counted in units whose product with `unit`, which is positive, has base 2: the
@@ -37,9 +37,9 @@ __device__ __forceinline__ float row_sum(float x) {
 using RowFactors = float[2];
 
 template <int Registers>
-__device__ __forceinline__ void rescale(float (&sums)[Registers], const RowFactors& factor) {
+__device__ __forceinline__ void rescale(float (&acc)[Registers], const RowFactors& factor) {
 #pragma unroll
-  for (int i = 0; i < Registers; ++i) sums[i] *= factor[register_row(i) / 8];
+  for (int i = 0; i < Registers; ++i) acc[i] *= factor[register_row(i) / 8];
 }
 
 // The state of a row's softmax, or of a part of its scores: the largest score in base 2, and the

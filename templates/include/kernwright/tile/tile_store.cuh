@@ -4,7 +4,7 @@
 // 128-byte swizzle. From there TMA or the warp stores them. All lanes of the warp call each
 // function together, in this order:
 //
-//   round_chunk(sums, words)           the chunk's elements, 16 words a thread
+//   round_chunk(acc, words)            the chunk's elements, 16 words a thread
 //   slot = staging.next()              waits until the slot may be overwritten
 //   stage_chunk<Out>(words, slot, lane)
 //   tma_store_fence(), __syncwarp(), and in one lane tma_store() of a box of 16 rows, swizzle 128
