@@ -14,8 +14,8 @@ constexpr int kPitch = kChunkBytes + 16;        // keys are in different banks
 constexpr int kColumns = 4;                     // of v, side by side, that a lane loads at a time
 constexpr int kGroups = 2;                      // of such columns, that a lane sums at a time
 constexpr int kSummed = 16;                     // products that are summed in fp32
-constexpr bool kVanish = sizeof(kv_t) == 1;     // small weights
-// The smallest weight that a kernel may lose, relative to the largest weight of a row's keys.
+constexpr bool kVanish = sizeof(kv_t) == 1;     // small p
+// The smallest p that a kernel may lose, relative to the largest p of a row's keys.
 constexpr double kFloor = sizeof(dtype_t) == 1 ? 1.0 / (1 << 15) : 1.0 / (1 << 17);
 constexpr bool kAppends = append != append_none;
 constexpr double kLn2 = 0.69314718055994530942;
@@ -28,7 +28,7 @@ struct alignas(kColumns * sizeof(kv_t)) Values {
 struct Shared {
   alignas(16) unsigned char keys[kKeys * kPitch];
   float query[kChunk];
-  float weights[kKeys];
+  float p[kKeys];
   long long key_places[kKeys], value_places[kKeys];
 };
 
@@ -82,13 +82,13 @@ struct NewHead {
 // fp8 tensors are multiplied by their scales: one for the whole tensor, or one for each sequence
 // and head of k.
 //
-// o_value is the result, 0 for a query that sees nothing; o_magnitude = sum p |v|. Weights may be
-// rounded to fp8 if queries are fp8, and weights below 2^-17 of the row's largest vanish then. They
-// may be rounded to fp16 if keys and values are fp8, and weights below 2^-24 lose their digits. In
-// both cases o_magnitude has kFloor |v| of each key more. A weight may be off by an eighth of that
-// with fp8 queries, which is 2^-18 of the largest, and by a 128th with bf16 ones, 2^-24. lse_value
-// is the logarithm of the sum of all e^logit, the sink included, minus infinity if there is none.
-// An error of a logit is one of the result, so lse_magnitude = 1 + |max| + sum p scale sum |q k|.
+// o_value is the result, 0 for a query that sees nothing; o_magnitude = sum p |v|. p may be rounded
+// to fp8 if queries are fp8, and p below 2^-17 of the row's largest vanish then. They may be
+// rounded to fp16 if keys and values are fp8, and p below 2^-24 lose their digits. In both cases
+// o_magnitude has kFloor |v| of each key more. A p may be off by an eighth of that with fp8
+// queries, which is 2^-18 of the largest, and by a 128th with bf16 ones, 2^-24. lse_value is the
+// logarithm of the sum of all e^logit, the sink included, minus infinity if there is none. An error
+// of a logit is one of the result, so lse_magnitude = 1 + |max| + sum p scale sum |q k|.
 //
 // With append the query and the last key come from NewHead, and blocks then go through the places
 // of the cache. Each place has a new token or its old content: k_value and v_value are contiguous.
@@ -247,7 +247,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
         const double p = exists ? exp(s - most) : 0;
         sum = sum * factor + p;
         exponents = exponents * factor + (exists ? p * terms : 0);
-        shared.weights[lane] = static_cast<float>(p);
+        shared.p[lane] = static_cast<float>(p);
         __syncwarp();
 #pragma unroll
         for (int g = 0; g < kGroups; ++g) {
@@ -263,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
                 is_new(tile + n) ? *reinterpret_cast<const Values*>(new_value + d)
                                  : *reinterpret_cast<const Values*>(v + shared.value_places[n] + d);
             for (int c = 0; c < kColumns; ++c) {
-              const float value = shared.weights[n] * to_float(values.of[c]);
+              const float value = shared.p[n] * to_float(values.of[c]);
               if constexpr (kVanish) unweighted[g][c] += fabsf(to_float(values.of[c]));
               x[c] += value;
               size_of_x[c] += fabsf(value);

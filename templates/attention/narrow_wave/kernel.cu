@@ -40,7 +40,7 @@
 
 namespace {
 
-constexpr float kShift = 8;  // of the largest weight, in base 2
+constexpr float kShift = 8;  // of the largest p, in base 2
 
 // Waits for the stage and announces its bytes in lane 0, before the other lanes load.
 template <int Stages>
@@ -229,7 +229,7 @@ class Worker {
   __device__ __forceinline__ void multiply_tile(Acc& o, SoftmaxTile& softmax, const OperandQ& q,
                                                 const Tile& tile, const Logits& logits, int row,
                                                 int first_row) {
-    Weights p;
+    OperandP p;
     RowFactors factor;
     int key = (tile.last - 1) * BN;
     {
@@ -267,7 +267,7 @@ class Worker {
  private:
   // Multiplies a tile's values by its probabilities, one part of the columns after the other.
   // Recursion over the parts would make ptxas spill.
-  __device__ __forceinline__ void multiply_values(Acc& o, const RowFactors& factor, Weights& p) {
+  __device__ __forceinline__ void multiply_values(Acc& o, const RowFactors& factor, OperandP& p) {
     static_assert(PARTS <= 4);
     multiply_part<0>(o, factor, p);
     multiply_part<PART_COLUMNS>(o, factor, p);
@@ -276,7 +276,7 @@ class Worker {
     release_values();
   }
   template <int First>
-  __device__ __forceinline__ void multiply_part(Acc& o, const RowFactors& factor, Weights& p) {
+  __device__ __forceinline__ void multiply_part(Acc& o, const RowFactors& factor, OperandP& p) {
     if constexpr (First < kColumns) {
       PartFrom<First> part;
       issue_results<First>(part, p);
@@ -288,7 +288,7 @@ class Worker {
   // Multiplies the next tile's scores, and this tile's values by its probabilities, while the
   // softmax is exponentiated. If the values come in two parts, the first part runs while the
   // largest scores are searched.
-  __device__ __forceinline__ void multiply_beside(Acc& o, const RowFactors& factor, Weights& p,
+  __device__ __forceinline__ void multiply_beside(Acc& o, const RowFactors& factor, OperandP& p,
                                                   Scores& s, SoftmaxTile& softmax, RowFactors& next,
                                                   const OperandQ& q, const Tile& tile,
                                                   const Logits& logits, int row, int first_row,
@@ -363,7 +363,7 @@ class Worker {
 
   // Issues the sums of a tile's values in the part of the columns from `First` on.
   template <int First, int Registers>
-  __device__ __forceinline__ void issue_results(float (&part)[Registers], Weights& p) const {
+  __device__ __forceinline__ void issue_results(float (&part)[Registers], OperandP& p) const {
     pin_operand(p);
     wgmma_pin(part);
     wgmma_fence();
@@ -372,7 +372,7 @@ class Worker {
   }
 
   template <int Registers>
-  __device__ __forceinline__ void await_results(float (&part)[Registers], Weights& p) const {
+  __device__ __forceinline__ void await_results(float (&part)[Registers], OperandP& p) const {
     wgmma_wait<0>();
     wgmma_pin(part);
     pin_operand(p);

@@ -39,7 +39,7 @@ using Acc = float[kColumns / 2];
 // registers beside the accumulators of all tiles.
 template <int First>
 using PartFrom = float[(kColumns - First < PART_COLUMNS ? kColumns - First : PART_COLUMNS) / 2];
-using Weights = RegisterOperand<BN / kStepBytes>;
+using OperandP = RegisterOperand<BN / kStepBytes>;
 
 // Storage by 32-bit shared address, from the first multiple of 1024 on, which the swizzle needs.
 struct Addresses {

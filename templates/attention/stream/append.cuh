@@ -68,7 +68,7 @@ struct Elements {
     const unsigned words[4] = {first.x, first.y, second.x, second.y};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float2 pair = unpack_pair<weight_t>(words[i]);
+      const float2 pair = unpack_pair<p_t>(words[i]);
       x[2 * i] = pair.x;
       x[2 * i + 1] = pair.y;
     }
@@ -95,7 +95,7 @@ struct Elements {
   // Words of the first half, or of the second.
   __device__ __forceinline__ uint2 packed(int half) const {
     const float* const of = x + 4 * half;
-    return {pack_pair<weight_t>(of[0], of[1]), pack_pair<weight_t>(of[2], of[3])};
+    return {pack_pair<p_t>(of[0], of[1]), pack_pair<p_t>(of[2], of[3])};
   }
 };
 

@@ -44,7 +44,7 @@ namespace {
 using namespace kernwright;
 using namespace kernwright::config;
 
-using operand_t = weight_t;
+using operand_t = p_t;
 using Scores = float[kKeys / 2];
 using Acc = float[kColumns / 2];
 using Queries = unsigned[M_TILES][kStepsD][4];

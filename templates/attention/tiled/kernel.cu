@@ -2,8 +2,8 @@
 //
 // A block copies its rows of q once and walks over tiles of BN keys. A warp multiplies WM rows with
 // KEYS keys of each tile, turns their scores into probabilities in registers, and adds the values
-// that they weight. If several warps share rows, each takes a part of a tile's keys, and their sums
-// are added at the end. If keys are split, a second kernel adds the sums of all parts.
+// times these. If several warps share rows, each takes a part of a tile's keys, and their sums are
+// added at the end. If keys are split, a second kernel adds the sums of all parts.
 
 #include "results.cuh"
 #include "tiles.cuh"
@@ -33,7 +33,7 @@ constexpr int kMergeWarps = 4;
 constexpr int kSteps = kNarrow ? 2 : 1;  // of 16 elements of a key, that a lane gets at once
 
 using Scores = float[kBlocks][KEYS / 2];
-using Weights = RegisterOperand<KEYS / 16>[kBlocks];
+using OperandP = RegisterOperand<KEYS / 16>[kBlocks];
 
 // Adds the products of operands of T with 16 columns to the sums of these.
 template <typename T, int Registers>
@@ -113,7 +113,7 @@ class Warp {
 
   // Turns scores of the keys from `key` on into probabilities. When the largest score of a row
   // grows, its earlier sums are scaled down.
-  __device__ __forceinline__ void weigh(Weights& weights, Scores& s, int key) {
+  __device__ __forceinline__ void weigh(OperandP& p, Scores& s, int key) {
     const bool seen = key + KEYS <= seen_by_all_.end && (!kWindow || key >= seen_by_all_.begin);
     RowFactors factor[kBlocks];
     bool shrinks = false;
@@ -126,14 +126,14 @@ class Warp {
       if (!seen) hide(s[i], positions, share_.sequence.keys, key);
       softmax_[i].exponentiate(s[i], factor[i]);
       shrinks = shrinks || factor[i][0] != 1 || factor[i][1] != 1;
-      round_operand<weight_t>(s[i], weights[i]);
+      round_operand<p_t>(s[i], p[i]);
     }
     if (!__any_sync(~0u, shrinks)) return;
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) rescale(acc_[i], factor[i]);
   }
 
-  __device__ __forceinline__ void multiply_values(const Weights& weights, int stage) {
+  __device__ __forceinline__ void multiply_values(const OperandP& p, int stage) {
     const unsigned from = lane_v_ + stage * ValueTile::kBytes;
 #pragma unroll
     for (int step = 0; step < KEYS / 16; ++step) {
@@ -149,7 +149,7 @@ class Warp {
           ldmatrix_transposed_x4(b, at);
         }
 #pragma unroll
-        for (int i = 0; i < kBlocks; ++i) multiply<weight_t>(acc_[i], column, weights[i][step], b);
+        for (int i = 0; i < kBlocks; ++i) multiply<p_t>(acc_[i], column, p[i][step], b);
       }
     }
   }
@@ -298,15 +298,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     copies.copy_values(tile + STAGES - 1);
     if constexpr (kPaged) copies.publish_slots(tile + STAGES);
     Scores s = {};
-    Weights weights;
+    OperandP p;
     if (sees) warp.multiply_keys(s, tile % STAGES);
-    if (!SOFTMAX_LATE && sees) warp.weigh(weights, s, key);
+    if (!SOFTMAX_LATE && sees) warp.weigh(p, s, key);
     // After this barrier the values have arrived, and no warp reads the keys any more.
     cp_async_wait<kPending>();
     __syncthreads();
     copies.copy_keys(tile + STAGES);
-    if (SOFTMAX_LATE && sees) warp.weigh(weights, s, key);
-    if (sees) warp.multiply_values(weights, tile % STAGES);
+    if (SOFTMAX_LATE && sees) warp.weigh(p, s, key);
+    if (sees) warp.multiply_values(p, tile % STAGES);
   }
 
   const bool is_part = part_keys > 0;

@@ -209,8 +209,8 @@ class Copies {
     if (threadIdx.x < BN && key >= keys_.begin && key < keys_.end) next_page_ = table_[key / page];
   }
 
-  // Copies a tile. Keys that no row sees are not read and become 0, because a weight of 0 does not
-  // hide a NaN.
+  // Copies a tile. Keys that no row sees are not read and become 0, because a p of 0 does not hide
+  // a NaN.
   template <typename Shape, long long Pitch>
   __device__ __forceinline__ void copy(unsigned to, const kv_t* from, int tile) const {
     if (tile < tiles_) {

@@ -246,7 +246,7 @@ class Worker {
   __device__ __forceinline__ void multiply_tile(Acc& o, SoftmaxTile& softmax, const Tile& tile,
                                                 const Logits& logits, int row) {
     Scores s;
-    Weights p;
+    OperandP p;
     RowFactors factor;
     int key = (tile.last - 1) * BN;
     const OperandQ q(at_.q(queries_.stage()), group_ * 64);
@@ -315,7 +315,7 @@ class Worker {
     clear_unseen(at_.v(values_.stage()), tile, key, group_);
   }
 
-  __device__ __forceinline__ void issue_results(Acc& o, Weights& p) const {
+  __device__ __forceinline__ void issue_results(Acc& o, OperandP& p) const {
     pin_operand(p);
     wgmma_pin(o);
     wgmma_fence();
@@ -331,7 +331,7 @@ class Worker {
     values_.consumer_wait();
   }
 
-  __device__ __forceinline__ void await_results(Acc& o, Weights& p) {
+  __device__ __forceinline__ void await_results(Acc& o, OperandP& p) {
     wgmma_wait<0>();
     wgmma_pin(o);
     pin_operand(p);

@@ -40,7 +40,7 @@ using OperandK = WgmmaOperand<Major::k, BN, kBoxesD * kBoxElements>;
 using OperandV = WgmmaOperand<Major::mn, kBoxesDv * kBoxElements, BN>;
 using Scores = float[1][BN / 2];
 using Acc = float[kColumns / 2];
-using Weights = RegisterOperand<BN / 16>;
+using OperandP = RegisterOperand<BN / 16>;
 
 // Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
 struct Storage {

@@ -28,10 +28,10 @@ template <typename T>
 struct Wide<true, T> {
   using Type = fp16;
 };
-// The types in which queries meet keys, and weights meet values. Weights of at most 1 are more
-// exact in fp16 than in bf16.
+// The types in which queries meet keys, and p meet values. p of at most 1 are more exact in fp16
+// than in bf16.
 using product_t = Wide<sizeof(config::dtype_t) == 1, config::dtype_t>::Type;
-using weight_t = Wide<kNarrow, config::dtype_t>::Type;
+using p_t = Wide<kNarrow, config::dtype_t>::Type;
 
 // Widens four fp8 to two pairs of T.
 template <typename T>
@@ -74,8 +74,8 @@ __device__ __forceinline__ void widen_keys(unsigned (&b)[4], unsigned first, uns
 // Makes b of two products with 16 columns, from 8 keys and 8 more. Bytes of a word are columns 0
 // and 1 of one key and of the next.
 __device__ __forceinline__ void widen_values(unsigned (&b)[4], unsigned first, unsigned second) {
-  widen<weight_t>(__byte_perm(first, 0, 0x3120), b[0], b[2]);
-  widen<weight_t>(__byte_perm(second, 0, 0x3120), b[1], b[3]);
+  widen<p_t>(__byte_perm(first, 0, 0x3120), b[0], b[2]);
+  widen<p_t>(__byte_perm(second, 0, 0x3120), b[1], b[3]);
 }
 
 // Returns in `quad` the four neighbouring sums of row 0, or with `half` 1 of row 8, that a lane has

@@ -2,7 +2,7 @@
 // Computes a row of attention's result by one warp, from global memory, key by key: only keys that
 // the row's query sees are read.
 //
-// In tiles, keys that a query does not see have a weight of zero. Zero times a value that is NaN or
+// In tiles, keys that a query does not see have a p of zero. Zero times a value that is NaN or
 // infinite is NaN, so such a value reaches rows that do not see it. After the last tile a row's
 // sums show whether this may have happened (NotFinite), and those rows are computed again here.
 // This is slow and rare. The check costs a tile of queries up to a hundredth of its time. For the
@@ -97,10 +97,10 @@ class PlainRow {
       for (int i = lane; i < head_dim; i += 32) product += to_float(q[i]) * to_float(k[i]);
       product = warp_reduce<Sum, 32>(product);
       const float score = logits.score(product, logits.slope(head), position - key);
-      const float weight = exp2_fast(score * logits.unit() - largest_);
+      const float p = exp2_fast(score * logits.unit() - largest_);
 #pragma unroll
       for (int i = 0; i < kParts; ++i) {
-        if (lane + 32 * i < head_dim_v) acc_[i] += weight * to_float(v[lane + 32 * i]);
+        if (lane + 32 * i < head_dim_v) acc_[i] += p * to_float(v[lane + 32 * i]);
       }
     }
   }

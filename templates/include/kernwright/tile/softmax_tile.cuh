@@ -2,13 +2,14 @@
 // The softmax of rows whose scores come tile by tile, as the accumulators of a warp's products
 // (accumulator.cuh): 16 rows, of which a thread has parts of two, and four lanes share a row.
 //
-// Every row keeps the largest score so far and the sum of all weights so far, relative to it. A
-// tile's scores become weights, e^(score - largest); when the largest grows, the sums so far are
-// multiplied by a factor. At the end a row's results are divided by its sum.
+// Every row keeps the largest score so far and the sum of all p so far, relative to it. A tile's
+// scores become p = e^(score - largest), its probabilities once they are divided by their sum; when
+// the largest grows, the sums so far are multiplied by a factor. At the end a row's results are
+// divided by its sum.
 //
 //   for each tile:   its scores; hidden_score() instead of those that the mask hides
-//                    exponentiate(scores, factor)
-//                    rescale(acc, factor), before the tile's weights are multiplied and added
+//                    exponentiate(scores, factor) rescale(acc, factor), before the tile's p are
+//                    multiplied and added
 //   at the end:      finish(...), then all sums times the inverse that it returns
 //
 // Scores are counted in units whose product with `unit`, which is positive, has base 2: the
@@ -43,19 +44,19 @@ __device__ __forceinline__ void rescale(float (&acc)[Registers], const RowFactor
 }
 
 // The state of a row's softmax, or of a part of its scores: the largest score in base 2, and the
-// sum of all weights relative to it.
+// sum of all p relative to it.
 struct SoftmaxPart {
   float largest, sum;
 };
 
 class SoftmaxTile {
  public:
-  // Weights are multiplied by 2^shift, so that an operand of few bits holds small ones too.
+  // p are multiplied by 2^shift, so that an operand of few bits holds small ones too.
   __device__ __forceinline__ explicit SoftmaxTile(float unit = 1, float shift = 0)
       : unit_(unit), shift_(shift) {}
 
-  // Turns the scores of the next tile into weights. `factor` is for the sums so far. It is 1 as
-  // long as no weight would be above 2^Slack.
+  // Turns the scores of the next tile into p. `factor` is for the sums so far. It is 1 as long as
+  // no p would be above 2^Slack.
   template <int Slack = 0, int Registers>
   __device__ __forceinline__ void exponentiate(float (&scores)[Registers], RowFactors& factor) {
 #pragma unroll
@@ -65,7 +66,7 @@ class SoftmaxTile {
     }
   }
 
-  // Do the same in two steps, between which other work may begin: `factor`, and then the weights.
+  // Do the same in two steps, between which other work may begin: `factor`, and then p.
   template <int Registers>
   __device__ __forceinline__ void raise(const float (&scores)[Registers], RowFactors& factor) {
 #pragma unroll
@@ -137,13 +138,13 @@ class SoftmaxTile {
     sum_[half] = sums[0] + sums[1];
   }
 
-  // Returns the largest score in base 2. A row that has seen nothing yet has weights of zero and
-  // not of NaN.
+  // Returns the largest score in base 2. A row that has seen nothing yet has p of zero and not of
+  // NaN.
   __device__ __forceinline__ float base(int half) const {
     return largest_[half] == hidden_score() ? 0.0f : __fmul_rn(largest_[half], unit_);
   }
 
-  // Returns the score in base 2 whose weight is 1.
+  // Returns the score in base 2 whose p is 1.
   __device__ __forceinline__ float origin(int half) const {
     return largest_[half] == hidden_score() ? hidden_score() : largest_[half] * unit_ - shift_;
   }
