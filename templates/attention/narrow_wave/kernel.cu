@@ -145,13 +145,13 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
 
 // Returns whether some query of this warpgroup does not see some key of the tile, so that the tile
 // needs the mask.
-__device__ __forceinline__ bool hides(const Tile& tile, int first_row, int key) {
+__device__ __forceinline__ bool needs_mask(const Tile& tile, int first_row, int key) {
   const Sequence& sequence = tile.sequence;
   const int position = first_row + sequence.shift();
-  bool hides = key + BN > sequence.keys;
-  if constexpr (mask != mask_none) hides = hides || key + BN > position + 1;
-  if constexpr (mask == mask_window) hides = hides || key < position + 64 - window;
-  return hides;
+  bool needs_mask = key + BN > sequence.keys;
+  if constexpr (mask != mask_none) needs_mask = needs_mask || key + BN > position + 1;
+  if constexpr (mask == mask_window) needs_mask = needs_mask || key < position + 64 - window;
+  return needs_mask;
 }
 
 // Run by the warps beside the one that loads.
@@ -388,7 +388,7 @@ class Worker {
     const int position = row + accumulator_row() + tile.sequence.shift();
     const int positions[2] = {position, position + 8}, head[2] = {tile.head, tile.head};
     make_scores(s[0], logits, positions, head, key);
-    if (hides(tile, first_row, key)) hide(s[0], positions, tile.sequence.keys, key);
+    if (needs_mask(tile, first_row, key)) apply_mask(s[0], positions, tile.sequence.keys, key);
   }
 
   Addresses at_;

@@ -243,7 +243,7 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Acc (&acc)[M_TIL
                                   query_of(row + 8) + sequence.shift()};
         const int head[2] = {head_of(row, share.kv_head), head_of(row + 8, share.kv_head)};
         make_scores(s[m], logits, positions, head, key);
-        if (!whole) hide(s[m], positions, share.end, key);
+        if (!whole) apply_mask(s[m], positions, share.end, key);
         RowFactors factor;
         softmax[m].exponentiate(s[m], factor);
         if (i > 0 && __any_sync(~0u, factor[0] != 1 || factor[1] != 1)) rescale(acc[m], factor);

@@ -123,7 +123,7 @@ class Warp {
       const int positions[2] = {share_.query(row) + shift, share_.query(row + 8) + shift};
       const int head[2] = {share_.head(row), share_.head(row + 8)};
       make_scores(s[i], logits_, positions, head, key);
-      if (!seen) hide(s[i], positions, share_.sequence.keys, key);
+      if (!seen) apply_mask(s[i], positions, share_.sequence.keys, key);
       softmax_[i].exponentiate(s[i], factor[i]);
       shrinks = shrinks || factor[i][0] != 1 || factor[i][1] != 1;
       round_operand<p_t>(s[i], p[i]);

@@ -138,15 +138,17 @@ __device__ __forceinline__ void produce_values(const TensorMap& map_v, const Seq
 
 // Returns whether some query of this warpgroup does not see some key of the tile, so that the tile
 // needs the mask.
-__device__ __forceinline__ bool hides(const Tile& tile, int group, int key) {
+__device__ __forceinline__ bool needs_mask(const Tile& tile, int group, int key) {
   const Sequence& sequence = tile.sequence;
   // If heads are apart, the warpgroup may have all queries of the tile.
   const int first = query_of(tile, kHeadsInside ? group * 64 : 0);
   const int last = query_of(tile, kHeadsInside ? group * 64 + 63 : kQueries - 1);
-  bool hides = key + BN > sequence.keys;
-  if constexpr (mask != mask_none) hides = hides || key + BN > first + sequence.shift() + 1;
-  if constexpr (mask == mask_window) hides = hides || key <= last + sequence.shift() - window;
-  return hides;
+  bool needs_mask = key + BN > sequence.keys;
+  if constexpr (mask != mask_none)
+    needs_mask = needs_mask || key + BN > first + sequence.shift() + 1;
+  if constexpr (mask == mask_window)
+    needs_mask = needs_mask || key <= last + sequence.shift() - window;
+  return needs_mask;
 }
 
 // Overwrites with zeros the rows that no query of the sequence sees, in a tile of values that has
@@ -346,7 +348,7 @@ class Worker {
     const int positions[2] = {query_of(tile, row) + shift, query_of(tile, row + 8) + shift};
     const int head[2] = {head_of(tile, row), head_of(tile, row + 8)};
     make_scores(s[0], logits, positions, head, key);
-    if (hides(tile, group_, key)) hide(s[0], positions, tile.sequence.keys, key);
+    if (needs_mask(tile, group_, key)) apply_mask(s[0], positions, tile.sequence.keys, key);
     softmax.exponentiate<SLACK>(s[0], factor);
   }
 

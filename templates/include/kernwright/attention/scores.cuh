@@ -67,8 +67,8 @@ __device__ __forceinline__ void make_scores(float (&s)[Registers], const Logits&
 
 // Hides the keys that a row does not see.
 template <int Registers>
-__device__ __forceinline__ void hide(float (&s)[Registers], const int (&positions)[2], int keys,
-                                     int key) {
+__device__ __forceinline__ void apply_mask(float (&s)[Registers], const int (&positions)[2],
+                                           int keys, int key) {
   using namespace config;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
