@@ -204,16 +204,17 @@ __device__ __forceinline__ void store_result(const Acc& acc, const RowFactors& i
 }
 
 // Recomputes the warp's rows whose accumulators a masked NaN or infinity may have reached.
-__device__ __forceinline__ void store_plain_rows(const Acc& acc, const SoftmaxTile& softmax,
-                                                 const RowFactors& inverse, const Operands& from,
-                                                 const Sequences& of, int row_in_tile,
-                                                 const Tile& tile, const Logits& logits,
-                                                 out_t* __restrict__ o, int ldo) {
+__device__ __forceinline__ void store_slow_path_rows(const Acc& acc, const SoftmaxTile& softmax,
+                                                     const RowFactors& inverse,
+                                                     const Operands& from, const Sequences& of,
+                                                     int row_in_tile, const Tile& tile,
+                                                     const Logits& logits, out_t* __restrict__ o,
+                                                     int ldo) {
   each_not_finite(acc, softmax, [&](int i, const SoftmaxPart& part) {
     const int query = tile.row + row_in_tile + i;
     if (query >= tile.sequence.queries) return;
     const float factor = of_row(inverse, i);
-    PlainRow row(part.largest);
+    SlowPathRow row(part.largest);
     row.add(from, of, tile.sequence, query, tile.head, logits, 0, tile.sequence.keys);
     out_t* to = o + query_place(tile.sequence, query, tile.head, of.q_tokens, ldo, head_dim_v);
     row.each([&](int column, float x) { to[column] = from_float<out_t>(x * factor); });
@@ -435,7 +436,7 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
     inverse[1] *= of_values;
     store_result(acc, inverse, row_in_tile, tile, o, of.q_tokens, ldo);
     if constexpr (mask != mask_none) {
-      store_plain_rows(acc, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
+      store_slow_path_rows(acc, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
     }
     number = take_number(numbers, at);
   }

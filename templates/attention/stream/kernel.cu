@@ -284,19 +284,19 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Acc (&acc)[M_TIL
 
 // Recomputes the warp's rows whose accumulators a masked NaN or infinity may have reached. A row
 // with a score of NaN is NaN. The sums of tile `m` are in shared memory already.
-__device__ __forceinline__ void add_plain_rows(const Acc& acc, const SoftmaxTile& softmax, int m,
-                                               const Operands& from, const Sequences& of,
-                                               const Share& share, const Logits& logits,
-                                               Addresses at, int warp) {
+__device__ __forceinline__ void add_slow_path_rows(const Acc& acc, const SoftmaxTile& softmax,
+                                                   int m, const Operands& from, const Sequences& of,
+                                                   const Share& share, const Logits& logits,
+                                                   Addresses at, int warp) {
   each_not_finite(acc, softmax, [&](int i, const SoftmaxPart& part) {
     const int row = m * 16 + i, query = query_of(row);
     if (query >= share.sequence.queries) return;
-    PlainRow plain(part.largest);
+    SlowPathRow slow(part.largest);
     for (int key = share.begin + warp * kKeys; key < share.end; key += kTile) {
-      plain.add(from, of, share.sequence, query, head_of(row, share.kv_head), logits, key,
-                min(key + kKeys, share.end));
+      slow.add(from, of, share.sequence, query, head_of(row, share.kv_head), logits, key,
+               min(key + kKeys, share.end));
     }
-    plain.each([&](int column, float x) {
+    slow.each([&](int column, float x) {
       store_number(at.sums(warp, row) + column * 4, __float_as_int(x));
     });
   });
@@ -371,7 +371,7 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
     // Queries of one position see the same keys.
     if (mask != mask_none && !kAppends && share.sequence.queries > 1) {
       __syncwarp();
-      add_plain_rows(acc[m], softmax[m], m, operands, of, share, logits, at, warp);
+      add_slow_path_rows(acc[m], softmax[m], m, operands, of, share, logits, at, warp);
     }
   }
   __syncwarp();

@@ -179,7 +179,7 @@ class Warp {
         }
       }
     }
-    if constexpr (kMasked) store_plain_rows(to, from, of);
+    if constexpr (kMasked) store_slow_path_rows(to, from, of);
   }
 
  private:
@@ -193,8 +193,8 @@ class Warp {
 
   // Recomputes the rows whose accumulators a masked NaN or infinity may have reached.
   template <typename To>
-  __device__ __forceinline__ void store_plain_rows(const To& to, const Operands& from,
-                                                   const Sequences& of) const {
+  __device__ __forceinline__ void store_slow_path_rows(const To& to, const Operands& from,
+                                                       const Sequences& of) const {
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
@@ -202,12 +202,12 @@ class Warp {
         const int row = row_ + i * 16 + row_of_block;
         const RowResult result = to(row, part, false);
         if (row >= share_.rows) return;
-        PlainRow plain(part.largest);
+        SlowPathRow slow(part.largest);
         for (int key = share_.first_key + first_key_; key < share_.keys.end; key += BN) {
-          plain.add(from, of, share_.sequence, share_.query(row), share_.head(row), logits_, key,
-                    min(key + KEYS, share_.keys.end));
+          slow.add(from, of, share_.sequence, share_.query(row), share_.head(row), logits_, key,
+                   min(key + KEYS, share_.keys.end));
         }
-        plain.each([&](int column, float x) {
+        slow.each([&](int column, float x) {
           float one[1] = {x};
           result.write(column, one);
         });

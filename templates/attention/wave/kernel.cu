@@ -197,16 +197,17 @@ __device__ __forceinline__ void store_result(const Acc& acc, const RowFactors& i
 }
 
 // Recomputes the warp's rows whose accumulators a masked NaN or infinity may have reached.
-__device__ __forceinline__ void store_plain_rows(const Acc& acc, const SoftmaxTile& softmax,
-                                                 const RowFactors& inverse, const Operands& from,
-                                                 const Sequences& of, int row_in_tile,
-                                                 const Tile& tile, const Logits& logits,
-                                                 dtype_t* __restrict__ o, int ldo) {
+__device__ __forceinline__ void store_slow_path_rows(const Acc& acc, const SoftmaxTile& softmax,
+                                                     const RowFactors& inverse,
+                                                     const Operands& from, const Sequences& of,
+                                                     int row_in_tile, const Tile& tile,
+                                                     const Logits& logits, dtype_t* __restrict__ o,
+                                                     int ldo) {
   each_not_finite(acc, softmax, [&](int i, const SoftmaxPart& part) {
     const int query = query_of(tile, row_in_tile + i), head = head_of(tile, row_in_tile + i);
     if (query >= tile.sequence.queries) return;
     const float factor = of_row(inverse, i);
-    PlainRow row(part.largest);
+    SlowPathRow row(part.largest);
     const Sequence sequence(tile.sequence.number, of);  // with the place of its keys
     row.add(from, of, sequence, query, head, logits, 0, sequence.keys);
     dtype_t* to = o + query_place(tile.sequence, query, head, of.q_tokens, ldo, head_dim_v);
@@ -386,7 +387,7 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
     }
     store_result(acc, inverse, row_in_tile, tile, o, of.q_tokens, ldo);
     if constexpr (mask != mask_none) {
-      store_plain_rows(acc, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
+      store_slow_path_rows(acc, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
     }
     if constexpr (lse != lse_none) {
       store_lse(log2_sum, row_in_tile, tile, lse_out, of.q_tokens);

@@ -72,11 +72,11 @@ struct Operands {
   int ldq, ldk, ldv;
 };
 
-// The weighted values of one row, relative to its largest score, which is passed in base 2. Lane l
-// has columns l, l + 32, ...
-class PlainRow {
+// The values of one row, weighted by p, relative to its largest score, which is passed in base 2.
+// Lane l has columns l, l + 32, ...
+class SlowPathRow {
  public:
-  __device__ __forceinline__ explicit PlainRow(float largest)
+  __device__ __forceinline__ explicit SlowPathRow(float largest)
       : largest_(largest == hidden_score() ? 0.0f : largest) {}
 
   // Adds the keys of [begin, end) that query `query` of the sequence sees.

@@ -65,7 +65,7 @@ __device__ __forceinline__ void make_scores(float (&s)[Registers], const Logits&
   }
 }
 
-// Hides the keys that a row does not see.
+// Masks the keys that a row does not see.
 template <int Registers>
 __device__ __forceinline__ void apply_mask(float (&s)[Registers], const int (&positions)[2],
                                            int keys, int key) {
