@@ -193,7 +193,7 @@ __device__ __forceinline__ void store_result(const Acc& acc, const RowFactors& i
 #pragma unroll
     for (int column = 0; column < kColumns; column += 16) {
       float quad[4];
-      narrow_columns(quad, acc, column, half);
+      fp8_columns(quad, acc, column, half);
 #pragma unroll
       for (float& x : quad) x *= inverse[half];
       *reinterpret_cast<uint2*>(to + column) = {pack_pair<out_t>(quad[0], quad[1]),
@@ -240,7 +240,7 @@ class Worker {
       await_scores<0>(s);
       score(s, tile, logits, row, first_row, key);
       softmax.exponentiate(s[0], factor);
-      round_narrow_operand(s[0], p);
+      round_fp8_operand(s[0], p);
     }
 #pragma unroll 1
     for (; key > tile.first * BN; key -= BN) {
@@ -259,7 +259,7 @@ class Worker {
       }
       factor[0] = next[0];
       factor[1] = next[1];
-      round_narrow_operand(s[0], p);
+      round_fp8_operand(s[0], p);
     }
     values_.consumer_wait();
     multiply_values(o, factor, p);

@@ -6,9 +6,9 @@
 // two keys. From two such matrices a lane makes four keys of one column and four keys of its
 // neighbour. So
 //
-//   keys      are in the order of round_narrow_operand: bytes 4c to 4c + 3 of each 16 are keys 2c,
+//   keys      are in the order of round_fp8_operand: bytes 4c to 4c + 3 of each 16 are keys 2c,
 //             2c + 1, 2c + 8 and 2c + 9
-//   columns   of each 16 have the even ones first (narrow_columns)
+//   columns   of each 16 have the even ones first (fp8_columns)
 
 #include "layout.cuh"
 #include <kernwright/ptx/ldmatrix.cuh>

@@ -126,7 +126,7 @@ __device__ __forceinline__ void load_queries(Queries& a, const dtype_t* __restri
 #pragma unroll
         for (int part = 0; part < 2; ++part) {
           const int element =
-              step * 16 + (kNarrow ? narrow_element(lane % 4, part) : part * 8 + lane % 4 * 2);
+              step * 16 + (kFp8 ? fp8_element(lane % 4, part) : part * 8 + lane % 4 * 2);
           const bool is_there = is_row && (head_dim % 16 == 0 || element < head_dim);
           a[m][step][part * 2 + half] = is_there ? load_pair<operand_t>(from + element) : 0u;
         }
@@ -209,18 +209,18 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Acc (&acc)[M_TIL
 #pragma unroll
         for (float& x : s[m]) x = 0;
       }
-      unsigned narrow_keys[(kStepsD + 1) / 2][4];
-      if constexpr (kNarrow) {
+      unsigned fp8_keys[(kStepsD + 1) / 2][4];
+      if constexpr (kFp8) {
 #pragma unroll
         for (int step = 0; step < kStepsD; step += 2) {
-          ldmatrix_x4(narrow_keys[step / 2], key_address(keys, first_key, step));
+          ldmatrix_x4(fp8_keys[step / 2], key_address(keys, first_key, step));
         }
       }
 #pragma unroll
       for (int step = 0; step < kStepsD; ++step) {
         unsigned b[4];
-        if constexpr (kNarrow) {
-          const auto& words = narrow_keys[step / 2];
+        if constexpr (kFp8) {
+          const auto& words = fp8_keys[step / 2];
           widen_keys<operand_t>(b, words[step % 2 * 2], words[step % 2 * 2 + 1]);
         } else {
           ldmatrix_x4(b, key_address(keys, first_key, step));
@@ -253,15 +253,15 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Acc (&acc)[M_TIL
       if (key + kKeys > sequence.keys || key < first_seen) {
         clear_unseen(values, first_key, first_seen - key, sequence.keys - key);
       }
-      unsigned narrow[4];
+      unsigned fp8[4];
 #pragma unroll
       for (int column = 0; column < kColumns; column += 16) {
         unsigned b[4];
-        if constexpr (kNarrow) {
+        if constexpr (kFp8) {
           if (column % 32 == 0) {
-            ldmatrix_transposed_x4(narrow, value_address(values, first_key, column));
+            ldmatrix_transposed_x4(fp8, value_address(values, first_key, column));
           }
-          widen_values(b, narrow[column / 16 % 2 * 2], narrow[column / 16 % 2 * 2 + 1]);
+          widen_values(b, fp8[column / 16 % 2 * 2], fp8[column / 16 % 2 * 2 + 1]);
         } else {
           ldmatrix_transposed_x4(b, value_address(values, first_key, column));
         }
@@ -334,7 +334,7 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
     for (float& x : acc[m]) x = 0;
   }
   Logits of_fitted = logits;
-  if constexpr (kNarrow && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
+  if constexpr (kFp8 && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
 #pragma unroll
   for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
   consume(pipeline, acc, softmax, queries, share, of_fitted, passed, at, warp);
@@ -348,11 +348,11 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
       const int row = m * 16 + lane / 4 + half * 8;
       const SoftmaxPart part = softmax[m].part(half);
       if (row >= rows) continue;
-      if constexpr (kNarrow) {
+      if constexpr (kFp8) {
 #pragma unroll
         for (int column = 0; column < kColumns; column += 16) {
           float x[4];
-          narrow_columns(x, acc[m], column, half);
+          fp8_columns(x, acc[m], column, half);
           store_quad(at.sums(warp, row) + (column + lane % 4 * 4) * 4, {x[0], x[1], x[2], x[3]});
         }
       } else {

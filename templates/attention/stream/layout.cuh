@@ -87,7 +87,7 @@ __device__ __forceinline__ unsigned group_address(unsigned tile, int row, int gr
 // two steps.
 __device__ __forceinline__ unsigned key_address(unsigned keys, int first_key, int step) {
   const int lane = threadIdx.x % 32;
-  if constexpr (kNarrow) {
+  if constexpr (kFp8) {
     return group_address<kRowD>(keys, first_key + lane % 16, step + lane / 16);
   }
   const int row = first_key + lane / 16 * 8 + lane % 8, group = step * 2 + lane / 8 % 2;

@@ -30,7 +30,7 @@ constexpr int kSumPitch = DEPTH_V + 8;         // floats from a staged row of su
 constexpr int kWarpSumsAt = WARPS_K * BM * 8;  // in shared memory, behind the rows' parts
 constexpr int kMergeWarps = 4;
 
-constexpr int kSteps = kNarrow ? 2 : 1;  // of 16 elements of a key, that a lane gets at once
+constexpr int kSteps = kFp8 ? 2 : 1;  // of 16 elements of a key, that a lane gets at once
 
 using Scores = float[kBlocks][KEYS / 2];
 using OperandP = RegisterOperand<KEYS / 16>[kBlocks];
@@ -57,8 +57,8 @@ class Warp {
       : share_(share), logits_(logits) {
     const int lane = threadIdx.x % 32;
     lane_q_ = ring + (row_ + lane % 16) * QueryTile::kPitch + lane / 16 * 16;
-    const int key = kNarrow ? lane % 16 : lane / 16 * 8 + lane % 8;
-    const int piece = kNarrow ? lane / 16 : lane / 8 % 2;
+    const int key = kFp8 ? lane % 16 : lane / 16 * 8 + lane % 8;
+    const int piece = kFp8 ? lane / 16 : lane / 8 % 2;
     lane_k_ = ring + kKeysAt + (first_key_ + key) * KeyTile::kPitch + piece * 16;
     lane_v_ = ring + kValuesAt + (first_key_ + lane % 16) * ValueTile::kPitch + lane / 16 * 16;
     const int last = min(share.rows, row_ + WM) - 1;
@@ -101,7 +101,7 @@ class Warp {
         for (int step = first; step < min(first + kSteps, DEPTH / 16); ++step) {
           const int part = step - first;
           unsigned b[4] = {words[0], words[1], words[2], words[3]};
-          if constexpr (kNarrow) widen_keys<product_t>(b, words[part * 2], words[part * 2 + 1]);
+          if constexpr (kFp8) widen_keys<product_t>(b, words[part * 2], words[part * 2 + 1]);
 #pragma unroll
           for (int i = 0; i < kBlocks; ++i) {
             multiply<product_t>(s[i], column, q_[Q_IN_REGS ? step : part][i], b);
@@ -137,14 +137,14 @@ class Warp {
     const unsigned from = lane_v_ + stage * ValueTile::kBytes;
 #pragma unroll
     for (int step = 0; step < KEYS / 16; ++step) {
-      unsigned narrow[4];
+      unsigned fp8[4];
 #pragma unroll
       for (int column = 0; column < DEPTH_V; column += 16) {
         const unsigned at = from + step * 16 * ValueTile::kPitch + column * sizeof(kv_t);
         unsigned b[4];
-        if constexpr (kNarrow) {
-          if (column % 32 == 0) ldmatrix_transposed_x4(narrow, at);
-          widen_values(b, narrow[column / 16 % 2 * 2], narrow[column / 16 % 2 * 2 + 1]);
+        if constexpr (kFp8) {
+          if (column % 32 == 0) ldmatrix_transposed_x4(fp8, at);
+          widen_values(b, fp8[column / 16 % 2 * 2], fp8[column / 16 % 2 * 2 + 1]);
         } else {
           ldmatrix_transposed_x4(b, at);
         }
@@ -164,11 +164,11 @@ class Warp {
       const int half = i % 2, row = row_ + i * 8 + accumulator_row();
       const RowResult result = to(row, softmax_[i / 2].part(half), threadIdx.x % 4 == 0);
       if (!result.exists()) continue;
-      if constexpr (kNarrow) {
+      if constexpr (kFp8) {
 #pragma unroll
         for (int column = 0; column < head_dim_v; column += 16) {
           float quad[4];
-          narrow_columns(quad, acc_[i / 2], column, half);
+          fp8_columns(quad, acc_[i / 2], column, half);
           result.write(column + threadIdx.x % 4 * 4, quad);
         }
       } else {
@@ -277,10 +277,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (share.rows <= 0) return;
 
   // Nothing waits for copies here, while queries beside fp8 keys come through registers.
-  if constexpr (!kNarrow) copy_queries(ring, q, share, q_tokens);
+  if constexpr (!kFp8) copy_queries(ring, q, share, q_tokens);
   Copies copies(ring, reinterpret_cast<long long*>(shared + kSlotsAt), k, v, of, share);
   copies.fill();
-  if constexpr (kNarrow) copy_queries(ring, q, share, q_tokens);
+  if constexpr (kFp8) copy_queries(ring, q, share, q_tokens);
   const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
   scale *= scales.of_products(share.sequence.number, share.kv_head());
   cp_async_wait<kPending>();

@@ -128,12 +128,12 @@ __device__ __forceinline__ void copy_queries(unsigned to, const dtype_t* q, cons
         q + query_place(share.sequence, share.query(row), share.head(row), q_tokens, ldq, head_dim);
     const bool exists = row < share.rows && QueryTile::has(across);
     const int piece = QueryTile::own_piece() + across;
-    if constexpr (kNarrow) {
+    if constexpr (kFp8) {
       // Pieces 0 and 1 of 16 elements have the parts 0 and 1 of all lanes.
       Packed<16> wide{};
 #pragma unroll
       for (int c = 0; c < 4 && exists; ++c) {
-        wide.word[c] = load_pair<product_t>(from + piece / 2 * 16 + narrow_element(c, piece % 2));
+        wide.word[c] = load_pair<product_t>(from + piece / 2 * 16 + fp8_element(c, piece % 2));
       }
       store_shared(address, wide);
     } else {

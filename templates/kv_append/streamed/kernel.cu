@@ -11,7 +11,7 @@ using Angles = UnitAngles<LANES, HALF, pairs == pairs_halves>;
 
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 constexpr bool kRagged = lengths == lengths_ragged;
-constexpr bool kNarrow = kv == kv_fp8_e4m3;
+constexpr bool kFp8 = kv == kv_fp8_e4m3;
 constexpr bool kNormalises = kernwright::config::norm == norm_rms;  // CUDA has a norm of its own
 constexpr int kQueryHeads = KEY_HEADS - static_cast<int>(kv_heads);
 
@@ -83,14 +83,14 @@ struct Sequences {
 
 // Multiplies by the inverse of the scale of a cache of 8 bits.
 __device__ __forceinline__ void scale(float (&value)[LANES], float factor) {
-  if constexpr (kNarrow) {
+  if constexpr (kFp8) {
 #pragma unroll
     for (float& x : value) x *= factor;
   }
 }
 
 __device__ __forceinline__ void copy(kv_t* to, const Vector& from, float factor) {
-  if constexpr (kNarrow) {
+  if constexpr (kFp8) {
     float value[LANES];
 #pragma unroll
     for (int i = 0; i < LANES; ++i) value[i] = from[i];
@@ -204,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int position = sequences.position_of(token, sequence);
   Place to{};
   if (position >= 0) to = sequences.in_cache(sequence, position);
-  const float factor = kNarrow ? 1 / (is_value ? v_scale : k_scale) : 1.0f;
+  const float factor = kFp8 ? 1 / (is_value ? v_scale : k_scale) : 1.0f;
   if (rope == rope_none || is_value) {
     if (position < 0) return;
 #pragma unroll

@@ -7,9 +7,9 @@
 // elements that are side by side decide which element is which k or column of a product:
 //
 //   keys     the lane with elements 2c, 2c + 1, 2c + 8 and 2c + 9 of each 16 has 4c to 4c + 3
-//            instead. The queries must have the same order (narrow_element).
+//            instead. The queries must have the same order (fp8_element).
 //   values   of 16 columns the first product has the even ones and the second the odd ones. So a
-//            lane's sums belong to columns 4c to 4c + 3 (narrow_columns).
+//            lane's sums belong to columns 4c to 4c + 3 (fp8_columns).
 //
 // c is lane % 4. All conversions are exact.
 
@@ -18,9 +18,9 @@
 
 namespace kernwright {
 
-constexpr bool kNarrow = sizeof(config::kv_t) == 1;
+constexpr bool kFp8 = sizeof(config::kv_t) == 1;
 
-template <bool Narrow, typename T>
+template <bool Fp8, typename T>
 struct Wide {
   using Type = T;
 };
@@ -31,7 +31,7 @@ struct Wide<true, T> {
 // The types in which queries meet keys, and p meet values. p of at most 1 are more exact in fp16
 // than in bf16.
 using product_t = Wide<sizeof(config::dtype_t) == 1, config::dtype_t>::Type;
-using p_t = Wide<kNarrow, config::dtype_t>::Type;
+using p_t = Wide<kFp8, config::dtype_t>::Type;
 
 // Widens four fp8 to two pairs of T.
 template <typename T>
@@ -62,7 +62,7 @@ __device__ __forceinline__ unsigned load_pair(const config::dtype_t* from) {
 
 // Returns the first of the two elements that are k 2c and 2c + 1, or with `part` 1 k 2c + 8 and 2c
 // + 9, of 16 of a query.
-__device__ __forceinline__ int narrow_element(int c, int part) { return 4 * c + 2 * part; }
+__device__ __forceinline__ int fp8_element(int c, int part) { return 4 * c + 2 * part; }
 
 // Makes b of two products of 16 elements, from the elements of 8 keys and of 8 more.
 template <typename T>
@@ -81,8 +81,8 @@ __device__ __forceinline__ void widen_values(unsigned (&b)[4], unsigned first, u
 // Returns in `quad` the four neighbouring sums of row 0, or with `half` 1 of row 8, that a lane has
 // of the 16 columns from `column` on: columns column + 4c to column + 4c + 3.
 template <int Registers>
-__device__ __forceinline__ void narrow_columns(float (&quad)[4], const float (&acc)[Registers],
-                                               int column, int half) {
+__device__ __forceinline__ void fp8_columns(float (&quad)[4], const float (&acc)[Registers],
+                                            int column, int half) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) quad[i] = acc[column / 2 + i % 2 * 4 + half * 2 + i / 2];
 }

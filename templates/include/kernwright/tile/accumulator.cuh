@@ -35,8 +35,8 @@ __device__ __forceinline__ void round_operand(const float (&acc)[Registers],
 // two: k 4c to 4c + 3 of each 16 are columns 2c, 2c + 1, 2c + 8 and 2c + 9, where c is lane % 4.
 // The other operand must have its k in the same order.
 template <int Registers>
-__device__ __forceinline__ void round_narrow_operand(const float (&acc)[Registers],
-                                                     RegisterOperand<Registers / 16>& a) {
+__device__ __forceinline__ void round_fp8_operand(const float (&acc)[Registers],
+                                                  RegisterOperand<Registers / 16>& a) {
 #pragma unroll
   for (int i = 0; i < Registers / 4; ++i) {
     const int first = i / 2 * 8 + i % 2 * 2;
