@@ -42,7 +42,7 @@ __device__ float tie(long long kind, unsigned long long random, long long c, lon
 __device__ float with_nan(long long kind, unsigned long long random, long long c, long long count,
                           const Places& places) {
   const float any = normal(random);
-  const float none = random >> 8 & 1 ? NAN : __uint_as_float(0xffc00000u);  // a sign counts not
+  const float none = random >> 8 & 1 ? NAN : __uint_as_float(0xffc00000u);  // signs are ignored
   switch (kind) {
     case 0:
       return random % 101 == 0 || c == count - 1 ? none : any;

@@ -8,10 +8,10 @@ using namespace kernwright::config;
 // Every kernel goes through the sequences and their tokens, and fills the tensors that are passed.
 // Elements that no query sees are left as they are: the tails of pages, unused pages, keys ahead of
 // every window. With append they are filled too, because all of the cache is a result. An element
-// depends on the seed and on its role (Stream), so that the tensors of a set fit each other.
+// depends on the seed and on its role, so that the tensors of a set fit each other.
 
 enum Set { kTiming, kExact, kCount, kNan };
-// The role of an element: each draws its own random numbers.
+// Streams of random numbers: each role of an element has its own.
 enum Stream {
   kQuery,
   kKey,
@@ -35,7 +35,7 @@ enum Stream {
   kStreams
 };
 
-// A query is a key times this: its own logit is then far above all others.
+// A query is a key times this: the logit of that key is then far above all others.
 constexpr float kLead = 16;
 constexpr bool kAppends = append != append_none;
 // Fills places that no query sees, in a cache that is a result: sums that include it are far off.
@@ -50,7 +50,7 @@ struct Sequence {
   long long number = 0;
   long long q_first = 0;  // its first token in a ragged batch
   long long queries = 0;
-  long long kv_first = 0;  // the same of its keys
+  long long kv_first = 0;  // the first of its keys there
   long long keys = 0;
   long long page_first = 0;  // the pages of those before it
 };

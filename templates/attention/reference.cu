@@ -6,7 +6,7 @@ using namespace kernwright::config;
 
 constexpr int kWarps = 8;         // of a block, each with a query of its own
 constexpr int kKeys = 32;         // of a tile: each lane has one
-constexpr int kChunkBytes = 128;  // of a key, which a tile holds at a time
+constexpr int kChunkBytes = 128;  // of a key, held by a tile at a time
 constexpr int kVectorSize = 16 / sizeof(kv_t);
 constexpr int kVectors = kChunkBytes / 16;
 constexpr int kChunk = kVectors * kVectorSize;  // elements

@@ -9,7 +9,7 @@ enum Set { kTiming, kExact, kCount };
 // Streams of random numbers: each quantity has its own.
 enum Stream { kElement, kExponent, kKind, kChoice };
 
-// A part that is ahead by this hides all others: their weights are 0 in fp32, to either base.
+// A part whose lse is larger by this hides all others: their weights are 0 in fp32, to either base.
 constexpr float kLead = 200;
 
 struct Draw {
@@ -39,7 +39,7 @@ struct Draw {
       if (part == lead) return base + kLead;
       return bits(kExponent, place) % 4 == 0 ? -INFINITY : base;
     }
-    // A power of two of the parts has equal weights, from a first part on; the others are empty.
+    // A power of two of parts has equal weights, from a first part on; the other parts are empty.
     long long equal = 1;
     while (2 * equal <= part_count && equal < (1ll << kind % 4 * 2)) equal *= 2;
     const auto first = static_cast<long long>(bits(kChoice, row) / 4 %
@@ -82,7 +82,7 @@ struct Draw {
 // Draws parts that all saw something.
 extern "C" __global__ void attention_merge_timing(PARAMETERS) { DRAW(kTiming); }
 
-// Draws powers so that in some rows one part counts alone, in others so many count alike that their
+// Draws parts so that one counts alone in some rows, and in others so many count alike that their
 // mean is exact.
 extern "C" __global__ void attention_merge_exact(PARAMETERS) { DRAW(kExact); }
 

@@ -9,7 +9,7 @@ constexpr double kLn2 = 0.69314718055994530942;
 // Computes one element of o in each iteration, all in fp64, and with the first of a row its lse.
 // Parts whose lse is minus infinity are not read. value and magnitude are contiguous.
 //
-// An error of the largest lse is one of the result, so lse_magnitude = 1 + |max|.
+// An error of the largest lse is an error of the result, so lse_magnitude = 1 + |max|.
 extern "C" __global__ void attention_merge_reference(
     const dtype_t* o_parts, const float* lse_of_part, float* o_value, float* o_magnitude,
     float* lse_value, float* lse_magnitude, long long part_count, long long sequences,

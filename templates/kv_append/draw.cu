@@ -70,7 +70,7 @@ struct Draw {
     }
   }
 
-  // Angles of an exact set are so small that an 8-bit cache holds the results.
+  // The angles of an exact set are so small that an 8-bit cache holds the results.
   __device__ void fill_angles(float* to, Stream stream) const {
     if (!to) return;
     for (long long i = blockIdx.x; i < longest_kv; i += gridDim.x) {

@@ -127,7 +127,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
       }
       load_values(tile.first);
     }
-    // The number of the next tile, for those who multiply.
+    // The number of the next tile, for the warps that multiply.
     if (lane == 0) {
       numbers.producer_wait();
       store_number(at.number(numbers.stage()), number);
@@ -221,7 +221,7 @@ __device__ __forceinline__ void store_slow_path_rows(const Acc& acc, const Softm
   });
 }
 
-// Run by one warpgroup: the tiles of keys of one tile of queries.
+// Multiplies the tiles of keys of one tile of queries. Run by one warpgroup.
 class Worker {
  public:
   __device__ __forceinline__ explicit Worker(Addresses at)
@@ -491,8 +491,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_narrow_wave(
   }
 }
 
-// Transposes values for the kernel above: a block for each tile of keys of a head. Tiles that no
-// query sees are left out.
+// Transposes values for the kernel above, with a block for each tile of keys of a head. Tiles that
+// no query sees are left out.
 extern "C" __global__ void __launch_bounds__(32 * TRANSPOSERS) attention_narrow_wave_transpose(
     const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
     const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,

@@ -29,7 +29,7 @@ __device__ __forceinline__ unsigned seen_bytes(int begin, int end) {
 }
 
 // Transposes a tile, of which only the keys [begin, end) are seen: others become zeros. Run by
-// TRANSPOSERS warps: those beside the one that loads, or a block of the kernel before.
+// TRANSPOSERS warps: the warps beside the one that loads, or a block of the previous kernel.
 __device__ __forceinline__ void transpose(unsigned from, unsigned to, int begin, int end,
                                           int warp) {
   constexpr int kGroups = kColumns / 16;  // of 16 columns

@@ -1,6 +1,6 @@
 #pragma once
-// The new token of a sequence: its queries and its key are normalised and rotated, and its key and
-// value go to the cache and to the tile that has their place (flag append).
+// The new token of a sequence (flag append): its queries and its key are normalised and rotated,
+// and its key and value go to the cache and to the tile that has their place.
 
 #include "layout.cuh"
 #include "share.cuh"
@@ -99,7 +99,7 @@ struct Elements {
   }
 };
 
-// Brings the weights of heads to the L2.
+// Prefetches the weights of heads into the L2.
 __device__ __forceinline__ void prefetch_weights(const dtype_t* q_norm, const dtype_t* k_norm) {
   constexpr int kOfLine = 128 / sizeof(dtype_t);
   const int element = threadIdx.x / 2 * kOfLine;
@@ -153,8 +153,8 @@ class NewToken {
     }
   }
 
-  // Normalises and rotates queries and key, and appends key and value to the cache. All are there
-  // for put() and the products behind a barrier.
+  // Normalises and rotates queries and key, and appends key and value to the cache. All are visible
+  // to put() and the products behind a barrier.
   __device__ __forceinline__ void append(const NewTokens& tokens, Addresses at) const {
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {

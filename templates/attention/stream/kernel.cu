@@ -411,13 +411,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if constexpr (CLUSTER > 1) mbarrier_init(at.landed(), 1);
     mbarrier_init_fence();
   }
-  // Weights are not in the L2 yet, and the kernel before this one does not change them.
+  // Weights are not in the L2 yet, and the previous kernel does not change them.
   if constexpr (kNormalises) prefetch_weights(q_norm, k_norm);
   __syncthreads();
   if constexpr (CLUSTER > 1) cluster_arrive_relaxed();
   release_next_kernel();
   TilePipeline pipeline(at.barriers());
-  // Tiles that may be loaded ahead, and that are.
+  // Tiles that may be loaded ahead, and tiles that are.
   const int passed = kReadsAhead && early ? min(STAGES, ceil_div(split_keys, kTile)) : 0;
   int loaded = 0;
   const NewTokens new_tokens{k,      v,    q,   k_new, v_new,   q_norm,  k_norm,
@@ -435,7 +435,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       await_previous_kernel();
       keys = keys_of(of, number);
     } else {
-      // Once, unless the kernels before this one have counted the keys on meanwhile.
+      // Runs once, unless previous kernels have counted more keys meanwhile.
       int expected;
 #pragma unroll 1
       do {

@@ -29,7 +29,7 @@ constexpr int kConsumers = 32 * WARPS;
 constexpr bool kApart = STAGES * kStageBytes >= WARPS * kRows * (kColumns * 4 + 32);
 constexpr int kSumsPitch = kColumns * 4 + (kApart ? 32 : 0);
 
-// Clusters of which a thread copies sums at once, a multiple of 4.
+// Clusters whose sums a thread copies at once, a multiple of 4.
 constexpr int kAtOnce = STAGES * kStageBytes / (2 * 16 * kConsumers) / 4 * 4;
 
 using TilePipeline = Pipeline<STAGES>;

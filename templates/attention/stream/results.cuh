@@ -1,5 +1,5 @@
 #pragma once
-// From sums of several warps, blocks or clusters to the result.
+// Adds up the sums of several warps, blocks or clusters to the result.
 
 #include "layout.cuh"
 #include "share.cuh"

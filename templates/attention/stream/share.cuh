@@ -1,5 +1,5 @@
 #pragma once
-// Which keys a block takes of a head.
+// The keys of a head that a block takes.
 
 #include "layout.cuh"
 #include <kernwright/attention/schedule.cuh>

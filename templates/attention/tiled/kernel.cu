@@ -30,7 +30,7 @@ constexpr int kSumPitch = DEPTH_V + 8;         // floats from a staged row of su
 constexpr int kWarpSumsAt = WARPS_K * BM * 8;  // in shared memory, behind the rows' parts
 constexpr int kMergeWarps = 4;
 
-constexpr int kSteps = kFp8 ? 2 : 1;  // of 16 elements of a key, that a lane gets at once
+constexpr int kSteps = kFp8 ? 2 : 1;  // of 16 elements of a key that a lane gets at once
 
 using Scores = float[kBlocks][KEYS / 2];
 using OperandP = RegisterOperand<KEYS / 16>[kBlocks];

@@ -26,8 +26,8 @@ struct Range {
 };
 
 // Rows of a sequence and their keys. Rows are queries of one head or, with PACK, of all heads that
-// share keys, with the heads of a query as neighbours. The keys are all that a row sees or, if
-// `part_keys` is not 0, one part of so many.
+// share keys, with the heads of a query as neighbours. The keys are all keys that a row sees or, if
+// `part_keys` is not 0, one part with so many.
 struct Share {
   Sequence sequence;
   int first_row, rows;  // of the sequence
@@ -53,7 +53,7 @@ struct Share {
   }
 };
 
-// Blocks of later queries, which see more, come first.
+// Returns the share of this block. Blocks of later queries, which see more, come first.
 __device__ __forceinline__ Share share_of_block(const Sequences& of, int parts, int part_keys) {
   const unsigned row_tiles = (static_cast<unsigned>(of.q_len) * kHeadsOfUnit + BM - 1) / BM;
   const int row_tile = static_cast<int>(row_tiles - 1 - blockIdx.x % row_tiles);

@@ -41,7 +41,7 @@ __device__ __forceinline__ void acquire(const Pipeline<Stages>& pipeline, unsign
   __syncwarp();
 }
 
-// Publishes a tile for those who multiply. Run by one thread.
+// Publishes a tile for the warps that multiply. Run by one thread.
 __device__ __forceinline__ void publish(const WorkPipeline& work, Addresses at, const Tile& tile) {
   const Sequence& sequence = tile.sequence;
   const int words[kWorkWords] = {tile.head,     tile.row,        tile.first,
@@ -236,7 +236,7 @@ __device__ __forceinline__ void give_turn(int group) {
   if constexpr (PINGPONG) named_barrier_arrive(1 + (group + 1) % WGS, 256);
 }
 
-// Run by one warpgroup: the tiles of keys of one tile of queries.
+// Multiplies the tiles of keys of one tile of queries. Run by one warpgroup.
 class Worker {
  public:
   __device__ __forceinline__ Worker(Addresses at, int group)

@@ -31,8 +31,8 @@ struct Batch {
   }
 };
 
-// The sum of x over the threads before this one, and over all. Called by the whole block, which may
-// use `warp_sums` again after the next barrier.
+// Returns the sum of x over the threads before this one, and over all threads. Called by the whole
+// block, which may use `warp_sums` again after the next barrier.
 struct RunningSum {
   int before, all;
 

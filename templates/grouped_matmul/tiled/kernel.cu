@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       cp_async_wait<STAGES - 2>();
-      __syncthreads();  // the stage is there for all, and nobody reads the one before any more
+      __syncthreads();  // the stage has landed for all, and no warp reads the one before any more
       copy_stage(step + STAGES - 1);
       const unsigned stage = ring + step % STAGES * kStageBytes;
 #pragma unroll

@@ -144,7 +144,7 @@ __device__ __forceinline__ void multiply_tile(Acc<N>& d, TilePipeline& pipeline,
 template <int N>
 __device__ __forceinline__ void multiply_scaled(Acc<N>& d, TilePipeline& pipeline, Addresses at,
                                                 int first_b, int steps, int block_b) {
-  float part[1][N / 2];  // defined from the start, as the sums
+  float part[1][N / 2];  // defined from the start, as the accumulators
 #pragma unroll
   for (float& x : part[0]) x = 0;
 #pragma unroll
@@ -265,8 +265,8 @@ __device__ __forceinline__ void consume(out_t* d, int n, Schedule& schedule, Til
       if (!first_of_block) named_barrier_sync(2 + consumer, 256);
       first_of_block = false;
     }
-    // With PINGPONG the other consumer may begin once all stages of this tile have landed: else it
-    // might take a barrier that is a phase behind for one whose stage has landed.
+    // With PINGPONG the other consumer may begin once all stages of this tile have landed:
+    // otherwise it might take a barrier that is a phase behind for one whose stage has landed.
     const auto all_landed = [&] {
       if (PINGPONG && !schedule.is_last()) named_barrier_arrive(2 + 1 - consumer, 256);
     };

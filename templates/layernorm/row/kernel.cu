@@ -31,7 +31,8 @@ struct Normal {
     variance = mean_square - mean * mean;
     far = !(variance >= kLeastShare * mean_square);
   }
-  // Takes the sums of the differences from the mean, and of their squares, into account.
+  // Corrects the mean and the variance by the sums of the differences from the mean, and of their
+  // squares.
   __device__ __forceinline__ void correct(float sum, float squares) {
     const float distance = sum * (1.0f / columns);
     mean += distance;

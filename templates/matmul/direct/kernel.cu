@@ -58,7 +58,7 @@ struct Batch {
   Packed<16> weights[Loads];  // of the norm
 };
 
-// The rows that a lane reads. In place of rows beyond the last one of A or B it reads the last one
+// The rows that a lane reads. Instead of rows beyond the last one of A or B it reads the last one
 // again; the results are not stored.
 struct Rows {
   const dtype_t* a[kRowsA];
@@ -72,7 +72,7 @@ __device__ __forceinline__ const dtype_t* row_of(const dtype_t* matrix, int row,
 }
 
 // Prefetches columns `from` to `to` of a block's rows of b into the L2; in a cluster each block
-// takes a share of them. The kernel ahead may still run. If it writes b after all, its writes go
+// takes a share of them. The previous kernel may still run. If it writes b after all, its writes go
 // through the L2 too and replace the prefetched lines.
 __device__ __forceinline__ void prefetch_rows(const dtype_t* b, int first_b, int n, int ldb,
                                               int from, int to, int rank) {

@@ -1,8 +1,8 @@
 #pragma once
-// From the sums of a tile to the result. Run by one consumer warpgroup; each warp works on its own
-// 16 rows of each block of 64. The order is scale_and_add_bias, finish, and then one of three ways
-// to store the tile: store_tile, store_last_tile through the ring, or a WaitingTile during the next
-// tile. The arithmetic is in wgmma_epilogue.cuh.
+// Turns the sums of a tile into the result. Run by one consumer warpgroup; each warp works on its
+// own 16 rows of each block of 64. The order is scale_and_add_bias, finish, and then one of three
+// ways to store the tile: store_tile, store_last_tile through the ring, or a WaitingTile during the
+// next tile. The arithmetic is in wgmma_epilogue.cuh.
 
 #include "layout.cuh"
 #include <kernwright/matmul/split.cuh>
@@ -122,7 +122,7 @@ __device__ __forceinline__ void store_last_tile(const Acc& d, const Target& targ
   }
 }
 
-// With OVERLAP: the previous tile, which waits in registers. It is stored in kLeaving parts, one
+// The previous tile, which waits in registers, with OVERLAP. It is stored in kLeaving parts, one
 // each time store_part() is called. A part is a rounded chunk or, with LATE, a piece of sums that
 // is finished first.
 class WaitingTile {

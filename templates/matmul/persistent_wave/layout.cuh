@@ -47,7 +47,7 @@ struct Storage {
   unsigned char b[STAGES][kBoxes][BN * kRowBytes];
   unsigned char others[kStagingBytes + TilePipeline::kBytes + kReceivedBytes];
 };
-// With SPLIT: the sums of other blocks for the rows that belong to this one. They take the place of
+// The sums of other blocks for the rows that belong to this one, with SPLIT. They take the place of
 // the ring, behind the staged tile.
 constexpr int kPartBytes = BM * BN * 4 / SPLIT * (SPLIT - 1);
 static_assert(sizeof(Storage) + STAGES * SCALE_BYTES + 1024 == SMEM_BYTES);
@@ -87,7 +87,9 @@ struct Addresses {
   }
   __device__ unsigned barriers() const { return base + kBarriers; }
   __device__ unsigned parts() const { return base + kParts; }
-  __device__ unsigned received() const { return base + kReceived; }  // barrier: all parts are there
+  __device__ unsigned received() const {
+    return base + kReceived;
+  }  // barrier: all parts have landed
   __device__ StageScales<BM> scales(int stage) const {
     return {base + static_cast<unsigned>(sizeof(Storage)) + stage * SCALE_BYTES};
   }

@@ -1,5 +1,5 @@
 #pragma once
-// From the stages of a tile to its sums. Run by one consumer warpgroup.
+// Multiplies the stages of a tile into its accumulators. Run by one consumer warpgroup.
 
 #include "layout.cuh"
 #include <kernwright/matmul/multiply_stages.cuh>

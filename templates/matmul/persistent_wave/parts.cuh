@@ -1,5 +1,5 @@
 #pragma once
-// With SPLIT: from the sums over parts of k to the sums of a tile. The blocks of a cluster that
+// Adds the sums over parts of k to the sums of a tile, with SPLIT. The blocks of a cluster that
 // share a tile hold sums over a part of k each, and the same warp of each holds the same rows. Rows
 // belong to the block whose part is the warp's number modulo SPLIT. The others send it their sums.
 

@@ -1,6 +1,6 @@
 #pragma once
-// From the sums over parts of k to those over all of k: between the blocks of a cluster (SPLIT),
-// and through memory (SLICES).
+// Adds the sums over parts of k to sums over all of k: between the blocks of a cluster (SPLIT), and
+// through memory (SLICES).
 
 #include "layout.cuh"
 #include "result.cuh"
@@ -24,7 +24,7 @@ __device__ __forceinline__ void add(float4& sum, const float4& x) {
   sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
 }
 
-// Sends the sums to the blocks that own them, adds up those that this block owns, and calls
+// Sends the sums to the blocks that own them, adds up the sums that this block owns, and calls
 // `deliver(index, thread, unit)` with each.
 template <typename Deliver>
 __device__ __forceinline__ void reduce(const Acc& acc, Addresses at, int rank,

@@ -9,7 +9,7 @@
 
 namespace {
 
-// Prefetches the first stages of b into the L2 while the kernel ahead may still run; that kernel
+// Prefetches the first stages of b into the L2 while the previous kernel may still run; that kernel
 // seldom writes b. Run by all consumer threads, which have nothing else to do.
 __device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int ldb, int row_b,
                                                 int rows_b, int first, int last) {

@@ -1,5 +1,5 @@
 #pragma once
-// The place of a block's tile, and from its sums to the result: a unit at a time straight from the
+// The place of a block's tile, and the stores of its result: a unit at a time straight from the
 // registers, or tiles of many rows through the memory of the ring.
 
 #include "layout.cuh"

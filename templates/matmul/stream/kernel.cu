@@ -2,12 +2,12 @@
 // of A (Hopper and newer). Rows of A, B and D begin lda, ldb and ldd elements apart; rows of A and
 // B start at multiples of 16 bytes.
 //
-// Such a product costs the reading of B. A block takes tiles of ROWS rows of B, one after another,
-// and a stage of its ring holds CHUNK columns of a tile's rows. The warps of a block have one of
-// three jobs:
+// Such a product costs as much as reading B. A block takes tiles of ROWS rows of B, one after
+// another, and a stage of its ring holds CHUNK columns of a tile's rows. The warps of a block have
+// one of three jobs:
 //
 // loader     fills the ring by TMA. It knows all tiles ahead, so the ring never drains between
-//            tiles. In a launch that reads ahead it fills stages before the kernel ahead has
+//            tiles. In a launch that reads ahead it fills stages before the previous kernel has
 //            ended.
 // consumers  multiply a slice of each stage's columns. A consumer only meets the same columns of A
 //            again and again, so it keeps these in shared memory, and no barrier of the block is
@@ -49,7 +49,8 @@ constexpr int kGroups = kRowsB / 8;                // of 8 rows of b
 constexpr int kPairs = (kGroups + 1) / 2;          // of groups, each of which one product takes
 constexpr int kHalves = BM / 8;                    // of the rows of a
 constexpr int kUnits = kPairs * kHalves;           // of 16 x 8 sums
-// Products that follow each other add to different sums, so that none waits for the one before.
+// Products that follow each other add to different accumulators, so that none waits for the one
+// before.
 constexpr int kChains = kUnits >= 4 ? 1 : 4 / kUnits;
 constexpr int kSumsAtOnce =
     kUnits >= 8 ? 1 : 8 / kUnits;  // consumers whose sums are loaded at once
@@ -91,11 +92,11 @@ struct Addresses {
   }
   __device__ unsigned stage_barriers() const { return base + kBarriers; }
   __device__ unsigned sums_barriers() const { return stage_barriers() + StageRing::kBytes; }
-  // Completes when all consumers have left the sums of their squares.
+  // Completes when every consumer has written its partial sums of squares.
   __device__ unsigned squared() const { return sums_barriers() + SumsRing::kBytes; }
 };
 
-// The product, as far as it is the same in every tile.
+// The parts of the product that are the same in every tile.
 struct Shape {
   int m, n, k;  // k is 0 if the operands are not read
   __device__ int tiles() const { return (n + ROWS - 1) / ROWS; }
@@ -372,8 +373,8 @@ __device__ __forceinline__ void finish(const FewRows& d, const Shape& shape, flo
 
 }  // namespace
 
-// Multiplies in all warps of the block. ROOM bounds the registers so that blocks of the kernels
-// before and after this one find room too.
+// Computes the product with a loader, consumers and a finisher in each block. ROOM bounds the
+// registers so that blocks of the kernels before and after this one find room too.
 extern "C" __global__ void __launch_bounds__(THREADS, ROOM)
     matmul_stream(const dtype_t* __restrict__ a, const __grid_constant__ TensorMap map_b,
                   const dtype_t* __restrict__ norm_weight, out_t* __restrict__ d, int m, int n,

@@ -338,7 +338,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       if (step + 1 < kSteps) {
         read_fragments((step + 1) % 2, slot, step + 1);
       } else {
-        // After this barrier the next stage is there for all, and nobody reads this one any more.
+        // After this barrier the next stage has landed for all, and no warp reads this one any
+        // more.
         cp_async_wait<STAGES - 2>();
         __syncthreads();
         read_fragments((step + 1) % 2, next_slot, 0);

@@ -23,7 +23,7 @@ __device__ __forceinline__ out_t result(float all, long long count) {
 // Reads `count` elements in tiles of THREADS * VECTORS vectors, which the blocks take in turn. Each
 // of a thread's VECTORS loads has a sum of its own. If the grid is one cluster, the first block
 // combines the values of all blocks in the order of their ranks, and writes y. In a larger grid
-// each block leaves its value in `parts`.
+// each block writes its value to `parts`.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     reduce_tensor_parts(const dtype_t* __restrict__ x, float* __restrict__ parts,
                         out_t* __restrict__ y, long long count) {
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       mbarrier_arrive_expect(received, CLUSTER * sizeof(float));
     }
     cluster_arrive_relaxed();
-    cluster_wait();  // before the kernel ahead has ended, so that an early start hides it
+    cluster_wait();  // before the previous kernel has ended, so that an early start hides it
   }
   await_previous_kernel();
   const long long vectors = count / kLanes;

@@ -6,7 +6,7 @@ using namespace kernwright::row;
 constexpr bool kAdds = mask == mask_additive;
 constexpr bool kCausal = mask == mask_causal;
 
-// How a row's elements become exponents.
+// Turns a row's elements into exponents.
 struct Exponents {
   float scale;
   long long seen;  // columns of the row that count

@@ -21,16 +21,16 @@ constexpr int kRowDv = box_row_bytes(config::head_dim_v);
 constexpr int kBoxesD = (config::head_dim * sizeof(config::kv_t) + kRowD - 1) / kRowD;
 constexpr int kBoxesDv = (config::head_dim_v * sizeof(config::kv_t) + kRowDv - 1) / kRowDv;
 constexpr int kStepsD = (config::head_dim + 15) / 16;
-// Columns of o in the accumulators; those behind head_dim_v meet zeros of v.
+// Columns of o in the accumulators; columns behind head_dim_v meet zeros of v.
 constexpr int kColumns = (config::head_dim_v + 15) / 16 * 16;
 
 // A tile of `Keys` keys in shared memory.
 template <int Keys>
 struct TileOfKeys {
   static constexpr bool kPaged = config::cache == config::cache_paged;
-  // Keys of a box: of a paged cache not more than a page.
+  // Keys of a box, in a paged cache not more than a page.
   static constexpr int kBoxKeys = kPaged && config::page < Keys ? config::page : Keys;
-  static constexpr int kPieces = Keys / kBoxKeys;  // boxes, beside those along the head
+  static constexpr int kPieces = Keys / kBoxKeys;  // boxes, beside the boxes along the head
   static constexpr int kKeyBytes = kBoxesD * Keys * kRowD;
   static constexpr int kValueBytes = kBoxesDv * Keys * kRowDv;
 
@@ -99,7 +99,7 @@ class TokenBoxes {
   int token_[kRounds], outer_[kRounds];
 };
 
-// Loads such a tile by one call, for callers that need not wait for room.
+// Loads such a tile by one call, when there is room already.
 template <int Boxes, int Keys, int RowBytes = kSwizzleBytes>
 __device__ __forceinline__ void load_tokens(unsigned destination, const TensorMap& map,
                                             unsigned full, const Sequences& of,

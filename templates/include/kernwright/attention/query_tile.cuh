@@ -1,7 +1,7 @@
 #pragma once
-// The tiles of a kernel whose blocks take BM rows at a time and BN keys: which tile of which
-// sequence a number is, and which tiles of keys it sees. Rows are queries of one head, or of some
-// heads that share keys.
+// The tiles of a kernel whose blocks take BM rows and BN keys at a time: the tile and the sequence
+// of a number, and the tiles of keys that it sees. Rows are queries of one head, or of some heads
+// that share keys.
 
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/config.cuh>

@@ -1,6 +1,6 @@
 #pragma once
-// From products of queries and keys to the scores of a softmax. A thread has parts of two rows, as
-// accumulators of wgmma and mma.sync have them: register i is in row accumulator_row() +
+// Turns products of queries and keys into the scores of a softmax. A thread has parts of two rows,
+// as accumulators of wgmma and mma.sync have them: register i is in row accumulator_row() +
 // register_row(i) and column accumulator_column() + register_column(i) (accumulator.cuh). For the
 // operation attention, whose flags it reads.
 

@@ -1,7 +1,7 @@
 #pragma once
 // Formulas for references: in fp64, each value with the error that fp32 arithmetic may have made so
 // far, in units of 2^-24. An operation multiplies the errors of its operands by its derivatives and
-// adds its own rounding error. So a result that cancelled has a wide bound, and others have not.
+// adds its own rounding error. So a result that cancelled has a wide bound, and others do not.
 
 #include <kernwright/math/activation_reference.cuh>
 

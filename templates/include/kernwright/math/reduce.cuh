@@ -30,13 +30,13 @@ struct Sum {
   static __device__ __forceinline__ Value combine(Value a, Value b) { return a + b; }
 };
 
-// NaN if any is.
+// The result is NaN if any value is.
 struct Max {
   using Value = float;
   static __device__ __forceinline__ Value identity() { return minus_infinity(); }
   static __device__ __forceinline__ Value combine(Value a, Value b) { return larger(a, b); }
-  // Over a whole warp, as integers that are ordered like the values; combining makes any NaN the
-  // largest of these.
+  // Reduces over a whole warp, as integers that are ordered like the values; combining makes any
+  // NaN the largest of these.
   template <int Width>
     requires(Width == 32)
   static __device__ __forceinline__ Value over_lanes(Value x) {

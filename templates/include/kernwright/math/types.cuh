@@ -103,7 +103,7 @@ __device__ __forceinline__ unsigned encode_fp8(float x) {
 #endif
 
 // Rounds to nearest even. fp8_e4m3 saturates to +-448, fp8_e5m2 to +-57344, an integer to its
-// range. NaN stays NaN; in an integer it becomes 0. A bool is true for all values but 0 and NaN.
+// range. NaN stays NaN; in an integer it becomes 0. A bool is true for all values except 0 and NaN.
 template <typename T>
 __device__ __forceinline__ T from_float(float x);
 template <>

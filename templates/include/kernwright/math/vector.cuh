@@ -30,8 +30,8 @@ __device__ __forceinline__ void hide_from_assembler(Packed<Bytes>& x) {
   for (unsigned& word : x.word) word |= blockIdx.z;
 }
 
-// The caching of a load. `plain` is coherent; the others go through the read-only path and must not
-// see data that the same kernel writes.
+// The cache hints of a load. `plain` is coherent; the others go through the read-only path and must
+// not see data that the same kernel writes.
 enum class Load { plain, read_only, no_allocate };
 // `as_one` is for vectors that are written in parts elsewhere: the compiler would share the parts'
 // addresses and write the whole in words too.

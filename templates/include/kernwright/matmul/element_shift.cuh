@@ -3,11 +3,12 @@
 
 namespace kernwright {
 
-// Moves words of two 16-bit elements down by `shift` elements, 0 to 7: the first `Count` words are
-// then those from element `shift` on.
+// Moves words of two 16-bit elements down by `shift` elements, 0 to 7: the first `Count` words then
+// hold the elements from `shift` on.
 template <int Count>
 __device__ __forceinline__ void shift_elements(unsigned (&words)[Count + 4], int shift) {
-  // By 4 and 2 in whole words, by 1 across them. A runtime index would put the array into memory.
+  // Shifts by 4 and 2 in whole words, by 1 across them. A runtime index would put the array into
+  // memory.
 #pragma unroll
   for (int i = 0; i < Count + 2; ++i) words[i] = shift & 4 ? words[i + 2] : words[i];
 #pragma unroll

@@ -45,7 +45,7 @@ __device__ __forceinline__ Packed<16> load_piece_anywhere(const unsigned char* b
 
 // Copies m rows of a and n rows of b, of k elements each, to rows of `pitch` elements, a multiple
 // of 16 bytes. The rows of a and b begin `lda` and `ldb` elements apart. The elements between k and
-// the pitch are not for use. Run by a grid of kPadThreads threads a block, with at least one warp
+// the pitch must not be used. Run by a grid of kPadThreads threads a block, with at least one warp
 // for each kPadBytes of each row.
 template <typename T>
 __device__ __forceinline__ void pad_rows(const T* a, const T* b, T* padded_a, T* padded_b, int m,

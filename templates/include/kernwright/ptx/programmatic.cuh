@@ -1,6 +1,6 @@
 #pragma once
-// Programmatic dependent launch (sm_90): a kernel may start while the one before it still runs. On
-// older architectures a launch always waits for the one before it, and these functions do nothing.
+// Programmatic dependent launch (sm_90): a kernel may start while the previous one still runs. On
+// older architectures a launch always waits for the previous one, and these functions do nothing.
 
 namespace kernwright {
 
@@ -11,9 +11,9 @@ __device__ __forceinline__ void release_next_kernel() {
 #endif
 }
 
-// Waits until the kernel before this one has ended and its writes are visible. A kernel whose
-// launch has "waits" in the manifest must call it before it touches memory. After an ordinary
-// launch both functions cost nothing.
+// Waits until the previous kernel has ended and its writes are visible. A kernel whose launch has
+// "waits" in the manifest must call it before it touches memory. After an ordinary launch both
+// functions cost nothing.
 __device__ __forceinline__ void await_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

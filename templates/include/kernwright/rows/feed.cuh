@@ -73,9 +73,9 @@ class Row<T, Of>::Feed {
     bulk_load(held_place(i), weights + share_.slice() * kLanes, vectors * kVectorBytes,
               held_barrier());
   }
-  // Loads the held weights if rows are skewed. weights(i) is the i-th vector of a row's weights or,
-  // if rows of a block differ, of the weights themselves. The first vector that is held is the one
-  // ahead of the slice.
+  // Stores the block's part of such a vector to the place `i` of Held if rows are skewed.
+  // weights(i) is the i-th vector of a row's weights or, if rows of a block differ, of the weights
+  // themselves. The first vector that is held is the one ahead of the slice.
   template <typename Weights>
   __device__ __forceinline__ void hold_each(int i, const Weights& weights) const {
     for (int at = threadIdx.x; at < kSliceVectors + kAligned; at += kThreads) {
@@ -138,7 +138,7 @@ class Row<T, Of>::Feed {
     const auto reaches = [&](int step) {
       return has_row && share_.has(step) && wanted(share_.column(step));
     };
-    // All vectors are on their way before the first is looked at.
+    // All loads are issued before the first is used.
 #pragma unroll
     for (int step = 0; step < kKept; ++step) {
       x[step] = {};

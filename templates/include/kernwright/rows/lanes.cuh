@@ -1,12 +1,12 @@
 #pragma once
-// Which lanes of a vector belong to a row that begins or ends in it, and the vector that begins
+// The lanes of a vector that belong to a row which begins or ends in it, and the vector that begins
 // some lanes ahead of another.
 
 #include <kernwright/rows/row.cuh>
 
 namespace kernwright::rows {
 
-// Which lanes of a vector belong to the row, a bit each.
+// The lanes of a vector that belong to the row, a bit each.
 template <typename T, Sizes Of>
 struct Row<T, Of>::Lanes {
   static constexpr unsigned kAll = (1u << kLanes) - 1;

@@ -10,8 +10,7 @@
 // A row's vectors begin at multiples of kAlignBytes of memory. If the bytes of a row are not such a
 // multiple, rows are skewed: a row begins in some lane of its first vectors, which is its skew, and
 // kRowVectors is enough for any. Lanes of other rows are read along, as 0, and not written. Only
-// the vector in which the tensor ends is read by elements, since the memory behind it may belong to
-// nobody.
+// the vector in which the tensor ends is read by elements, since there may be no memory behind it.
 //
 // Without stages a block owns `block_rows` rows, or several times as many, and loads them straight
 // into registers. With stages it takes rows in turn. Each warp then has a run of the slice for its
@@ -38,7 +37,8 @@ struct Sizes {
   int first_byte = 0;  // of the dynamic shared memory that a ring takes, a multiple of 128
 };
 
-// Through the L1: loads that pass it by (no_allocate) cost 5 % of the rate of a stream on an H200.
+// Loads through the L1: loads that bypass it (no_allocate) cost 5 % of the rate of a stream on an
+// H200.
 constexpr Load kRead = Load::read_only;
 
 template <typename T, Sizes Of>
@@ -78,15 +78,15 @@ struct Row {
     return count;
   }
   static constexpr int kSkews = skews();
-  // The skew of a row is a number of whole words and, of 16-bit elements, perhaps half a word. Rows
-  // begin after 0, kWordStep, 2 * kWordStep, ... of a vector's words.
+  // The skew of a row is a number of whole words and, with 16-bit elements, perhaps half a word.
+  // Rows begin after 0, kWordStep, 2 * kWordStep, ... of a vector's words.
   static constexpr int kWordStep = kSkews < kWords ? kWords / kSkews : 1;
 
   static constexpr int kWarpThreads = kRowThreads < 32 ? kRowThreads : 32;
   static constexpr int kWarps = kRowThreads / kWarpThreads;
   static constexpr int kParts = kWarps * kCluster;
   // Threads that share a run: with a ring a warp, else the group, which then reads its slice in
-  // order. Blocks that take one row each are 2 % slower if every warp goes its own way.
+  // order. Blocks that come and go are 2 % slower if every warp goes its own way.
   static constexpr int kRunThreads = kStages > 0 ? kWarpThreads : kRowThreads;
   static constexpr int kRuns = kRowThreads / kRunThreads;
   // If there are several runs, they are whole lines of 128 bytes.
@@ -94,8 +94,8 @@ struct Row {
   static constexpr int kRun =
       (kSliceVectors + kRuns * kRunUnit - 1) / (kRuns * kRunUnit) * kRunUnit;
   static_assert(kRun <= kSteps * kRunThreads);
-  // The last run of the last slice may be shorter, and those before it too; of a row without skew
-  // it is the shortest.
+  // The last run of the last slice may be shorter, and the runs before it too; in a row without
+  // skew it is the shortest.
   static constexpr int kShortestRun =
       (kColumns + kLanes - 1) / kLanes - (kCluster - 1) * kSliceVectors - (kRuns - 1) * kRun;
 

@@ -16,7 +16,7 @@ class Row<T, Of>::Share {
     first_ = run_ + threadIdx.x % kRunThreads;
     if constexpr (!kSkewed && kShortestRun < kRun) run_vectors_ = vectors_of_run(kRowVectors);
   }
-  // Turns to a row of `row_count`. This comes before anything is asked of the row.
+  // Turns to a row of `row_count`. Must be called before any question about the row.
   __device__ __forceinline__ void follow(long long row, long long row_count) {
     if constexpr (kSkewed) {
       skew_ = skew_of(row);

@@ -1,5 +1,5 @@
 #pragma once
-// Which tiles of a matrix a block works on, and in which order. The clusters of the grid walk the
+// The tiles of a matrix that a block works on, and their order. The clusters of the grid walk the
 // tiles of all products in steps of the grid, so a launch may have a cluster for each tile or as
 // many as fit the device. The tiles are ordered by bands, of `group` rows of cluster tiles each; a
 // band is walked column by column. Tiles that run at the same time then read a nearly square part

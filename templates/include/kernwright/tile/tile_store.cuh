@@ -1,5 +1,5 @@
 #pragma once
-// Storing the sums of a tile (wgmma_tile.cuh) from a warp that holds 16 of its rows. The sums are
+// Stores the sums of a tile (wgmma_tile.cuh) from a warp that holds 16 of its rows. The sums are
 // rounded to Out and written, in chunks of 16 rows by 128 bytes, to slots of shared memory in the
 // 128-byte swizzle. From there TMA or the warp stores them. All lanes of the warp call each
 // function together, in this order:
