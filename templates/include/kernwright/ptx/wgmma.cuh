@@ -54,166 +54,62 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
 
 // The operand lists for N = 8 (4 registers) and N = 16. The list of each further N is the list of a
 // smaller one and some more.
+#define KW_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define KW_D8(i) KW_D4(i), KW_D4(i + 4)
 #define KW_TEXT_4 "%0, %1, %2, %3"
-#define KW_REGISTERS_4 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+#define KW_REGISTERS_4 KW_D4(0)
 #define KW_TEXT_8 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define KW_REGISTERS_8 \
-  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
-#define KW_TEXT_16 \
-  KW_TEXT_8        \
-  ", "             \
-  "%8, %9, %10, %11, %12, %13, %14, %15"
-#define KW_REGISTERS_16                                                                       \
-  KW_REGISTERS_8, "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), \
-      "+f"(d[14]), "+f"(d[15])
-#define KW_TEXT_24 \
-  KW_TEXT_16       \
-  ", "             \
-  "%16, %17, %18, %19, %20, %21, %22, %23"
-#define KW_REGISTERS_24                                                                          \
-  KW_REGISTERS_16, "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), \
-      "+f"(d[22]), "+f"(d[23])
-#define KW_TEXT_32 \
-  KW_TEXT_24       \
-  ", "             \
-  "%24, %25, %26, %27, %28, %29, %30, %31"
-#define KW_REGISTERS_32                                                                          \
-  KW_REGISTERS_24, "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), \
-      "+f"(d[30]), "+f"(d[31])
-#define KW_TEXT_36 \
-  KW_TEXT_32       \
-  ", "             \
-  "%32, %33, %34, %35"
-#define KW_REGISTERS_36 KW_REGISTERS_32, "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35])
-#define KW_TEXT_40 \
-  KW_TEXT_32       \
-  ", "             \
-  "%32, %33, %34, %35, %36, %37, %38, %39"
-#define KW_REGISTERS_40                                                                          \
-  KW_REGISTERS_32, "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), \
-      "+f"(d[38]), "+f"(d[39])
-#define KW_TEXT_44 \
-  KW_TEXT_40       \
-  ", "             \
-  "%40, %41, %42, %43"
-#define KW_REGISTERS_44 KW_REGISTERS_40, "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43])
-#define KW_TEXT_48 \
-  KW_TEXT_40       \
-  ", "             \
-  "%40, %41, %42, %43, %44, %45, %46, %47"
-#define KW_REGISTERS_48                                                                          \
-  KW_REGISTERS_40, "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), \
-      "+f"(d[46]), "+f"(d[47])
-#define KW_TEXT_52 \
-  KW_TEXT_48       \
-  ", "             \
-  "%48, %49, %50, %51"
-#define KW_REGISTERS_52 KW_REGISTERS_48, "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51])
-#define KW_TEXT_56 \
-  KW_TEXT_48       \
-  ", "             \
-  "%48, %49, %50, %51, %52, %53, %54, %55"
-#define KW_REGISTERS_56                                                                          \
-  KW_REGISTERS_48, "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), \
-      "+f"(d[54]), "+f"(d[55])
-#define KW_TEXT_60 \
-  KW_TEXT_56       \
-  ", "             \
-  "%56, %57, %58, %59"
-#define KW_REGISTERS_60 KW_REGISTERS_56, "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59])
-#define KW_TEXT_64 \
-  KW_TEXT_56       \
-  ", "             \
-  "%56, %57, %58, %59, %60, %61, %62, %63"
-#define KW_REGISTERS_64                                                                          \
-  KW_REGISTERS_56, "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), \
-      "+f"(d[62]), "+f"(d[63])
-#define KW_TEXT_68 \
-  KW_TEXT_64       \
-  ", "             \
-  "%64, %65, %66, %67"
-#define KW_REGISTERS_68 KW_REGISTERS_64, "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67])
-#define KW_TEXT_72 \
-  KW_TEXT_64       \
-  ", "             \
-  "%64, %65, %66, %67, %68, %69, %70, %71"
-#define KW_REGISTERS_72                                                                          \
-  KW_REGISTERS_64, "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), \
-      "+f"(d[70]), "+f"(d[71])
-#define KW_TEXT_76 \
-  KW_TEXT_72       \
-  ", "             \
-  "%72, %73, %74, %75"
-#define KW_REGISTERS_76 KW_REGISTERS_72, "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75])
-#define KW_TEXT_80 \
-  KW_TEXT_72       \
-  ", "             \
-  "%72, %73, %74, %75, %76, %77, %78, %79"
-#define KW_REGISTERS_80                                                                          \
-  KW_REGISTERS_72, "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), \
-      "+f"(d[78]), "+f"(d[79])
-#define KW_TEXT_84 \
-  KW_TEXT_80       \
-  ", "             \
-  "%80, %81, %82, %83"
-#define KW_REGISTERS_84 KW_REGISTERS_80, "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83])
-#define KW_TEXT_88 \
-  KW_TEXT_80       \
-  ", "             \
-  "%80, %81, %82, %83, %84, %85, %86, %87"
-#define KW_REGISTERS_88                                                                          \
-  KW_REGISTERS_80, "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), \
-      "+f"(d[86]), "+f"(d[87])
-#define KW_TEXT_92 \
-  KW_TEXT_88       \
-  ", "             \
-  "%88, %89, %90, %91"
-#define KW_REGISTERS_92 KW_REGISTERS_88, "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91])
-#define KW_TEXT_96 \
-  KW_TEXT_88       \
-  ", "             \
-  "%88, %89, %90, %91, %92, %93, %94, %95"
-#define KW_REGISTERS_96                                                                          \
-  KW_REGISTERS_88, "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), \
-      "+f"(d[94]), "+f"(d[95])
-#define KW_TEXT_100 \
-  KW_TEXT_96        \
-  ", "              \
-  "%96, %97, %98, %99"
-#define KW_REGISTERS_100 KW_REGISTERS_96, "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99])
-#define KW_TEXT_104 \
-  KW_TEXT_96        \
-  ", "              \
-  "%96, %97, %98, %99, %100, %101, %102, %103"
-#define KW_REGISTERS_104                                                                           \
-  KW_REGISTERS_96, "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), \
-      "+f"(d[102]), "+f"(d[103])
-#define KW_TEXT_108 \
-  KW_TEXT_104       \
-  ", "              \
-  "%104, %105, %106, %107"
-#define KW_REGISTERS_108 KW_REGISTERS_104, "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107])
-#define KW_TEXT_112 \
-  KW_TEXT_104       \
-  ", "              \
-  "%104, %105, %106, %107, %108, %109, %110, %111"
-#define KW_REGISTERS_112                                                                  \
-  KW_REGISTERS_104, "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), \
-      "+f"(d[109]), "+f"(d[110]), "+f"(d[111])
-#define KW_TEXT_120 \
-  KW_TEXT_112       \
-  ", "              \
-  "%112, %113, %114, %115, %116, %117, %118, %119"
-#define KW_REGISTERS_120                                                                  \
-  KW_REGISTERS_112, "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), \
-      "+f"(d[117]), "+f"(d[118]), "+f"(d[119])
-#define KW_TEXT_128 \
-  KW_TEXT_120       \
-  ", "              \
-  "%120, %121, %122, %123, %124, %125, %126, %127"
-#define KW_REGISTERS_128                                                                  \
-  KW_REGISTERS_120, "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), \
-      "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+#define KW_REGISTERS_8 KW_D8(0)
+#define KW_TEXT_16 KW_TEXT_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define KW_REGISTERS_16 KW_REGISTERS_8, KW_D8(8)
+#define KW_TEXT_24 KW_TEXT_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define KW_REGISTERS_24 KW_REGISTERS_16, KW_D8(16)
+#define KW_TEXT_32 KW_TEXT_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define KW_REGISTERS_32 KW_REGISTERS_24, KW_D8(24)
+#define KW_TEXT_36 KW_TEXT_32 ", %32, %33, %34, %35"
+#define KW_REGISTERS_36 KW_REGISTERS_32, KW_D4(32)
+#define KW_TEXT_40 KW_TEXT_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define KW_REGISTERS_40 KW_REGISTERS_32, KW_D8(32)
+#define KW_TEXT_44 KW_TEXT_40 ", %40, %41, %42, %43"
+#define KW_REGISTERS_44 KW_REGISTERS_40, KW_D4(40)
+#define KW_TEXT_48 KW_TEXT_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define KW_REGISTERS_48 KW_REGISTERS_40, KW_D8(40)
+#define KW_TEXT_52 KW_TEXT_48 ", %48, %49, %50, %51"
+#define KW_REGISTERS_52 KW_REGISTERS_48, KW_D4(48)
+#define KW_TEXT_56 KW_TEXT_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define KW_REGISTERS_56 KW_REGISTERS_48, KW_D8(48)
+#define KW_TEXT_60 KW_TEXT_56 ", %56, %57, %58, %59"
+#define KW_REGISTERS_60 KW_REGISTERS_56, KW_D4(56)
+#define KW_TEXT_64 KW_TEXT_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define KW_REGISTERS_64 KW_REGISTERS_56, KW_D8(56)
+#define KW_TEXT_68 KW_TEXT_64 ", %64, %65, %66, %67"
+#define KW_REGISTERS_68 KW_REGISTERS_64, KW_D4(64)
+#define KW_TEXT_72 KW_TEXT_64 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define KW_REGISTERS_72 KW_REGISTERS_64, KW_D8(64)
+#define KW_TEXT_76 KW_TEXT_72 ", %72, %73, %74, %75"
+#define KW_REGISTERS_76 KW_REGISTERS_72, KW_D4(72)
+#define KW_TEXT_80 KW_TEXT_72 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define KW_REGISTERS_80 KW_REGISTERS_72, KW_D8(72)
+#define KW_TEXT_84 KW_TEXT_80 ", %80, %81, %82, %83"
+#define KW_REGISTERS_84 KW_REGISTERS_80, KW_D4(80)
+#define KW_TEXT_88 KW_TEXT_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define KW_REGISTERS_88 KW_REGISTERS_80, KW_D8(80)
+#define KW_TEXT_92 KW_TEXT_88 ", %88, %89, %90, %91"
+#define KW_REGISTERS_92 KW_REGISTERS_88, KW_D4(88)
+#define KW_TEXT_96 KW_TEXT_88 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define KW_REGISTERS_96 KW_REGISTERS_88, KW_D8(88)
+#define KW_TEXT_100 KW_TEXT_96 ", %96, %97, %98, %99"
+#define KW_REGISTERS_100 KW_REGISTERS_96, KW_D4(96)
+#define KW_TEXT_104 KW_TEXT_96 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define KW_REGISTERS_104 KW_REGISTERS_96, KW_D8(96)
+#define KW_TEXT_108 KW_TEXT_104 ", %104, %105, %106, %107"
+#define KW_REGISTERS_108 KW_REGISTERS_104, KW_D4(104)
+#define KW_TEXT_112 KW_TEXT_104 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define KW_REGISTERS_112 KW_REGISTERS_104, KW_D8(104)
+#define KW_TEXT_120 KW_TEXT_112 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define KW_REGISTERS_120 KW_REGISTERS_112, KW_D8(112)
+#define KW_TEXT_128 KW_TEXT_120 ", %120, %121, %122, %123, %124, %125, %126, %127"
+#define KW_REGISTERS_128 KW_REGISTERS_120, KW_D8(120)
 
 #define KW_ASM(N, R, KIND, A, B, P, MAJORS, ...)                            \
   asm volatile("{ .reg .pred p; setp.ne.b32 p, " P                          \
@@ -222,46 +118,34 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
                "}, " A ", " B ", p, 1, 1" MAJORS "; }"                      \
                : KW_REGISTERS_##R                                           \
                : __VA_ARGS__)
-#define KW_ISSUE_16(N, R, TYPE, KIND, A, B, P, MA, MB)                                   \
+// MAJORS names the operands that follow `accumulate`, if the type can be MN-major.
+#define KW_ISSUE(N, R, TYPE, KIND, A, B, P, MAJORS, ...)                                 \
   template <Major MajorA, Major MajorB>                                                  \
   static __device__ __forceinline__ void issue(TYPE, float(&d)[R], unsigned long long a, \
                                                unsigned long long b, int accumulate) {   \
-    KW_ASM(N, R, KIND, A, B, P, ", " MA ", " MB, "l"(a), "l"(b), "r"(accumulate),        \
-           "n"(MajorA == Major::mn), "n"(MajorB == Major::mn));                          \
+    KW_ASM(N, R, KIND, A, B, P, MAJORS, "l"(a), "l"(b),                                  \
+           "r"(accumulate)__VA_OPT__(, ) __VA_ARGS__);                                   \
   }
-#define KW_ISSUE_REGISTERS(N, R, TYPE, KIND, A0, A1, A2, A3, B, P, MB)                          \
-  template <Major MajorB>                                                                       \
-  static __device__ __forceinline__ void issue(TYPE, float(&d)[R], const unsigned(&a)[4],       \
-                                               unsigned long long b, int accumulate) {          \
-    KW_ASM(N, R, KIND, "{" A0 ", " A1 ", " A2 ", " A3 "}", B, P, ", " MB, "r"(a[0]), "r"(a[1]), \
-           "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(MajorB == Major::mn));            \
+#define KW_ISSUE_REGISTERS(N, R, TYPE, KIND, A0, A1, A2, A3, B, P, MAJORS, ...)                \
+  template <Major MajorB>                                                                      \
+  static __device__ __forceinline__ void issue(TYPE, float(&d)[R], const unsigned(&a)[4],      \
+                                               unsigned long long b, int accumulate) {         \
+    KW_ASM(N, R, KIND, "{" A0 ", " A1 ", " A2 ", " A3 "}", B, P, MAJORS, "r"(a[0]), "r"(a[1]), \
+           "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate)__VA_OPT__(, ) __VA_ARGS__);           \
   }
-#define KW_ISSUE_K(N, R, TYPE, KIND, A, B, P)                                            \
-  template <Major MajorA, Major MajorB>                                                  \
-  static __device__ __forceinline__ void issue(TYPE, float(&d)[R], unsigned long long a, \
-                                               unsigned long long b, int accumulate) {   \
-    static_assert(MajorA == Major::k && MajorB == Major::k);                             \
-    KW_ASM(N, R, KIND, A, B, P, "", "l"(a), "l"(b), "r"(accumulate));                    \
-  }
-#define KW_ISSUE_K_REGISTERS(N, R, TYPE, KIND, A0, A1, A2, A3, B, P)                       \
-  template <Major MajorB>                                                                  \
-  static __device__ __forceinline__ void issue(TYPE, float(&d)[R], const unsigned(&a)[4],  \
-                                               unsigned long long b, int accumulate) {     \
-    static_assert(MajorB == Major::k);                                                     \
-    KW_ASM(N, R, KIND, "{" A0 ", " A1 ", " A2 ", " A3 "}", B, P, "", "r"(a[0]), "r"(a[1]), \
-           "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));                                 \
-  }
+#define KW_ISSUE_16(N, R, TYPE, KIND, O0, O1, O2, O3, O4, O5, O6)                   \
+  KW_ISSUE(N, R, TYPE, KIND, O0, O1, O2, ", " O3 ", " O4, "n"(MajorA == Major::mn), \
+           "n"(MajorB == Major::mn))                                                \
+  KW_ISSUE_REGISTERS(N, R, TYPE, KIND, O0, O1, O2, O3, O4, O5, ", " O6, "n"(MajorB == Major::mn))
 // O0 to O6 name the operands after the registers of d.
-#define KW_SHAPE(N, R, O0, O1, O2, O3, O4, O5, O6)                                    \
-  template <>                                                                         \
-  struct WgmmaShape<N> {                                                              \
-    KW_ISSUE_16(N, R, bf16, "k16.f32.bf16.bf16", O0, O1, O2, O3, O4)                  \
-    KW_ISSUE_16(N, R, fp16, "k16.f32.f16.f16", O0, O1, O2, O3, O4)                    \
-    KW_ISSUE_REGISTERS(N, R, bf16, "k16.f32.bf16.bf16", O0, O1, O2, O3, O4, O5, O6)   \
-    KW_ISSUE_REGISTERS(N, R, fp16, "k16.f32.f16.f16", O0, O1, O2, O3, O4, O5, O6)     \
-    KW_ISSUE_K(N, R, fp8_e4m3, "k32.f32.e4m3.e4m3", O0, O1, O2)                       \
-    KW_ISSUE_K_REGISTERS(N, R, fp8_e4m3, "k32.f32.e4m3.e4m3", O0, O1, O2, O3, O4, O5) \
-    KW_ISSUE_K(N, R, float, "k8.f32.tf32.tf32", O0, O1, O2)                           \
+#define KW_SHAPE(N, R, O0, O1, O2, O3, O4, O5, O6)                                      \
+  template <>                                                                           \
+  struct WgmmaShape<N> {                                                                \
+    KW_ISSUE_16(N, R, bf16, "k16.f32.bf16.bf16", O0, O1, O2, O3, O4, O5, O6)            \
+    KW_ISSUE_16(N, R, fp16, "k16.f32.f16.f16", O0, O1, O2, O3, O4, O5, O6)              \
+    KW_ISSUE(N, R, fp8_e4m3, "k32.f32.e4m3.e4m3", O0, O1, O2, "")                       \
+    KW_ISSUE_REGISTERS(N, R, fp8_e4m3, "k32.f32.e4m3.e4m3", O0, O1, O2, O3, O4, O5, "") \
+    KW_ISSUE(N, R, float, "k8.f32.tf32.tf32", O0, O1, O2, "")                           \
   };
 KW_SHAPE(8, 4, "%4", "%5", "%6", "%7", "%8", "%9", "%10")
 KW_SHAPE(16, 8, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
@@ -291,10 +175,9 @@ KW_SHAPE(224, 112, "%112", "%113", "%114", "%115", "%116", "%117", "%118")
 KW_SHAPE(240, 120, "%120", "%121", "%122", "%123", "%124", "%125", "%126")
 KW_SHAPE(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 #undef KW_SHAPE
-#undef KW_ISSUE_K_REGISTERS
-#undef KW_ISSUE_K
-#undef KW_ISSUE_REGISTERS
 #undef KW_ISSUE_16
+#undef KW_ISSUE_REGISTERS
+#undef KW_ISSUE
 #undef KW_ASM
 
 // Issues d += a * b^T, or d = a * b^T unless `accumulate`. `a` and `b` are descriptors of operands
@@ -302,6 +185,7 @@ KW_SHAPE(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 template <typename T, int N, Major MajorA = Major::k, Major MajorB = Major::k>
 __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], unsigned long long a,
                                             unsigned long long b, bool accumulate) {
+  static_assert(sizeof(T) == 2 || (MajorA == Major::k && MajorB == Major::k));
   WgmmaShape<N>::template issue<MajorA, MajorB>(T{}, d, a, b, accumulate);
 }
 
@@ -312,6 +196,7 @@ __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], unsigned long lon
 template <typename T, int N, Major MajorB = Major::k>
 __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], const unsigned (&a)[4],
                                             unsigned long long b, bool accumulate) {
+  static_assert(sizeof(T) == 2 || MajorB == Major::k);
   WgmmaShape<N>::template issue<MajorB>(T{}, d, a, b, accumulate);
 }
 
