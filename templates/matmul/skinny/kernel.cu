@@ -43,17 +43,6 @@
 #include <kernwright/ptx/tma.cuh>
 #include <kernwright/ptx/warp_roles.cuh>
 
-extern "C" __global__ void __launch_bounds__(kPadThreads)
-    matmul_pad(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
-               dtype_t* __restrict__ padded_a, dtype_t* __restrict__ padded_b, int m, int n, int k,
-               int pitch, int lda, int ldb, float alpha) {
-  release_next_kernel();
-  await_previous_kernel();
-  if constexpr (COPIED) {  // compiling this takes as long as a small product
-    if (reads_operands(alpha)) pad_rows(a, b, padded_a, padded_b, m, n, k, pitch, lda, ldb);
-  }
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_skinny(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                   out_t* __restrict__ d, int m, int n, int k, int ldb, int ldd,

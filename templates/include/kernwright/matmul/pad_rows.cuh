@@ -1,9 +1,12 @@
 #pragma once
-// Copies rows that may start at any byte to rows that start at multiples of 16 bytes, which TMA can
-// address.
+// matmul_pad, the launch before a matrix product (pad.json): it copies rows that may start at any
+// byte to rows that start at multiples of 16 bytes, which TMA can address.
 
+#include <kernwright/config.cuh>
 #include <kernwright/math/vector.cuh>
 #include <kernwright/matmul/element_shift.cuh>
+#include <kernwright/matmul/epilogue.cuh>
+#include <kernwright/ptx/programmatic.cuh>
 
 namespace kernwright {
 
@@ -80,6 +83,18 @@ __device__ __forceinline__ void pad_rows(const T* a, const T* b, T* padded_a, T*
     if (at < row_bytes) {
       store<Store::plain>(to + row * (static_cast<long long>(pitch) * sizeof(T)) + at, x[i]);
     }
+  }
+}
+
+// Copies the operands that need it.
+extern "C" __global__ void __launch_bounds__(kPadThreads)
+    matmul_pad(const config::dtype_t* __restrict__ a, const config::dtype_t* __restrict__ b,
+               config::dtype_t* __restrict__ padded_a, config::dtype_t* __restrict__ padded_b,
+               int m, int n, int k, int pitch, int lda, int ldb, float alpha) {
+  release_next_kernel();
+  await_previous_kernel();
+  if constexpr (config::COPIED) {  // compiling this takes as long as a small product
+    if (reads_operands(alpha)) pad_rows(a, b, padded_a, padded_b, m, n, k, pitch, lda, ldb);
   }
 }
 
