@@ -27,36 +27,25 @@
 #include "layout.cuh"
 #include "transpose.cuh"
 #include <kernwright/attention/narrow.cuh>
-#include <kernwright/attention/plain_row.cuh>
 #include <kernwright/attention/scales.cuh>
 #include <kernwright/attention/scores.cuh>
+#include <kernwright/attention/tile_loop.cuh>
 #include <kernwright/math/types.cuh>
 #include <kernwright/ptx/mbarrier.cuh>
 #include <kernwright/ptx/programmatic.cuh>
 #include <kernwright/ptx/stmatrix.cuh>
 #include <kernwright/ptx/tma.cuh>
 #include <kernwright/ptx/warp_roles.cuh>
+#include <kernwright/tile/frame.cuh>
 #include <kernwright/tile/softmax_tile.cuh>
 
 namespace {
 
 constexpr float kShift = 8;  // of the largest p, in base 2
 
-// Waits for the stage and announces its bytes in lane 0, before the other lanes load.
-template <int Stages>
-__device__ __forceinline__ void acquire(const Pipeline<Stages>& pipeline, unsigned bytes) {
-  if (threadIdx.x % 32 == 0) pipeline.producer_acquire(bytes);
-  __syncwarp();
-}
-
 // Returns the number of the next tile, from the warp that loads.
-__device__ __forceinline__ int take_number(NumberPipeline& numbers, Addresses at) {
-  numbers.consumer_wait();
-  const int number = load_number(at.number(numbers.stage()));
-  __syncwarp();
-  numbers.consumer_release(numbers.stage());
-  numbers.advance();
-  return number;
+__device__ __forceinline__ int take_number(NumberQueue& numbers) {
+  return numbers.take([](const NumberQueue::Tile& words) { return words[0]; });
 }
 
 // Returns the transposed values of keys [j * BN, (j + 1) * BN) of a sequence, in the layout that
@@ -80,44 +69,36 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
   TilePipeline keys(at.key_barriers());
   TilePipeline values(TRANSPOSE ? at.transposed_barriers() : at.value_barriers());
   QueryPipeline queries(at.query_barriers());
-  NumberPipeline numbers(at.number_barriers());
+  NumberQueue numbers(at.numbers());
   int number = blockIdx.x;
   while (number < tiles) {
-    const Tile tile = tile_at(number, section, of);
-    const int kv_head = tile.head / (heads / kv_heads);
-    if (lane == 0) number = atomicAdd(counters, 1) + gridDim.x;
+    const Tile tile = tile_at<1>(number, section, of);
+    const int kv_head = tile.kv_head();
+    if (lane == 0) number = NumberQueue::next_number(counters);
     const auto load_keys = [&](int j) {
-      acquire(keys, kKeyBytes);
-      load_tokens<kQueryBoxes, BN>(at.k(keys.stage()), map_k, keys.full(), of, tile.sequence,
-                                   j * BN, kv_head);
+      keys.warp_acquire(kKeyBytes);
+      load_tokens<kBoxesD, BN>(at.k(keys.stage()), map_k, keys.full(), of, tile.sequence, j * BN,
+                               kv_head);
       keys.advance();
     };
     const auto load_values = [&](int j) {
       if constexpr (TRANSPOSE) {
-        acquire(values, kTransposedBytes);
+        values.warp_acquire(kTransposedBytes);
         if (lane == 0) {
           bulk_load(at.transposed(values.stage()), image(images, of, tile.sequence, j, kv_head),
                     kTransposedBytes, values.full());
         }
       } else {
-        acquire(values, kValueBytes);
-        load_tokens<kValueBoxes, BN>(at.v(values.stage()), map_v, values.full(), of, tile.sequence,
-                                     j * BN, kv_head);
+        values.warp_acquire(kValueBytes);
+        load_tokens<kBoxesDv, BN>(at.v(values.stage()), map_v, values.full(), of, tile.sequence,
+                                  j * BN, kv_head);
       }
       values.advance();
     };
-    const bool sees = tile.last > tile.first;
+    const bool sees = tile.sees();
     if (sees) load_keys(tile.last - 1);
-    acquire(queries, kQueryBytes);
-    if (lane < kQueryBoxes) {
-      const unsigned to = at.q(queries.stage()) + lane * BM * kSwizzleBytes;
-      const int token = tile.sequence.q_first + tile.row, outer = tile.sequence.q_batch;
-      if constexpr (layout == layout_bshd) {
-        tma_load(to, map_q, {lane * kSwizzleBytes, tile.head, token, outer}, queries.full());
-      } else {
-        tma_load(to, map_q, {lane * kSwizzleBytes, token, tile.head, outer}, queries.full());
-      }
-    }
+    queries.warp_acquire(kQueryBytes);
+    load_queries(at.q(queries.stage()), map_q, queries.full(), tile);
     queries.advance();
     if (sees) {
 #pragma unroll 1
@@ -128,40 +109,21 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
       load_values(tile.first);
     }
     // The number of the next tile, for the warps that multiply.
-    if (lane == 0) {
-      numbers.producer_wait();
-      store_number(at.number(numbers.stage()), number);
-      mbarrier_arrive(numbers.full());
-    }
+    if (lane == 0) numbers.publish({number});
     number = __shfl_sync(~0u, number, 0);
     numbers.advance();
   }
-  // The last block leaves the counters at zero for the next launch.
-  if (lane == 0 && atomicAdd(counters + 1, 1) == gridDim.x - 1) {
-    counters[0] = 0;
-    counters[1] = 0;
-  }
-}
-
-// Returns whether some query of this warpgroup does not see some key of the tile, so that the tile
-// needs the mask.
-__device__ __forceinline__ bool needs_mask(const Tile& tile, int first_row, int key) {
-  const Sequence& sequence = tile.sequence;
-  const int position = first_row + sequence.shift();
-  bool needs_mask = key + BN > sequence.keys;
-  if constexpr (mask != mask_none) needs_mask = needs_mask || key + BN > position + 1;
-  if constexpr (mask == mask_window) needs_mask = needs_mask || key < position + 64 - window;
-  return needs_mask;
+  if (lane == 0) NumberQueue::finish(counters);
 }
 
 // Run by the warps beside the one that loads.
 __device__ __forceinline__ void transpose_values(const Sequences& of, Addresses at, int tiles,
                                                  int section, int warp) {
   TilePipeline values(at.value_barriers()), transposed(at.transposed_barriers());
-  NumberPipeline numbers(at.number_barriers());
+  NumberQueue numbers(at.numbers());
   int number = blockIdx.x;
   while (number < tiles) {
-    const Tile tile = tile_at(number, section, of);
+    const Tile tile = tile_at<1>(number, section, of);
 #pragma unroll 1
     for (int j = tile.last - 1; j >= tile.first; --j) {
       const int key = j * BN;
@@ -176,7 +138,7 @@ __device__ __forceinline__ void transpose_values(const Sequences& of, Addresses 
       if (threadIdx.x % 32 == 0) mbarrier_arrive(transposed.full());
       transposed.advance();
     }
-    number = take_number(numbers, at);
+    number = take_number(numbers);
   }
 }
 
@@ -201,24 +163,6 @@ __device__ __forceinline__ void store_result(const Acc& acc, const RowFactors& i
     }
   }
   __syncwarp();
-}
-
-// Recomputes the warp's rows whose accumulators a masked NaN or infinity may have reached.
-__device__ __forceinline__ void store_slow_path_rows(const Acc& acc, const SoftmaxTile& softmax,
-                                                     const RowFactors& inverse,
-                                                     const Operands& from, const Sequences& of,
-                                                     int row_in_tile, const Tile& tile,
-                                                     const Logits& logits, out_t* __restrict__ o,
-                                                     int ldo) {
-  each_not_finite(acc, softmax, [&](int i, const SoftmaxPart& part) {
-    const int query = tile.row + row_in_tile + i;
-    if (query >= tile.sequence.queries) return;
-    const float factor = of_row(inverse, i);
-    SlowPathRow row(part.largest);
-    row.add(from, of, tile.sequence, query, tile.head, logits, 0, tile.sequence.keys);
-    out_t* to = o + query_place(tile.sequence, query, tile.head, of.q_tokens, ldo, head_dim_v);
-    row.each([&](int column, float x) { to[column] = from_float<out_t>(x * factor); });
-  });
 }
 
 // Multiplies the tiles of keys of one tile of queries. Run by one warpgroup.
@@ -389,7 +333,9 @@ class Worker {
     const int position = row + accumulator_row() + tile.sequence.shift();
     const int positions[2] = {position, position + 8}, head[2] = {tile.head, tile.head};
     make_scores(s[0], logits, positions, head, key);
-    if (needs_mask(tile, first_row, key)) apply_mask(s[0], positions, tile.sequence.keys, key);
+    if (needs_mask(tile.sequence, first_row, first_row + 63, key)) {
+      apply_mask(s[0], positions, tile.sequence.keys, key);
+    }
   }
 
   Addresses at_;
@@ -404,21 +350,20 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
                                         int ldo) {
   Worker worker(at);
   QueryPipeline queries(at.query_barriers());
-  NumberPipeline numbers(at.number_barriers());
-  const int row_in_tile = group * 64 + __shfl_sync(~0u, threadIdx.x / 32 % 4, 0) * 16;
+  NumberQueue numbers(at.numbers());
+  const int row_in_tile = group * 64 + warp_in_group() * 16;
   int number = blockIdx.x;
   while (number < tiles) {
-    const Tile tile = tile_at(number, section, of);
+    const Tile tile = tile_at<1>(number, section, of);
     queries.consumer_wait();
     const int stage = queries.stage();
-    const int kv_head = tile.head / (heads / kv_heads);
+    const int kv_head = tile.kv_head();
     Logits logits = unscaled;
     logits.scale *= scales.of_products(tile.sequence.number, kv_head);
     SoftmaxTile softmax(logits.unit(), kShift);
     Acc acc;
-#pragma unroll
-    for (float& x : acc) x = 0;
-    if (tile.last > tile.first) {
+    clear(acc);
+    if (tile.sees()) {
       worker.multiply_tile(acc, softmax, OperandQ(at.q(stage), group * 64), tile, logits,
                            tile.row + row_in_tile, tile.row + group * 64);
     }
@@ -438,7 +383,7 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
     if constexpr (mask != mask_none) {
       store_slow_path_rows(acc, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
     }
-    number = take_number(numbers, at);
+    number = take_number(numbers);
   }
 }
 
@@ -456,9 +401,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_narrow_wave(
     int kv_tokens, int pages, int table_columns, int ldq, int ldk, int ldv, int ldo, int section,
     float scale, float cap, float q_scale, float k_scale, float v_scale) {
   extern __shared__ unsigned char memory[];
-  const Addresses at{first_address(memory)};
-  const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const Addresses at{aligned_shared(memory)};
+  const int role = warpgroup_number();
+  const int warp = warp_number();
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
                      kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
   const int tiles = (q_len + BM - 1) / BM * heads * batch;
@@ -470,21 +415,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_narrow_wave(
     TilePipeline(at.value_barriers()).init(TRANSPOSERS);
     TilePipeline(at.transposed_barriers()).init(WGS * 4, TRANSPOSE ? 1 : TRANSPOSERS);
     QueryPipeline(at.query_barriers()).init(WGS * 4);
-    NumberPipeline(at.number_barriers()).init(WGS * 4 + (TRANSPOSE ? 0 : TRANSPOSERS));
+    NumberQueue(at.numbers()).init(WGS * 4 + (TRANSPOSE ? 0 : TRANSPOSERS));
     mbarrier_init_fence();
   }
   __syncthreads();
   release_next_kernel();
   await_previous_kernel();
   if (role == 0) {
-    if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
+    registers_release<kRegisters.producer>();
     if (warp == 0) {
       produce(map_q, map_k, map_v, of, at, tiles, section, counters, images);
     } else if constexpr (!TRANSPOSE) {
       transpose_values(of, at, tiles, section, warp - 1);
     }
   } else {
-    if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
+    registers_claim<kRegisters.consumer>();
     const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
     consume({q, k, v, ldq, ldk, ldv}, of, {scale, cap, slopes}, scales, at, tiles, section,
             role - 1, sinks, o, ldo);
@@ -499,7 +444,7 @@ extern "C" __global__ void __launch_bounds__(32 * TRANSPOSERS) attention_narrow_
     const int* __restrict__ page_table, unsigned char* __restrict__ images, int batch, int q_len,
     int kv_len, int q_tokens, int kv_tokens, int pages, int table_columns) {
   extern __shared__ unsigned char memory[];
-  const unsigned from = first_address(memory), to = from + kValueBytes;
+  const unsigned from = aligned_shared(memory), to = from + kValueBytes;
   const unsigned full = to + kTransposedBytes;
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
                      kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
@@ -519,7 +464,7 @@ extern "C" __global__ void __launch_bounds__(32 * TRANSPOSERS) attention_narrow_
   if (warp == 0) {
     if (threadIdx.x == 0) mbarrier_arrive_expect(full, kValueBytes);
     __syncwarp();
-    load_tokens<kValueBoxes, BN>(from, map_v, full, of, sequence, j * BN, kv_head);
+    load_tokens<kBoxesDv, BN>(from, map_v, full, of, sequence, j * BN, kv_head);
   }
   mbarrier_wait(full, 0);
   transpose(from, to, begin, end, warp);

@@ -5,6 +5,7 @@
 #include <kernwright/attention/boxes.cuh>
 #include <kernwright/attention/query_tile.cuh>
 #include <kernwright/config.cuh>
+#include <kernwright/tile/frame.cuh>
 #include <kernwright/tile/pipeline.cuh>
 #include <kernwright/tile/wgmma_tile.cuh>
 
@@ -14,24 +15,24 @@ using namespace kernwright;
 using namespace kernwright::config;
 
 // Rows of a box have 128 elements; elements behind a head are zero.
-constexpr int kQueryBoxes = (head_dim + kSwizzleBytes - 1) / kSwizzleBytes;
-constexpr int kValueBoxes = (head_dim_v + kSwizzleBytes - 1) / kSwizzleBytes;
 constexpr int kSteps = (head_dim + kStepBytes - 1) / kStepBytes;
 // Rows of transposed values have the keys of a tile, in boxes of 128.
 constexpr int kTransposedBoxes = (BN + kSwizzleBytes - 1) / kSwizzleBytes;
 
-constexpr int kQueryBytes = kQueryBoxes * BM * kSwizzleBytes;
-constexpr int kKeyBytes = kQueryBoxes * BN * kSwizzleBytes;
-constexpr int kValueBytes = kValueBoxes * BN * kSwizzleBytes;
+constexpr int kQueryBytes = kBoxesD * BM * kSwizzleBytes;
+constexpr int kKeyBytes = kBoxesD * BN * kSwizzleBytes;
+constexpr int kValueBytes = kBoxesDv * BN * kSwizzleBytes;
 constexpr int kTransposedBytes = kTransposedBoxes * kColumns * kSwizzleBytes;
 
+using Tile = QueryTile<1>;
 static_assert(BM == 64 * WGS && BN % kStepBytes == 0);
+constexpr RegisterSplit kRegisters = register_split(WGS, 1, false, false);
 
 using TilePipeline = Pipeline<STAGES>;
 using QueryPipeline = Pipeline<QSTAGES>;
-using NumberPipeline = Pipeline<2>;
-using OperandQ = WgmmaOperand<Major::k, BM, kQueryBoxes * kSwizzleBytes>;
-using OperandK = WgmmaOperand<Major::k, BN, kQueryBoxes * kSwizzleBytes>;
+using NumberQueue = TileQueue<1>;
+using OperandQ = WgmmaOperand<Major::k, BM, kBoxesD * kSwizzleBytes>;
+using OperandK = WgmmaOperand<Major::k, BN, kBoxesD * kSwizzleBytes>;
 using OperandV = WgmmaOperand<Major::k, kColumns, kTransposedBoxes * kSwizzleBytes>;
 using Scores = float[1][BN / 2];
 using Acc = float[kColumns / 2];
@@ -50,9 +51,8 @@ struct Addresses {
   static constexpr unsigned kValueBarriers = kKeyBarriers + TilePipeline::kBytes;
   static constexpr unsigned kTransposedBarriers = kValueBarriers + TilePipeline::kBytes;
   static constexpr unsigned kQueryBarriers = kTransposedBarriers + TilePipeline::kBytes;
-  static constexpr unsigned kNumberBarriers = kQueryBarriers + QueryPipeline::kBytes;
-  static constexpr unsigned kNumbers = kNumberBarriers + NumberPipeline::kBytes;
-  static constexpr unsigned kBytes = kNumbers + 2 * sizeof(int);
+  static constexpr unsigned kNumbers = kQueryBarriers + QueryPipeline::kBytes;
+  static constexpr unsigned kBytes = kNumbers + NumberQueue::kBytes;
 
   unsigned base;
   __device__ unsigned q(int stage) const { return base + stage * kQueryBytes; }
@@ -61,18 +61,12 @@ struct Addresses {
   __device__ unsigned transposed(int stage) const {
     return base + kTransposed + stage * kTransposedBytes;
   }
-  __device__ unsigned number(int stage) const { return base + kNumbers + 4 * stage; }
   __device__ unsigned key_barriers() const { return base + kKeyBarriers; }
   __device__ unsigned value_barriers() const { return base + kValueBarriers; }
   __device__ unsigned transposed_barriers() const { return base + kTransposedBarriers; }
   __device__ unsigned query_barriers() const { return base + kQueryBarriers; }
-  __device__ unsigned number_barriers() const { return base + kNumberBarriers; }
+  __device__ unsigned numbers() const { return base + kNumbers; }
 };
 static_assert(Addresses::kBytes + 1024 <= SMEM_BYTES);
-
-// Returns the first shared address of dynamic shared memory that is a multiple of 1024.
-__device__ __forceinline__ unsigned first_address(const unsigned char* memory) {
-  return (static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u;
-}
 
 }  // namespace

@@ -36,6 +36,7 @@
 #include <kernwright/ptx/stmatrix.cuh>
 #include <kernwright/ptx/tma.cuh>
 #include <kernwright/ptx/warp_roles.cuh>
+#include <kernwright/tile/frame.cuh>
 #include <kernwright/tile/pipeline.cuh>
 #include <kernwright/tile/softmax_tile.cuh>
 
@@ -53,8 +54,7 @@ __device__ __forceinline__ void load_tile(const TilePipeline& pipeline, const Te
                                           const TensorMap& map_v, const Sequences& of,
                                           const Sequence& sequence, int key, int kv_head,
                                           Addresses at) {
-  if (threadIdx.x % 32 == 0) pipeline.producer_acquire(kStageBytes);
-  __syncwarp();
+  pipeline.warp_acquire(kStageBytes);
   load_tokens<kBoxesD, kTile, kRowD>(at.k(pipeline.stage()), map_k, pipeline.full(), of, sequence,
                                      key, kv_head);
   load_tokens<kBoxesDv, kTile, kRowDv>(at.v(pipeline.stage()), map_v, pipeline.full(), of, sequence,
@@ -204,11 +204,7 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Acc (&acc)[M_TIL
         NewToken::put(keys, values, sequence.keys - 1 - (key - first_key), first_key, at);
       }
       Scores s[M_TILES];
-#pragma unroll
-      for (int m = 0; m < M_TILES; ++m) {
-#pragma unroll
-        for (float& x : s[m]) x = 0;
-      }
+      clear(s);
       unsigned fp8_keys[(kStepsD + 1) / 2][4];
       if constexpr (kFp8) {
 #pragma unroll
@@ -328,11 +324,7 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
   Logits logits = unscaled;
   logits.scale *= scales.of_products(share.sequence.number, share.kv_head);
   SoftmaxTile softmax[M_TILES];
-#pragma unroll
-  for (int m = 0; m < M_TILES; ++m) {
-#pragma unroll
-    for (float& x : acc[m]) x = 0;
-  }
+  clear(acc);
   Logits of_fitted = logits;
   if constexpr (kFp8 && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
 #pragma unroll
@@ -400,8 +392,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                      int ldv_new, int splits, int split_keys, int early, float scale, float cap,
                      float q_scale, float k_scale, float v_scale, float eps) {
   extern __shared__ unsigned char memory[];
-  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const Addresses at{aligned_shared(memory)};
+  const int warp = warp_number();
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
                      kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
   if (warp == WARPS && elect_one()) {

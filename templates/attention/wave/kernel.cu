@@ -22,51 +22,36 @@
 // NaN or infinite: rows with such sums are computed again without tiles, on the slow path.
 
 #include "layout.cuh"
-#include <kernwright/attention/plain_row.cuh>
 #include <kernwright/attention/scores.cuh>
+#include <kernwright/attention/tile_loop.cuh>
 #include <kernwright/math/types.cuh>
 #include <kernwright/ptx/mbarrier.cuh>
 #include <kernwright/ptx/programmatic.cuh>
 #include <kernwright/ptx/stmatrix.cuh>
 #include <kernwright/ptx/tma.cuh>
 #include <kernwright/ptx/warp_roles.cuh>
+#include <kernwright/tile/frame.cuh>
 #include <kernwright/tile/softmax_tile.cuh>
 
 namespace {
 
-// Waits for the stage and announces its bytes in lane 0, before the other lanes load.
-template <int Stages>
-__device__ __forceinline__ void acquire(const Pipeline<Stages>& pipeline, unsigned bytes) {
-  if (threadIdx.x % 32 == 0) pipeline.producer_acquire(bytes);
-  __syncwarp();
-}
-
 // Publishes a tile for the warps that multiply. Run by one thread.
-__device__ __forceinline__ void publish(const WorkPipeline& work, Addresses at, const Tile& tile) {
+__device__ __forceinline__ void publish(const WorkQueue& work, const Tile& tile) {
   const Sequence& sequence = tile.sequence;
-  const int words[kWorkWords] = {tile.head,     tile.row,        tile.first,
-                                 tile.last,     sequence.number, sequence.queries,
-                                 sequence.keys, sequence.q_first};
-  work.producer_wait();
-#pragma unroll
-  for (int i = 0; i < kWorkWords; ++i) store_number(at.work(work.stage()) + 4 * i, words[i]);
-  mbarrier_arrive(work.full());
+  work.publish({tile.head, tile.row, tile.first, tile.last, sequence.number, sequence.queries,
+                sequence.keys, sequence.q_first});
 }
 
 // Returns the next tile that was published. Run by whole warps.
-__device__ __forceinline__ Tile take(WorkPipeline& work, Addresses at, const Sequences& of) {
-  work.consumer_wait();
-  const unsigned from = at.work(work.stage());
-  // The compiler does not know by itself that the number is the same in all lanes.
-  const auto load = [&](int i) { return __shfl_sync(~0u, load_number(from + 4 * i), 0); };
-  const int number = load(4);
-  const Tile tile{lengths == lengths_full ? Sequence(number, of.q_len, of.kv_len, 0)
-                                          : Sequence(number, load(5), load(6), load(7)),
-                  load(0), load(1), load(2), load(3)};
-  __syncwarp();
-  work.consumer_release(work.stage());
-  work.advance();
-  return tile;
+__device__ __forceinline__ Tile take(WorkQueue& work, const Sequences& of) {
+  return work.take([&](const WorkQueue::Tile& words) {
+    // The compiler does not know by itself that the number is the same in all lanes.
+    const auto load = [&](int i) { return __shfl_sync(~0u, words[i], 0); };
+    const int number = load(4);
+    return Tile{lengths == lengths_full ? Sequence(number, of.q_len, of.kv_len, 0)
+                                        : Sequence(number, load(5), load(6), load(7)),
+                load(0), load(1), load(2), load(3)};
+  });
 }
 
 // Finds the tiles of this block, and loads their queries and keys. Run by one warp.
@@ -76,79 +61,49 @@ __device__ __forceinline__ void produce_keys(const TensorMap& map_q, const Tenso
   const int lane = threadIdx.x % 32;
   TilePipeline keys(at.key_barriers());
   QueryPipeline queries(at.query_barriers());
-  WorkPipeline work(at.work_barriers());
+  WorkQueue work(at.work());
   int number = blockIdx.x;
   while (number < tiles) {
     const Tile tile = tile_at<kHeads>(number, section, of);
-    if (lane == 0) publish(work, at, tile);
+    if (lane == 0) publish(work, tile);
     work.advance();
-    if (lane == 0) number = atomicAdd(counters, 1) + gridDim.x;
+    if (lane == 0) number = WorkQueue::next_number(counters);
     const auto load_keys = [&](int j) {
       const TokenBoxes<kBoxesD, BN> boxes(of, tile.sequence, j * BN, tile.kv_head());
-      acquire(keys, kKeyBytes);
+      keys.warp_acquire(kKeyBytes);
       boxes.load(at.k(keys.stage()), map_k, keys.full());
       keys.advance();
     };
-    const auto load_queries = [&] {
-      acquire(queries, kQueryBytes);
-      if (lane < kBoxesD) {
-        const unsigned to = at.q(queries.stage()) + lane * BM * kSwizzleBytes;
-        const int token = tile.sequence.q_first + tile.row, outer = tile.sequence.q_batch;
-        if constexpr (layout == layout_bshd) {
-          tma_load(to, map_q, {lane * kBoxElements, tile.head, token, outer}, queries.full());
-        } else {
-          tma_load(to, map_q, {lane * kBoxElements, token, tile.head, outer}, queries.full());
-        }
-      }
-      queries.advance();
-    };
     if (tile.sees()) {
       load_keys(tile.last - 1);
-      load_queries();
+      queries.warp_acquire(kQueryBytes);
+      load_queries(at.q(queries.stage()), map_q, queries.full(), tile);
+      queries.advance();
 #pragma unroll 1
       for (int j = tile.last - 2; j >= tile.first; --j) load_keys(j);
     }
     number = __shfl_sync(~0u, number, 0);
   }
-  if (lane == 0) publish(work, at, no_tile());
-  // The last block leaves the counters at zero for the next launch.
-  if (lane == 0 && atomicAdd(counters + 1, 1) == gridDim.x - 1) {
-    counters[0] = 0;
-    counters[1] = 0;
-  }
+  if (lane == 0) publish(work, Tile::none());
+  if (lane == 0) WorkQueue::finish(counters);
 }
 
 // Loads the values of the tiles that are published. Run by one warp.
 __device__ __forceinline__ void produce_values(const TensorMap& map_v, const Sequences& of,
                                                Addresses at) {
   TilePipeline values(at.value_barriers());
-  WorkPipeline work(at.work_barriers());
+  WorkQueue work(at.work());
 #pragma unroll 1
-  for (Tile tile = take(work, at, of); tile.exists(); tile = take(work, at, of)) {
+  for (Tile tile = take(work, of); tile.exists(); tile = take(work, of)) {
     const Sequence sequence(tile.sequence.number, of);  // with the place of its keys
 #pragma unroll 1
     for (int j = tile.last - 1; j >= tile.first; --j) {
       const TokenBoxes<kBoxesDv, BN> boxes(of, sequence, j * BN, tile.kv_head());
-      acquire(values, kValueBytes);
+      values.warp_acquire(kValueBytes);
       boxes.load(at.v(values.stage()), map_v, values.full());
       values.advance();
     }
   }
-}
-
-// Returns whether some query of this warpgroup does not see some key of the tile, so that the tile
-// needs the mask.
-__device__ __forceinline__ bool needs_mask(const Tile& tile, int group, int key) {
-  const Sequence& sequence = tile.sequence;
-  // If heads are apart, the warpgroup may have all queries of the tile.
-  const int first = query_of(tile, kHeadsInside ? group * 64 : 0);
-  const int last = query_of(tile, kHeadsInside ? group * 64 + 63 : kQueries - 1);
-  bool needs_mask = key + BN > sequence.keys;
-  if constexpr (mask != mask_none)
-    needs_mask = needs_mask || key + BN > first + sequence.shift() + 1;
-  if constexpr (mask == mask_window)
-    needs_mask = needs_mask || key <= last + sequence.shift() - window;
-  return needs_mask;
 }
 
 // Overwrites with zeros the rows that no query of the sequence sees, in a tile of values that has
@@ -174,9 +129,9 @@ __device__ __forceinline__ void store_result(const Acc& acc, const RowFactors& i
   const int first_column = threadIdx.x % 4 * 8;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = row_in_tile + accumulator_row() + half * 8, query = query_of(tile, row);
+    const int row = row_in_tile + accumulator_row() + half * 8, query = tile.query_of(row);
     dtype_t* to =
-        o + query_place(tile.sequence, query, head_of(tile, row), q_tokens, ldo, head_dim_v);
+        o + query_place(tile.sequence, query, tile.head_of(row), q_tokens, ldo, head_dim_v);
 #pragma unroll
     for (int column = 0; column < kColumns; column += 32) {
       unsigned words[4];
@@ -196,34 +151,15 @@ __device__ __forceinline__ void store_result(const Acc& acc, const RowFactors& i
   __syncwarp();
 }
 
-// Recomputes the warp's rows whose accumulators a masked NaN or infinity may have reached.
-__device__ __forceinline__ void store_slow_path_rows(const Acc& acc, const SoftmaxTile& softmax,
-                                                     const RowFactors& inverse,
-                                                     const Operands& from, const Sequences& of,
-                                                     int row_in_tile, const Tile& tile,
-                                                     const Logits& logits, dtype_t* __restrict__ o,
-                                                     int ldo) {
-  each_not_finite(acc, softmax, [&](int i, const SoftmaxPart& part) {
-    const int query = query_of(tile, row_in_tile + i), head = head_of(tile, row_in_tile + i);
-    if (query >= tile.sequence.queries) return;
-    const float factor = of_row(inverse, i);
-    SlowPathRow row(part.largest);
-    const Sequence sequence(tile.sequence.number, of);  // with the place of its keys
-    row.add(from, of, sequence, query, head, logits, 0, sequence.keys);
-    dtype_t* to = o + query_place(tile.sequence, query, head, of.q_tokens, ldo, head_dim_v);
-    row.each([&](int column, float x) { to[column] = from_float<dtype_t>(x * factor); });
-  });
-}
-
 __device__ __forceinline__ void store_lse(const RowFactors& log2_sum, int row_in_tile,
                                           const Tile& tile, float* __restrict__ lse_out,
                                           int q_tokens) {
   if (threadIdx.x % 4 != 0) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = row_in_tile + accumulator_row() + half * 8, query = query_of(tile, row);
+    const int row = row_in_tile + accumulator_row() + half * 8, query = tile.query_of(row);
     if (query >= tile.sequence.queries) continue;
-    lse_out[lse_place(tile.sequence, query, head_of(tile, row), q_tokens)] =
+    lse_out[lse_place(tile.sequence, query, tile.head_of(row), q_tokens)] =
         lse == lse_base2 ? log2_sum[half] : log2_sum[half] * kLn2;
   }
 }
@@ -346,10 +282,15 @@ class Worker {
                                         const Tile& tile, const Logits& logits, int row,
                                         int key) const {
     const int shift = tile.sequence.shift();
-    const int positions[2] = {query_of(tile, row) + shift, query_of(tile, row + 8) + shift};
-    const int head[2] = {head_of(tile, row), head_of(tile, row + 8)};
+    const int positions[2] = {tile.query_of(row) + shift, tile.query_of(row + 8) + shift};
+    const int head[2] = {tile.head_of(row), tile.head_of(row + 8)};
     make_scores(s[0], logits, positions, head, key);
-    if (needs_mask(tile, group_, key)) apply_mask(s[0], positions, tile.sequence.keys, key);
+    // If heads are apart, the warpgroup may have all queries of the tile.
+    const int first = tile.query_of(Tile::kHeadsInside ? group_ * 64 : 0);
+    const int last = tile.query_of(Tile::kHeadsInside ? group_ * 64 + 63 : BM - 1);
+    if (needs_mask(tile.sequence, first, last, key)) {
+      apply_mask(s[0], positions, tile.sequence.keys, key);
+    }
     softmax.exponentiate<SLACK>(s[0], factor);
   }
 
@@ -365,22 +306,21 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
                                         const float* __restrict__ sinks, dtype_t* __restrict__ o,
                                         float* __restrict__ lse_out, int ldo) {
   Worker worker(at, group);
-  WorkPipeline work(at.work_barriers());
-  const int row_in_tile = group * 64 + __shfl_sync(~0u, threadIdx.x / 32 % 4, 0) * 16;
+  WorkQueue work(at.work());
+  const int row_in_tile = group * 64 + warp_in_group() * 16;
   if (group == WGS - 1) give_turn(group);  // the first may begin
 #pragma unroll 1
-  for (Tile tile = take(work, at, of); tile.exists(); tile = take(work, at, of)) {
+  for (Tile tile = take(work, of); tile.exists(); tile = take(work, of)) {
     SoftmaxTile softmax(logits.unit());
     Acc acc;
-#pragma unroll
-    for (float& x : acc) x = 0;
+    clear(acc);
     if (tile.sees()) {
       worker.multiply_tile(acc, softmax, tile, logits, row_in_tile + accumulator_row());
     }
     RowFactors inverse, log2_sum;
     if constexpr (sink == sink_head) {
       const int row = row_in_tile + accumulator_row();
-      softmax.finish({sinks[head_of(tile, row)] * kLog2E, sinks[head_of(tile, row + 8)] * kLog2E},
+      softmax.finish({sinks[tile.head_of(row)] * kLog2E, sinks[tile.head_of(row + 8)] * kLog2E},
                      inverse, log2_sum);
     } else {
       softmax.finish(inverse, log2_sum);
@@ -409,12 +349,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                    int q_len, int kv_len, int q_tokens, int kv_tokens, int pages, int table_columns,
                    int ldq, int ldk, int ldv, int ldo, int section, float scale, float cap) {
   extern __shared__ unsigned char memory[];
-  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
-  const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const Addresses at{aligned_shared(memory)};
+  const int role = warpgroup_number();
+  const int warp = warp_number();
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
                      kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
-  const int tiles = (q_len + kQueries - 1) / kQueries * (heads / kHeads) * batch;
+  const int tiles = (q_len + Tile::kQueries - 1) / Tile::kQueries * (heads / kHeads) * batch;
   if (warp == 0 && elect_one()) {
     tma_prefetch(map_q);
     tma_prefetch(map_k);
@@ -422,18 +362,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     TilePipeline(at.key_barriers()).init(WGS * 4);
     TilePipeline(at.value_barriers()).init(WGS * 4);
     QueryPipeline(at.query_barriers()).init(WGS * 4);
-    WorkPipeline(at.work_barriers()).init(WGS * 4 + 1);
+    WorkQueue(at.work()).init(WGS * 4 + 1);
     mbarrier_init_fence();
   }
   __syncthreads();
   release_next_kernel();
   await_previous_kernel();
   if (role == 0) {
-    if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
+    registers_release<kRegisters.producer>();
     if (warp == 0) produce_keys(map_q, map_k, of, at, tiles, section, counters);
     if (warp == 1) produce_values(map_v, of, at);
   } else {
-    if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
+    registers_claim<kRegisters.consumer>();
     consume({q, k, v, ldq, ldk, ldv}, of, {scale, cap, slopes}, at, role - 1, sinks, o, lse_out,
             ldo);
   }

@@ -27,6 +27,7 @@
 #include <kernwright/ptx/stmatrix.cuh>
 #include <kernwright/ptx/tma.cuh>
 #include <kernwright/ptx/warp_roles.cuh>
+#include <kernwright/tile/frame.cuh>
 
 namespace {
 
@@ -129,11 +130,7 @@ __device__ __forceinline__ void multiply_tile(Acc<N>& d, TilePipeline& pipeline,
                                               int first_b, int steps, const AllLanded& all_landed) {
   // Each width has accumulators of its own. If they began undefined, the compiler would keep the
   // accumulators of all widths at once.
-#pragma unroll
-  for (int i = 0; i < BLOCKS; ++i) {
-#pragma unroll
-    for (float& x : d[i]) x = 0;
-  }
+  clear(d);
   const auto operands = [=](int stage) { return Operands(at, stage, first_b); };
   multiply_stages<dtype_t, kProducts, true>(d, pipeline, steps, operands, [] {}, all_landed);
 }
@@ -145,13 +142,8 @@ template <int N>
 __device__ __forceinline__ void multiply_scaled(Acc<N>& d, TilePipeline& pipeline, Addresses at,
                                                 int first_b, int steps, int block_b) {
   float part[1][N / 2];  // defined from the start, as the accumulators
-#pragma unroll
-  for (float& x : part[0]) x = 0;
-#pragma unroll
-  for (int i = 0; i < BLOCKS; ++i) {
-#pragma unroll
-    for (float& x : d[i]) x = 0;
-  }
+  clear(part[0]);
+  clear(d);
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     pipeline.consumer_wait();
@@ -285,9 +277,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                         int places_of_group, int band, const float* __restrict__ scale_a,
                         const float* __restrict__ scale_b, int all_places) {
   extern __shared__ unsigned char memory[];
-  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
-  const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const Addresses at{aligned_shared(memory)};
+  const int role = warpgroup_number();
+  const int warp = warp_number();
   const int steps = (k + kDepth - 1) / kDepth;
 
   if (warp == 1 && elect_one()) {
@@ -308,14 +300,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   TilePipeline pipeline(at.barriers(), 0, static_cast<int>(blockIdx.x) % CN);
 
   if (role == 0) {
-    if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
+    registers_release<kRegisters.producer>();
     if (warp == 0) produce(map_a, map_b, schedule, pipeline, at, n, steps);
     if (SCALED && warp == 1) {
       produce_scales(scale_a, scale_b, schedule, pipeline, at, n, steps, places_of_group,
                      all_places);
     }
   } else {
-    if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
+    registers_claim<kRegisters.consumer>();
     consume(d, n, schedule, pipeline, at, steps, role - 1);
   }
 }

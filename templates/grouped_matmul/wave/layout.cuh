@@ -4,6 +4,7 @@
 #include <kernwright/config.cuh>
 #include <kernwright/matmul/block_scales.cuh>
 #include <kernwright/matmul/group_schedule.cuh>
+#include <kernwright/tile/frame.cuh>
 #include <kernwright/tile/pipeline.cuh>
 #include <kernwright/tile/swizzle.cuh>
 #include <kernwright/tile/wgmma_tile.cuh>
@@ -17,6 +18,8 @@ constexpr int kRowBytes = kSwizzleBytes;  // of a TMA box
 constexpr int kDepth = kRowBytes / sizeof(dtype_t);
 constexpr int kProducts = kDepth * sizeof(dtype_t) / kStepBytes;
 constexpr int kStagedRows = BM < 32 ? BM : 32;  // of a chunk, which has 64 columns
+
+constexpr RegisterSplit kRegisters = register_split(CONSUMERS, 1, ACCUMULATORS >= 160, SCALED);
 
 using TilePipeline = Pipeline<STAGES, 1, CN>;
 using Schedule = GroupSchedule<groups, BM, COLUMNS, CN>;

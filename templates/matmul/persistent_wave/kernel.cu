@@ -50,6 +50,7 @@
 #include <kernwright/ptx/programmatic.cuh>
 #include <kernwright/ptx/tma.cuh>
 #include <kernwright/ptx/warp_roles.cuh>
+#include <kernwright/tile/frame.cuh>
 
 namespace {
 
@@ -195,7 +196,7 @@ __device__ __forceinline__ void leave_to_other(Schedule& schedule, TilePipeline&
 __device__ __forceinline__ void consume(const Target& target, const Addends& addends,
                                         Schedule& schedule, TilePipeline& pipeline, Addresses at,
                                         int steps, int consumer) {
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+  const int warp = warp_in_group();
   const int first_row = consumer % TEAM * kBlocks * 64;
   const int first_of_warp = first_row + warp * kChunkRows;
   TileStaging staging(at.staging(consumer * 4 + warp));
@@ -257,9 +258,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
     const __grid_constant__ TensorMap map_d_v, const float* __restrict__ scale_a,
     const float* __restrict__ scale_b, int lds) {
   extern __shared__ unsigned char memory[];
-  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
-  const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const Addresses at{aligned_shared(memory)};
+  const int role = warpgroup_number();
+  const int warp = warp_number();
   const bool first_warp = warp == 0;
   constexpr int kStarters = (kScaled ? 64 : 32) + 128 * CONSUMERS;  // await the barriers
   const int steps = (k + DEPTH - 1) / DEPTH;
@@ -288,21 +289,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
   const Addends addends{map_residual, column_bias, alpha, beta, rows, columns};
   if constexpr (kCluster > 1) {
     __syncwarp();
-    cluster_arrive_relaxed();
-    cluster_wait();
+    cluster_sync_relaxed();
   }
 
   if (role == 0) {
     if (first_warp) {
       __syncwarp();
       if constexpr (kCluster == 1) named_barrier_arrive(1, kStarters);
-      if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
+      registers_release<kRegisters.producer>();
       if (elect_one()) {
         produce(map_rows, map_columns, addends, schedule, pipeline, at, k, own, b_once != 0);
       }
       __syncwarp();
     } else {
-      if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
+      registers_release<kRegisters.producer>();
       if (kScaled && warp == 1) {
         if constexpr (kCluster == 1) named_barrier_sync(1, kStarters);
         produce_scales({scale_a, scale_b, m, n, lds, steps}, schedule, pipeline, at, own);
@@ -310,7 +310,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
     }
   } else {
     if constexpr (kCluster == 1) named_barrier_sync(1, kStarters);
-    if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
+    registers_claim<kRegisters.consumer>();
     const Target target{{d, d_k, d_v, n, ldd}, map_d, map_d_k, map_d_v, rows};
     consume(target, addends, schedule, pipeline, at, own.last - own.first, role - 1);
   }

@@ -6,6 +6,7 @@
 #include <kernwright/matmul/block_scales.cuh>
 #include <kernwright/matmul/wgmma_epilogue.cuh>
 #include <kernwright/ptx/cluster.cuh>
+#include <kernwright/tile/frame.cuh>
 #include <kernwright/tile/pipeline.cuh>
 #include <kernwright/tile/tile_schedule.cuh>
 #include <kernwright/tile/tile_store.cuh>
@@ -32,6 +33,9 @@ constexpr bool kScaled = scaling == scaling_block;
 // (kTurns).
 constexpr Major kMajorB = b_layout == b_layout_kn ? Major::mn : Major::k;
 constexpr bool kTurns = kMajorB == Major::k && SLICES < CM;
+
+constexpr RegisterSplit kRegisters =
+    register_split(CONSUMERS, 1, !kScaled && ACCUMULATORS + PARTS + WAITING >= 176, false);
 
 using TilePipeline = Pipeline<STAGES, CM, CN>;
 using TileStaging = Staging<SLOTS == 0 ? 1 : SLOTS>;  // without slots every tile is a block's last

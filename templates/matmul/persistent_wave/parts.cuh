@@ -21,8 +21,7 @@ __device__ __forceinline__ bool add_parts(Acc& d, Addresses at, int warp) {
     return (((warp / SPLIT * (SPLIT - 1) + from) * kBlocks + block) * kQuads + quad) * 512 +
            threadIdx.x % 32 * 16;
   };
-  cluster_arrive_relaxed();
-  cluster_wait();  // no block of the cluster reads its ring any more
+  cluster_sync_relaxed();  // no block of the cluster reads its ring any more
   if (part != owner) {
     const int target = rank + (owner - part) * kCluster;
     const unsigned parts = cluster_address(at.parts(), target);

@@ -42,6 +42,7 @@
 #include <kernwright/ptx/programmatic.cuh>
 #include <kernwright/ptx/tma.cuh>
 #include <kernwright/ptx/warp_roles.cuh>
+#include <kernwright/tile/frame.cuh>
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_skinny(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
@@ -51,8 +52,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                   out_t* __restrict__ d_k, out_t* __restrict__ d_v, int b_once, int a_first,
                   const float* __restrict__ scale_a, const float* __restrict__ scale_b, int lds) {
   extern __shared__ unsigned char memory[];
-  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const Addresses at{aligned_shared(memory)};
+  const int warp = warp_number();
   const bool producer = warp == CONSUMER_THREADS / 32;
   TilePipeline pipeline(at.barriers());
   const Place place(a_first != 0);
@@ -81,38 +82,23 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     __syncwarp();
     if constexpr (SPLIT > 1) cluster_wait();
-    if constexpr (SUMS_IN_RING) {
-      cluster_arrive_relaxed();
-      cluster_wait();
-    }
+    cluster_sync_relaxed<SUMS_IN_RING>();
   } else if (kScaled && warp > CONSUMER_THREADS / 32) {
     named_barrier_sync(1, THREADS);
-    if constexpr (SPLIT * CM > 1) {
-      cluster_arrive_relaxed();
-      cluster_wait();
-    }
+    cluster_sync_relaxed<(SPLIT * CM > 1)>();
     const ScaleTensors scales{scale_a, scale_b, m, n, lds, (k + kScaleBlock - 1) / kScaleBlock};
     produce_scales(scales, pipeline, at, tile.row_a, tile.row_b, first, last);
-    if constexpr (SUMS_IN_RING) {
-      cluster_arrive_relaxed();
-      cluster_wait();
-    }
+    cluster_sync_relaxed<SUMS_IN_RING>();
   } else {
     prefetch_stages(b, k, ldb, tile.row_b, n, first, last);
     named_barrier_sync(1, THREADS);
-    if constexpr (SPLIT * CM > 1) {  // all blocks run, and their barriers are ready
-      cluster_arrive_relaxed();
-      cluster_wait();
-    }
+    cluster_sync_relaxed<(SPLIT * CM > 1)>();  // all blocks run, and their barriers are ready
     if constexpr (SLICES == 1) {
       tile.d.prefetch<BM, BN, CONSUMER_THREADS>(threadIdx.x, tile.row_a, tile.row_b);
     }
     Acc acc;
     consume(acc, pipeline, at, first, last);
-    if constexpr (SUMS_IN_RING) {  // no block of the cluster reads its ring any more
-      cluster_arrive_relaxed();
-      cluster_wait();
-    }
+    cluster_sync_relaxed<SUMS_IN_RING>();  // no block of the cluster reads its ring any more
     const auto deliver = [&](int index, unsigned thread, const Unit& unit) {
       if constexpr (SLICES == 1) {
         store(tile, index, thread, unit);

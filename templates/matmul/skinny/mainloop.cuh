@@ -3,6 +3,7 @@
 
 #include "layout.cuh"
 #include <kernwright/matmul/block_scales.cuh>
+#include <kernwright/tile/frame.cuh>
 
 namespace {
 
@@ -28,14 +29,10 @@ __device__ __forceinline__ void finish_products(Acc& d) {
 // that.
 __device__ __forceinline__ void consume(Acc& acc, TilePipeline& pipeline, Addresses at, int first,
                                         int last) {
-  const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  const int consumer = warpgroup_number();
   int previous = 0;
   if constexpr (PROMOTED) {
-#pragma unroll
-    for (int half = 0; half < STACK; ++half) {
-#pragma unroll
-      for (float& sum : acc[half]) sum = 0;
-    }
+    clear(acc);
   }
 #pragma unroll 1
   for (int step = first; step < last; ++step) {

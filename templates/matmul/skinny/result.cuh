@@ -8,6 +8,7 @@
 #include <kernwright/matmul/few_rows.cuh>
 #include <kernwright/ptx/stmatrix.cuh>
 #include <kernwright/ptx/warp_roles.cuh>
+#include <kernwright/tile/frame.cuh>
 
 namespace {
 
@@ -77,7 +78,7 @@ __device__ __forceinline__ unsigned staged_row(Addresses at, int consumer, int r
 template <typename Out>
 __device__ __forceinline__ void store_staged(const Tile& tile, const Acc& acc, Addresses at) {
   constexpr int kGroup = 16 / sizeof(Out);  // neighbours in d that one store writes
-  const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  const int consumer = warpgroup_number();
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
   unsigned words[kFragments][2];  // fragments of 8 rows of a by 8 rows of b
 #pragma unroll

@@ -31,6 +31,7 @@
 #include <kernwright/ptx/stmatrix.cuh>
 #include <kernwright/ptx/tma.cuh>
 #include <kernwright/ptx/warp_roles.cuh>
+#include <kernwright/tile/frame.cuh>
 #include <kernwright/tile/pipeline.cuh>
 #include <kernwright/tile/swizzle.cuh>
 
@@ -383,10 +384,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, ROOM)
                   int stages_ahead, out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
   extern __shared__ unsigned char memory[];
   release_next_kernel();
-  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u,
-                     (k + CHUNK - 1) / CHUNK * CHUNK * 2u + 16};
+  const Addresses at{aligned_shared(memory), (k + CHUNK - 1) / CHUNK * CHUNK * 2u + 16};
   const Shape shape{m, n, reads_operands(alpha) ? k : 0};
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const int warp = warp_number();
   const bool is_loader = warp == WARPS, is_consumer = warp < WARPS, reads_ahead = stages_ahead > 0;
   Loader loader(map_b, shape, at);
   Activations activations(a, norm_weight, lda, shape, warp);

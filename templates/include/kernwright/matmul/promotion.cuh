@@ -42,11 +42,7 @@ __device__ __forceinline__ void multiply_promoted(float (&d)[Blocks][Registers],
                                                   int steps, const OperandsOf& operands,
                                                   const FactorsOf& factors,
                                                   const Meanwhile& meanwhile) {
-#pragma unroll
-  for (int i = 0; i < Blocks; ++i) {
-#pragma unroll
-    for (float& x : d[i]) x = 0;
-  }
+  clear(d);
   int step = 0;
 #pragma unroll 1
   do {  // a loop that may run no step costs registers
@@ -75,8 +71,7 @@ template <typename T, int Steps, int Registers, typename Ring, typename Operands
 __device__ __forceinline__ void multiply_promoted_ahead(float (&d)[1][Registers], Ring& pipeline,
                                                         int steps, const OperandsOf& operands,
                                                         const FactorsOf& factors) {
-#pragma unroll
-  for (float& x : d[0]) x = 0;
+  clear(d[0]);
   float even[1][Registers], odd[1][Registers];
   const auto start = [&](float(&part)[1][Registers]) {
     pipeline.consumer_wait();

@@ -15,6 +15,14 @@ __device__ __forceinline__ void cluster_arrive_relaxed() {
 __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
+// Does both, if `Runs`.
+template <bool Runs = true>
+__device__ __forceinline__ void cluster_sync_relaxed() {
+  if constexpr (Runs) {
+    cluster_arrive_relaxed();
+    cluster_wait();
+  }
+}
 
 // Returns this block's place in its cluster.
 __device__ __forceinline__ unsigned cluster_rank() {

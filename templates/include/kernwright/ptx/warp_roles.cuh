@@ -25,14 +25,18 @@ __device__ __forceinline__ bool elect_one() {
 }
 
 // Set the number of registers for each thread of a warpgroup. Every warp of the warpgroup must run
-// it. All warpgroups together may hold no more than the launch allocated.
+// it. All warpgroups together may hold no more than the launch allocated. 0 changes nothing.
 template <int Registers>
 __device__ __forceinline__ void registers_release() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+  if constexpr (Registers != 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+  }
 }
 template <int Registers>
 __device__ __forceinline__ void registers_claim() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+  if constexpr (Registers != 0) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+  }
 }
 
 }  // namespace kernwright

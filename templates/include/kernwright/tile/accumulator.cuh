@@ -16,6 +16,18 @@ __device__ __forceinline__ int accumulator_column() { return threadIdx.x % 4 * 2
 __device__ __forceinline__ constexpr int register_row(int i) { return i / 2 % 2 * 8; }
 __device__ __forceinline__ constexpr int register_column(int i) { return i / 4 * 8 + i % 2; }
 
+// Sets all sums to zero.
+template <int Registers>
+__device__ __forceinline__ void clear(float (&acc)[Registers]) {
+#pragma unroll
+  for (float& x : acc) x = 0;
+}
+template <int Blocks, int Registers>
+__device__ __forceinline__ void clear(float (&acc)[Blocks][Registers]) {
+#pragma unroll
+  for (int i = 0; i < Blocks; ++i) clear(acc[i]);
+}
+
 // An operand a in registers, four in each of `Steps` steps of 32 bytes of k. With 16 bits they hold
 // the elements at the places of accumulators 8 * step to 8 * step + 7, two in a register.
 template <int Steps>

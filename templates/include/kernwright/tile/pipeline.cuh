@@ -7,7 +7,8 @@
 // knows which stage comes next for them. The order of calls:
 //
 //   one thread    init(), mbarrier_init_fence(), then a barrier of the block or the cluster
-//   the producer  producer_acquire(bytes), loads that complete on full(), advance(); in a cluster
+//   the producer  producer_acquire(bytes) or, of a whole warp, warp_acquire(bytes), loads that
+//   complete on full(), advance(); in a cluster
 //                 producer_drain() at the end
 //   a consumer    consumer_wait(), reads of stage(), consumer_release(stage()), advance()
 //
@@ -60,6 +61,12 @@ class Pipeline {
   __device__ __forceinline__ void producer_acquire(unsigned bytes) const {
     producer_wait();
     mbarrier_arrive_expect(full(), bytes);
+  }
+
+  // Does the same in lane 0 of a warp, before the other lanes load.
+  __device__ __forceinline__ void warp_acquire(unsigned bytes) const {
+    if (threadIdx.x % 32 == 0) producer_acquire(bytes);
+    __syncwarp();
   }
 
   // Waits until all stages have been released. Called by the producer of a cluster after its last
