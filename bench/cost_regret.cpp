@@ -11,6 +11,9 @@
 // recorded. A parameter that came later has its default. A configuration whose template or
 // parameter is gone is left out, and counted. So is one that did not compile or spilled, which a
 // first answer passes over. One that failed later keeps its place in the order.
+//
+// An exhaustive tuning also tries configurations that break one habit of their template. For each
+// such habit the bench prints the fastest time behind it over the fastest of all others.
 
 #include <algorithm>
 #include <array>
@@ -18,6 +21,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -67,6 +71,26 @@ void report(const std::vector<Judged>& judged, double Judged::* time, double bes
   }
 }
 
+void report_habits(const RecordedSpace& space, const CandidateList& list) {
+  double best_us = kNever;
+  std::map<std::string, double> behind;
+  const auto places = candidates_of(space, list);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const RecordedConfiguration& one = space.configurations[i];
+    if (!places[i] || one.outcome != Outcome::ok) continue;
+    const Candidate& candidate = list.candidates[*places[i]];
+    const Rule* const habit = broken_habit(candidate);
+    double& least = habit ? behind
+                                .try_emplace(concat(candidate.kernel_template->name, ": ",
+                                                    habit->expression.text()),
+                                             kNever)
+                                .first->second
+                          : best_us;
+    least = std::min(least, one.truth_us);
+  }
+  for (const auto& [habit, us] : behind) std::printf("  %5.3f %s\n", us / best_us, habit.c_str());
+}
+
 int run(int argc, const char* const* argv) {
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
   expect_options(argc, argv, kUsage);
@@ -81,8 +105,8 @@ int run(int argc, const char* const* argv) {
   std::vector<double> first;
   for (const RecordedSpace& space : spaces) {
     const Problem problem = take(Problem::parse(space.problem));
-    const CandidateList list =
-        take(enumerate_candidates(*catalog, take(catalog->bind(problem)), profile));
+    const BoundProblem bound = take(catalog->bind(problem));
+    const CandidateList list = take(enumerate_candidates(*catalog, bound, profile));
     std::vector<Judged> judged = in_predicted_order(space, list);
     std::erase_if(judged, [](const Judged& one) { return !one.compiles; });
     const std::size_t recorded = space.configurations.size();
@@ -104,6 +128,7 @@ int run(int argc, const char* const* argv) {
       report(judged, &Judged::final_us, final_us, "final_", row);
     }
     std::printf("\n");
+    report_habits(space, take(enumerate_candidates(*catalog, bound, profile, 1)));
     if (const Result<void> added = json.add(std::move(row)); !added) fail(added.error());
   }
   if (first.empty()) return 0;

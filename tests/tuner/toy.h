@@ -26,7 +26,7 @@ namespace kernwright {
 
 /// An operation of its own for tests, c[n] = a[n], with two templates. `toy/plain` has parameters A
 /// (1..6) and B (1..4) at compile time and R (1, 2) at run time, and may spill 8 bytes; `toy/other`
-/// has A (1, 2), and may spill 1000.
+/// has A (1, 2), and may spill 1000. For n = 100 a habit leaves out A = 6.
 inline constexpr std::string_view kToyOperation = R"({
   "operation": "toy", "description": "c[n] = a[n]",
   "dims": {"n": {"bind": "exact"}},
@@ -54,7 +54,9 @@ inline std::string toy_manifest(std::string_view parameters, std::string_view de
     "parameters": {)",
                 parameters, R"(}, "default": {)", defaults, R"(},
     "derived": {"THREADS": "32 * A"},
-    "rules": [{"rule": "A * n > 0", "why": "there is work"}], "spill_bytes": )",
+    "rules": [{"rule": "A * n > 0", "why": "there is work"}],
+    "habits": [{"rule": "A < 6 || n != 100", "why": "a hundred have seldom gained"}],
+    "spill_bytes": )",
                 spill_bytes, R"(,
     "launches": [{"kernel": "toy", "grid": [")",
                 grid, R"("], "block": ["THREADS"],

@@ -67,13 +67,14 @@ bool counts_alone(const KernelTemplate& kernel_template, const Configuration& co
 /// Returns the numbers of the points that obey the rules and that a tuning can tell apart, in the
 /// order of the sample.
 std::vector<std::int64_t> points_to_try(const KernelTemplate& kernel_template,
-                                        const CandidateMaker& maker, const PointSample& sample) {
+                                        const CandidateMaker& maker, const PointSample& sample,
+                                        std::size_t broken_habits) {
   using Points = std::vector<std::int64_t>;
   const auto parts =
       in_parts<Points>(sample.count(), [&](std::int64_t begin, std::int64_t end, Points& points) {
-        if (!sample.sampled()) return maker.add_obeying(begin, end, points);
+        if (!sample.sampled()) return maker.add_obeying(begin, end, points, broken_habits);
         for (std::int64_t i = begin; i < end; ++i) {
-          maker.add_obeying(sample.at(i), sample.at(i) + 1, points);
+          maker.add_obeying(sample.at(i), sample.at(i) + 1, points, broken_habits);
         }
       });
   Points all;
@@ -176,7 +177,8 @@ int distance_from_default(const Candidate& candidate) {
 }
 
 Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundProblem& problem,
-                                           const DeviceProfile& profile) {
+                                           const DeviceProfile& profile,
+                                           std::size_t broken_habits) {
   const Operation& operation = problem.operation();
   CandidateList list;
   if (std::string missing = missing_generation(catalog, operation, profile.sm_arch);
@@ -190,7 +192,8 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundPr
     }
     const PointSample sample(kernel_template->space.size());
     const CandidateMaker maker(*kernel_template, problem, profile);
-    std::vector<std::int64_t> points = points_to_try(*kernel_template, maker, sample);
+    std::vector<std::int64_t> points =
+        points_to_try(*kernel_template, maker, sample, broken_habits);
     const std::size_t obeying = points.size();
     thin_out(points);
     std::size_t valid = 0;
@@ -204,6 +207,11 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundPr
     list.rejected += static_cast<int>(sample.count()) - static_cast<int>(obeying) +
                      static_cast<int>(points.size()) - static_cast<int>(valid);
     auto default_candidate = maker.make(kernel_template->default_configuration);
+    if (default_candidate && broken_habits == 0) {
+      if (const Rule* const habit = broken_habit(*default_candidate)) {
+        default_candidate = Error{ErrorCode::not_found, habit->failure(default_candidate->scope)};
+      }
+    }
     if (valid == 0 && !default_candidate) {
       list.notes.push_back(
           concat(kernel_template->name,

@@ -12,11 +12,12 @@
 
 namespace kernwright {
 
-/// The candidates for one problem: every valid configuration of every template that applies, with
-/// predictions. If a template has more than `kMaxPoints` points, only that many are looked at, and
-/// at most `kMaxCandidates` of the points that obey the rules are kept. Both are evenly spread and
-/// the same each time, and a note says so. So listing takes at most seconds, however large a space
-/// is. Errors: `not_found` if no template has a candidate, with the reason of each template.
+/// The candidates for one problem: every valid configuration of every template that applies and
+/// breaks at most so many habits, with predictions. If a template has more than `kMaxPoints`
+/// points, only that many are looked at, and at most `kMaxCandidates` of the points that obey the
+/// rules are kept. Both are evenly spread and the same each time, and a note says so. So listing
+/// takes at most seconds, however large a space is. Errors: `not_found` if no template has a
+/// candidate, with the reason of each template.
 struct CandidateList {
   std::vector<Candidate> candidates;
   std::vector<double> predicted_us;
@@ -26,7 +27,8 @@ struct CandidateList {
   std::vector<std::string> notes;  ///< why templates do not apply; what was only sampled
 };
 Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundProblem& problem,
-                                           const DeviceProfile& profile);
+                                           const DeviceProfile& profile,
+                                           std::size_t broken_habits = 0);
 
 /// Returns true if the default, which was chosen by hand, is taken although another is predicted
 /// faster.

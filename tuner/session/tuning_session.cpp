@@ -25,14 +25,14 @@ double steady_seconds() {
 
 }  // namespace
 
-Result<void> TuningSession::enumerate() {
-  if (list_) return {};
-  KW_ASSIGN(list_, enumerate_candidates(in_.catalog, in_.problem, in_.profile));
+Result<void> TuningSession::enumerate(std::size_t broken_habits) {
+  if (list_ && broken_habits == 0) return {};
+  KW_ASSIGN(list_, enumerate_candidates(in_.catalog, in_.problem, in_.profile, broken_habits));
   return {};
 }
 
 Result<void> TuningSession::compile_first_choices() {
-  KW_TRY(enumerate());
+  KW_TRY(enumerate(0));
   const SearchSpace space = make_search_space(*list_, {});
   const auto threads = static_cast<std::size_t>(in_.pool.threads());
   std::vector<std::size_t> choices{list_->default_index};
@@ -61,7 +61,8 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
   };
   TrialLog log(options.trial_log);
   note(log.begin(in_.key, in_.environment));
-  KW_TRY(enumerate());
+  // An exhaustive search shows what each habit costs.
+  KW_TRY(enumerate(options.strategy == "exhaustive" ? 1 : 0));
   const CandidateList& list = *list_;
   std::vector<Choice> warm_starts = options.warm_starts;
   if (options.incumbent) warm_starts.insert(warm_starts.begin(), *options.incumbent);

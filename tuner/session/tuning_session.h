@@ -29,7 +29,7 @@ class TuningSession {
   Result<TuningResult> run(Runner& runner, TuningOptions options);
 
  private:
-  Result<void> enumerate();
+  Result<void> enumerate(std::size_t broken_habits);
 
   const TuningInput in_;
   std::optional<CandidateList> list_;

@@ -117,6 +117,13 @@ bool reads_ahead(const ExecutionPlan& plan) {
   return !plan.launches.empty() && !plan.launches.front().ahead.empty();
 }
 
+const Rule* broken_habit(const Candidate& candidate) {
+  const std::vector<Rule>& habits = candidate.kernel_template->habits;
+  const auto broken = std::ranges::find_if(
+      habits, [&](const Rule& habit) { return !habit.failure(candidate.scope).empty(); });
+  return broken == habits.end() ? nullptr : &*broken;
+}
+
 Result<void> applies(const KernelTemplate& kernel_template, const BoundProblem& problem,
                      const DeviceProfile& profile) {
   return detail::applies_in(kernel_template, problem.scope(), profile);
@@ -172,7 +179,7 @@ bool CandidateMaker::obeys_rules(const Configuration& configuration) const {
   const std::optional<std::int64_t> point = kernel_template_.space.index_of(configuration);
   if (!point) return false;
   std::vector<std::int64_t> obeying;
-  rules_.collect(*point, *point + 1, obeying);
+  rules_.collect(*point, *point + 1, kernel_template_.habits.size(), obeying);
   return !obeying.empty();
 }
 

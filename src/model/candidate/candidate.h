@@ -121,6 +121,9 @@ struct Candidate {
   std::string id() const { return choice().id(); }
 };
 
+/// Returns the first habit that a candidate breaks, or null.
+const Rule* broken_habit(const Candidate& candidate);
+
 /// Checks whether the template applies to the problem on the device. Errors: `invalid_argument`
 /// with the condition that failed.
 Result<void> applies(const KernelTemplate& kernel_template, const BoundProblem& problem,

@@ -19,11 +19,14 @@ class CandidateMaker {
                  const DeviceProfile& profile);
 
   /// Returns false if a rule rejects the configuration, or a derived value that rules read has no
-  /// value. `make` then fails too, and says why; it may fail for other reasons.
+  /// value. `make` then fails too, and says why; it may fail for other reasons. Neither asks
+  /// habits.
   bool obeys_rules(const Configuration& configuration) const;
-  /// Appends the numbers in [begin, end) of all points that obey the rules, in ascending order.
-  void add_obeying(std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& points) const {
-    rules_.collect(begin, end, points);
+  /// Appends the numbers in [begin, end) of all points that obey the rules and break at most so
+  /// many habits, in ascending order.
+  void add_obeying(std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& points,
+                   std::size_t broken_habits = 0) const {
+    rules_.collect(begin, end, broken_habits, points);
   }
 
   /// Makes a candidate. A configuration may also name bound derived values, if it has their values:

@@ -20,7 +20,7 @@ namespace kernwright {
 /// A named value that is computed from parameters, the problem and the device. If it is `pasted`
 /// the compiler knows all names in it, and asserts that its value equals the host's. If it is
 /// `bound` the compiler gets the host's value; the expression may then name everything but run-time
-/// parameters.
+/// parameters. The manifest's numbers are neither.
 struct Derived {
   std::string name;
   Expression expression;
@@ -76,6 +76,7 @@ struct KernelTemplate {
   Configuration default_configuration;
   std::vector<Derived> derived;
   std::vector<Rule> rules;
+  std::vector<Rule> habits;      ///< rules of experience, which no compiler sees
   std::vector<DemandSpec> cost;  ///< empty: not declared
   std::int64_t allowed_spill_bytes = 0;
   std::vector<TensorMapSpec> tensor_maps;

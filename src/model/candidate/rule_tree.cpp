@@ -27,7 +27,8 @@ struct Names {
 };
 
 /// Finds the derived values that the rules read, directly or through other derived values.
-std::vector<bool> derived_for_rules(const KernelTemplate& kernel_template) {
+std::vector<bool> derived_for_rules(const KernelTemplate& kernel_template,
+                                    const std::vector<Rule>& rules) {
   const std::vector<Derived>& derived = kernel_template.derived;
   std::vector<bool> needed(derived.size(), false);
   const auto mark = [&](const Expression& expression, std::size_t before) {
@@ -36,7 +37,7 @@ std::vector<bool> derived_for_rules(const KernelTemplate& kernel_template) {
       if (std::find(names.begin(), names.end(), derived[i].name) != names.end()) needed[i] = true;
     }
   };
-  for (const Rule& rule : kernel_template.rules) mark(rule.expression, derived.size());
+  for (const Rule& rule : rules) mark(rule.expression, derived.size());
   for (std::size_t i = derived.size(); i-- > 0;) {
     if (needed[i]) mark(derived[i].expression, i);
   }
@@ -60,10 +61,12 @@ RuleTree::RuleTree(const KernelTemplate& kernel_template, const Scope& scope)
     below_[i - 1] = below_[i] * static_cast<std::int64_t>(parameters_[i].values.size());
   }
 
-  std::vector<bool> asked(kernel_template.rules.size(), false);
+  std::vector<Rule> rules = kernel_template.rules;
+  rules.insert(rules.end(), kernel_template.habits.begin(), kernel_template.habits.end());
+  std::vector<bool> asked(rules.size(), false);
   const auto ask = [&](std::size_t known) {
     for (std::size_t i = 0; i < asked.size(); ++i) {
-      const Expression& rule = kernel_template.rules[i].expression;
+      const Expression& rule = rules[i].expression;
       const bool waits =
           std::any_of(kernel_template.derived.begin() + static_cast<std::ptrdiff_t>(known),
                       kernel_template.derived.end(), [&](const Derived& derived) {
@@ -72,16 +75,18 @@ RuleTree::RuleTree(const KernelTemplate& kernel_template, const Scope& scope)
                       });
       if (asked[i] || waits) continue;
       asked[i] = true;
-      steps_[names.level_of(rule)].push_back({names.row.place(rule), 0, true});
+      const Kind kind = i < kernel_template.rules.size() ? Kind::rule : Kind::habit;
+      steps_[names.level_of(rule)].push_back({names.row.place(rule), 0, kind});
     }
   };
-  const std::vector<bool> needed = derived_for_rules(kernel_template);
+  const std::vector<bool> needed = derived_for_rules(kernel_template, rules);
   ask(0);
   for (std::size_t i = 0; i < kernel_template.derived.size(); ++i) {
     const Derived& derived = kernel_template.derived[i];
     const std::size_t level = names.level_of(derived.expression);
     if (needed[i]) {
-      steps_[level].push_back({names.row.place(derived.expression), names.levels.size(), false});
+      steps_[level].push_back(
+          {names.row.place(derived.expression), names.levels.size(), Kind::derived});
     }
     names.add(derived.name, level);
     ask(i + 1);
@@ -90,13 +95,17 @@ RuleTree::RuleTree(const KernelTemplate& kernel_template, const Scope& scope)
 }
 
 /// Takes the steps that became possible with parameter number `bound`. Returns false if a rule
-/// rejects the bound values, or a derived value cannot be computed.
-bool RuleTree::take_steps(std::size_t bound, std::vector<std::int64_t>& values) const {
+/// rejects the bound values, or more habits than may be broken, or a derived value cannot be
+/// computed.
+bool RuleTree::take_steps(std::size_t bound, std::vector<std::int64_t>& values,
+                          std::size_t& broken_habits) const {
   return std::all_of(steps_[bound].begin(), steps_[bound].end(), [&](const Step& step) {
     const std::optional<std::int64_t> value = step.expression.evaluate(values);
-    if (!value || (step.is_rule && *value == 0)) return false;
-    if (!step.is_rule) values[step.place] = *value;
-    return true;
+    if (step.kind != Kind::derived) {
+      return value.value_or(0) != 0 || (step.kind == Kind::habit && broken_habits-- > 0);
+    }
+    values[step.place] = value.value_or(0);
+    return value.has_value();
   });
 }
 
@@ -109,7 +118,8 @@ struct RuleTree::Walk {
 
 /// Binds the next parameter to each of its values. `first` is the number of the first point with
 /// the values bound so far.
-void RuleTree::descend(std::size_t bound, std::int64_t first, Walk& walk) const {
+void RuleTree::descend(std::size_t bound, std::int64_t first, std::size_t broken_habits,
+                       Walk& walk) const {
   if (bound == parameters_.size()) {
     walk.points->push_back(first);
     return;
@@ -120,15 +130,16 @@ void RuleTree::descend(std::size_t bound, std::int64_t first, Walk& walk) const 
       std::min(static_cast<std::int64_t>(list.size()), (walk.end - first + below - 1) / below);
   for (std::int64_t i = std::max<std::int64_t>(0, (walk.begin - first) / below); i < last; ++i) {
     walk.values[first_parameter_ + bound] = list[static_cast<std::size_t>(i)];
-    if (take_steps(bound + 1, walk.values)) descend(bound + 1, first + i * below, walk);
+    std::size_t left = broken_habits;
+    if (take_steps(bound + 1, walk.values, left)) descend(bound + 1, first + i * below, left, walk);
   }
 }
 
-void RuleTree::collect(std::int64_t begin, std::int64_t end,
+void RuleTree::collect(std::int64_t begin, std::int64_t end, std::size_t broken_habits,
                        std::vector<std::int64_t>& points) const {
   if (begin >= end) return;
   Walk walk{begin, end, values_, &points};
-  if (take_steps(0, walk.values)) descend(0, 0, walk);
+  if (take_steps(0, walk.values, broken_habits)) descend(0, 0, broken_habits, walk);
 }
 
 }  // namespace kernwright

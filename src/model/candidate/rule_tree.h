@@ -19,21 +19,25 @@ class RuleTree {
   /// `scope` has the names of the problem and the device.
   RuleTree(const KernelTemplate& kernel_template, const Scope& scope);
 
-  /// Appends the numbers in [begin, end), in ascending order, of all points that no rule rejects
-  /// and for which all derived values that rules read can be computed.
-  void collect(std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& points) const;
+  /// Appends the numbers in [begin, end), in ascending order, of all points that no rule rejects,
+  /// that break at most `broken_habits` habits, and for which all derived values that rules read
+  /// can be computed.
+  void collect(std::int64_t begin, std::int64_t end, std::size_t broken_habits,
+               std::vector<std::int64_t>& points) const;
 
  private:
-  /// A derived value to be computed, or a rule to be evaluated.
+  enum class Kind { derived, rule, habit };
+  /// A derived value to be computed, or a rule or a habit to be evaluated.
   struct Step {
     PlacedExpression expression;
     std::size_t place = 0;  ///< of the derived value
-    bool is_rule = false;
+    Kind kind = Kind::derived;
   };
   struct Walk;
 
-  bool take_steps(std::size_t bound, std::vector<std::int64_t>& values) const;
-  void descend(std::size_t bound, std::int64_t first, Walk& walk) const;
+  bool take_steps(std::size_t bound, std::vector<std::int64_t>& values,
+                  std::size_t& broken_habits) const;
+  void descend(std::size_t bound, std::int64_t first, std::size_t broken_habits, Walk& walk) const;
 
   const std::vector<Parameter>& parameters_;
   std::vector<std::int64_t> below_;       ///< number of points with one value of a parameter

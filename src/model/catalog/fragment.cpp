@@ -125,6 +125,7 @@ Result<MergedManifest> read_merged(JsonFile manifest, std::span<const Fragment> 
   if (roots.size() == 1) return merged;
   for (roots.pop_back(); !roots.empty(); roots.pop_back()) {
     merge_elements(merged.root, roots.back(), "rules", /*over=*/false);
+    merge_elements(merged.root, roots.back(), "habits", /*over=*/false);
     merge_elements(merged.root, roots.back(), "launches", /*over=*/true);
     merge(merged.root, std::move(roots.back()));
   }

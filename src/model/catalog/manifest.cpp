@@ -31,8 +31,8 @@ class ManifestReader {
 
   KernelTemplate read() {
     json_.expect_keys({"extends", "operation", "description", "source", "arch", "when", "dims",
-                       "parameters", "default", "derived", "rules", "cost", "spill_bytes",
-                       "tensor_maps", "workspace", "launches"});
+                       "parameters", "default", "numbers", "derived", "rules", "habits", "cost",
+                       "spill_bytes", "tensor_maps", "workspace", "launches"});
     read_operation(json_.required("operation"));
     made_.description = json_.required("description").string();
     read_source(json_.required("source"));
@@ -44,8 +44,10 @@ class ManifestReader {
     for (const std::string_view field : device_field_names()) names_.emplace_back(field);
     read_parameters(json_.optional("parameters"));
     read_default(json_.optional("default"));
+    read_numbers(json_.optional("numbers"));
     read_derived(json_.optional("derived"));
     made_.rules = detail::read_rules(json_.optional("rules"), names_);
+    made_.habits = detail::read_rules(json_.optional("habits"), names_);
     read_cost(json_.optional("cost"));
     if (const JsonReader spill = json_.optional("spill_bytes"); spill.present()) {
       made_.allowed_spill_bytes = spill.integer();
@@ -218,6 +220,22 @@ class ManifestReader {
       values.emplace_back(parameter.name, chosen);
     }
     made_.default_configuration = Configuration(std::move(values));
+  }
+
+  /// Reads numbers that were measured or chosen. The compiler does not know them, so that a kernel
+  /// is not compiled anew for another one.
+  void read_numbers(const JsonReader& json) {
+    if (!json.present()) return;
+    for (const auto& [name, entry] : json.members()) {
+      entry.expect_keys({"value", "source"});
+      const std::int64_t value = entry.required("value").integer();
+      const JsonReader source = entry.required("source");
+      if (source.string().empty() && source.present()) source.fail("a number needs a source");
+      add_name(entry, name, /*pasted=*/false);
+      made_.derived.push_back({.name = name,
+                               .expression = detail::literal(std::to_string(value)),
+                               .place = entry.place()});
+    }
   }
 
   void read_derived(const JsonReader& json) {

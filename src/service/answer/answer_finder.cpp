@@ -216,6 +216,12 @@ Result<Offer> AnswerFinder::offer(const BoundProblem& problem, const GradedRecor
                                   Bits bits, MissReason& lacks) const {
   const HeadWinner& winner = record.head.winner;
   KW_ASSIGN(Candidate found, candidate(problem, winner, lacks));
+  if (record.match == Match::bucket) {
+    if (const Rule* const habit = broken_habit(found)) {
+      lacks = MissReason::rule_violated;
+      return Error{ErrorCode::not_found, habit->failure(found.scope)};
+    }
+  }
   lacks = record.reason;
   if (has_own_bits(problem, record)) {
     if (Lookup<CompiledKernel> stored = site_.cache.artifact(winner.artifact)) {

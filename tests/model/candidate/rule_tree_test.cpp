@@ -46,13 +46,14 @@ TEST(RuleTreeTest, FindsTheSamePointsInTheSameOrderAsLookingAtEach) {
       const CandidateMaker maker(kernel_template, problem, profile);
       const std::int64_t size = kernel_template.space.size();
       std::vector<std::int64_t> points;
-      maker.add_obeying(0, size, points);
+      const std::size_t habits = kernel_template.habits.size();
+      maker.add_obeying(0, size, points, habits);
       EXPECT_TRUE(std::is_sorted(points.begin(), points.end()));
       EXPECT_TRUE(std::adjacent_find(points.begin(), points.end()) == points.end());
 
       std::vector<std::int64_t> in_pieces;
       for (std::int64_t piece = 0; piece < 7; ++piece) {
-        maker.add_obeying(size * piece / 7, size * (piece + 1) / 7, in_pieces);
+        maker.add_obeying(size * piece / 7, size * (piece + 1) / 7, in_pieces, habits);
       }
       EXPECT_EQ(in_pieces, points);
 
@@ -79,7 +80,7 @@ TEST(RuleTreeTest, FindsTheSamePointsInTheSameOrderAsLookingAtEach) {
 TEST(RuleTreeTest, ASpaceWithoutParametersHasOnePoint) {
   KernelTemplate kernel_template;
   std::vector<std::int64_t> points;
-  RuleTree(kernel_template, {}).collect(0, 1, points);
+  RuleTree(kernel_template, {}).collect(0, 1, 0, points);
   EXPECT_EQ(points, std::vector<std::int64_t>{0});
 }
 
@@ -88,8 +89,22 @@ TEST(RuleTreeTest, ARuleThatCannotBeComputedRejects) {
   kernel_template.space = ParameterSpace({{"A", {0, 1, 2}}, {"B", {1, 2}}});
   kernel_template.rules = {{Expression::parse("10 / A > 5 || B == 2").value(), "", {}}};
   std::vector<std::int64_t> points;
-  RuleTree(kernel_template, {}).collect(0, 6, points);
+  RuleTree(kernel_template, {}).collect(0, 6, 0, points);
   EXPECT_EQ(points, (std::vector<std::int64_t>{2, 3, 5})) << "A = 0 has no quotient";
+}
+
+TEST(RuleTreeTest, PointsMayBreakSoManyHabits) {
+  KernelTemplate kernel_template;
+  kernel_template.space = ParameterSpace({{"A", {0, 1, 2}}, {"B", {1, 2}}});
+  kernel_template.rules = {{Expression::parse("A + B < 4").value(), "", {}}};
+  kernel_template.habits = {{Expression::parse("10 / A > 5").value(), "", {}},
+                            {Expression::parse("B == 2").value(), "", {}}};
+  const std::vector<std::int64_t> expected[] = {{3}, {1, 2, 3}, {0, 1, 2, 3, 4}};
+  for (std::size_t broken = 0; broken < 3; ++broken) {
+    std::vector<std::int64_t> points;
+    RuleTree(kernel_template, {}).collect(0, 6, broken, points);
+    EXPECT_EQ(points, expected[broken]) << broken;
+  }
 }
 
 }  // namespace

@@ -86,8 +86,15 @@ TEST_F(FragmentTest, MembersAreAddedAndTakenOverByName) {
   EXPECT_EQ(made->derived[3].name, "THREADS");
 }
 
-TEST_F(FragmentTest, RulesComeAfterThoseOfTheFragmentAndLaunchesAreMergedOneByOne) {
-  const KernelTemplate made = parse(kManifest).value();
+TEST_F(FragmentTest, RulesAndHabitsComeAfterThoseOfTheFragmentAndLaunchesAreMergedOneByOne) {
+  const KernelTemplate made =
+      parse(replaced(kManifest, "\"rules\": [",
+                     R"("habits": [{"rule": "ROWS > 1", "why": "seldom gained"}], "rules": [)"),
+            replaced(kRows, "\"rules\": [",
+                     R"("habits": [{"rule": "m > 1", "why": "never gained"}], "rules": [)"))
+          .value();
+  ASSERT_EQ(made.habits.size(), 2U);
+  EXPECT_EQ(made.habits[1].why, "seldom gained");
   ASSERT_EQ(made.rules.size(), 2U);
   EXPECT_EQ(made.rules[0].why, "more bytes do not fit");
   EXPECT_EQ(made.rules[1].why, "no more are on their way");

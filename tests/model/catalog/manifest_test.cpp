@@ -55,6 +55,18 @@ TEST(ManifestTest, ADerivedValueMayBeBoundThoughItNamesRunTimeDims) {
   EXPECT_TRUE(made.derived[2].pasted) << "of a value that the compiler is given";
 }
 
+TEST(ManifestTest, NumbersAreKnownToTheHostAlone) {
+  const Operation operation = scale_operation();
+  const KernelTemplate made =
+      scale_template(operation, replaced(kScaleManifest, "\"derived\": {",
+                                         R"("numbers": {"BEST": {"value": 3, "source": "a table"}},
+                             "derived": {"best_rows": "BEST * ROWS",)"));
+  EXPECT_EQ(made.derived[0].name, "BEST");
+  EXPECT_EQ(made.derived[0].expression.text(), "3");
+  EXPECT_FALSE(made.derived[0].pasted);
+  EXPECT_FALSE(made.derived[1].pasted) << "of a number";
+}
+
 TEST(ManifestTest, SpecificTargetsCarryTheSuffix) {
   const Operation operation = scale_operation();
   EXPECT_EQ(scale_template(operation).target(90), "sm_90a");
@@ -89,8 +101,15 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{
             "\"spill_bytes\": 8", "\"spills\": 8",
             "m.json:22: spills: unknown key, known are extends, operation, description, source, "
-            "arch, when, dims, parameters, default, derived, rules, cost, spill_bytes, "
-            "tensor_maps, workspace, launches"},
+            "arch, when, dims, parameters, default, numbers, derived, rules, habits, cost, "
+            "spill_bytes, tensor_maps, workspace, launches"},
+        Refused{"\"derived\": {",
+                R"("numbers": {"BEST": {"value": 3, "source": ""}}, "derived": {)",
+                "m.json:14: numbers.BEST.source: a number needs a source"},
+        Refused{"\"derived\": {",
+                R"("numbers": {"ROWS": {"value": 3, "source": "x"}}, "derived": {)",
+                "m.json:14: numbers.ROWS: the name is taken by the problem, the device or an "
+                "earlier field"},
         Refused{"\"source\": \"kernel.cu\",", "", "m.json:1: source: missing"},
         Refused{"\"tiles\": \"ceil_div(m, ROWS)\"", R"("tiles": {"value": "m", "bind": "runtime"})",
                 "m.json:16: derived.tiles.bind: \"runtime\" is not compile"},

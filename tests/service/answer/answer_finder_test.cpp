@@ -141,7 +141,8 @@ class ScaleTemplates {
   "operation": "scale", "description": "one element per thread", "source": "kernel.cu",
   "arch": {"min": 80},
   "dims": {"n": ")json" + when + R"json("},
-  "parameters": {"THREADS": [128, 256]}, "default": {"THREADS": 256}, "rules": [],
+  "parameters": {"THREADS": [128, 256]}, "default": {"THREADS": 256},
+  "habits": [{"rule": "n != 1150", "why": "another has always gained"}],
   "launches": [{
     "kernel": "scale", "grid": ["ceil_div(n, THREADS)"], "block": ["THREADS"],
     "arguments": [{"tensor": "x"}, {"tensor": "y"}, {"int64": "n"}]
@@ -165,6 +166,16 @@ class CompiledInTest : private ScaleTemplates, public AnswerFinderTest {
     return *site_.bind(Problem::make("scale", {{"n", n}}, {{"dtype", "fp32"}}));
   }
 };
+
+TEST_F(CompiledInTest, ANeighbourThatBreaksAHabitDoesNotServe) {
+  ASSERT_TRUE(site_.cache.put_record(record(scale(1000), "scale/runtime", RecordGrade::measured)));
+  EXPECT_EQ(find(scale(1100), Match::none, AnswerFinder::Bits::stored).match, Match::bucket);
+  const Coverage near = find(scale(1150), Match::none, AnswerFinder::Bits::stored);
+  EXPECT_EQ(near.match, Match::none);
+  EXPECT_EQ(near.reason, MissReason::rule_violated);
+  ASSERT_TRUE(site_.cache.put_record(record(scale(1150), "scale/runtime", RecordGrade::measured)));
+  EXPECT_EQ(find(scale(1150), Match::none, AnswerFinder::Bits::stored).match, Match::exact);
+}
 
 TEST_F(CompiledInTest, BitsOfANeighbourServeUnlessItsSizeIsCompiledIn) {
   for (const auto& [name, own] : {std::pair{"scale/runtime", true}, {"scale/constant", false}}) {

@@ -50,6 +50,20 @@ TEST(TuningSessionTest, ExhaustiveFindsTheBestOfTheLandscape) {
   EXPECT_TRUE(toy.cache.artifact(record.baseline->artifact));
 }
 
+TEST(TuningSessionTest, OnlyAnExhaustiveSearchBreaksAHabit) {
+  for (const auto& [strategy, count] : {std::pair{"exhaustive", 50}, {"random", 42}}) {
+    ToySession toy;
+    toy.options.strategy = strategy;
+    TuningInput input = toy.input();
+    input.problem = toy.catalog.problem(100);
+    TuningSession session(input);
+    ASSERT_TRUE(session.compile_first_choices());
+    const auto result = session.run(toy.runner, toy.options);
+    ASSERT_TRUE(result) << result.error().message;
+    EXPECT_EQ(result.value().record.candidates, count) << strategy;
+  }
+}
+
 TEST(TuningSessionTest, RankedFindsTheBestFirstWhereTheModelIsRight) {
   ToySession toy;
   toy.options.strategy = "ranked";
