@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tuner/cost/correction.h"
-
 namespace kernwright {
 namespace {
 
@@ -28,21 +26,6 @@ constexpr double kScattered = 1.06;      ///< for early blocks whose neighbours 
 constexpr double kAlone = 0.07;
 constexpr double kClustered = 0.023;
 constexpr double kInStep = 0.032;
-
-/// The terms that predictions are corrected by, in the order of `Prediction::terms`.
-constexpr std::string_view kTerms[] = {"us",       "memory",   "multiprocessors",
-                                       "once",     "slowdown", "power",
-                                       "l2",       "ring",     "chain",
-                                       "idle",     "smem",     "tile",
-                                       "tiles",    "waves",    "last_wave",
-                                       "busy_sms", "resident", "steps",
-                                       "stages",   "ahead",    "cluster",
-                                       "early",    "launches", "wgmma",
-                                       "flops",    "loaded",   "sent",
-                                       "threads",  "written",  "reread",
-                                       "traffic",  "distinct", "smem_bytes"};
-
-double log2_of(double value) { return std::log2(std::max(value, 1e-3)); }
 
 /// Returns the blocks of a grid, or the threads of a block.
 std::int64_t count(const Extent3& extent) {
@@ -130,57 +113,11 @@ class Prediction {
     resident_ = persistent_ ? std::ceil(blocks_ / sms_) : std::min(fitting_, tiles_per_sm_);
   }
 
-  /// Returns the time of all launches, before it is corrected.
+  /// Returns the time of all launches.
   double whole_us() const {
     const double alone = us();
     const bool early = candidate_.plan.launches.front().programmatic;
     return (early ? early_us(alone) : alone) + other_launches_us();
-  }
-
-  bool corrected() const { return demands_.corrected != 0; }
-
-  /// Returns the terms that `us`, the whole prediction, was made of; `kTerms` has the names.
-  std::vector<double> terms(double us) const {
-    const LaunchPlan& launch = main_launch(candidate_);
-    const double alone = us_of(busiest_clocks());
-    const double limited = power_limited_us(alone);
-    const Step parts = step();
-    const double clocks = step_clocks();
-    const double bytes = traffic();
-    const double most = of(demands_.loaded_bytes);
-    return {log2_of(us),
-            memory_us() / us,
-            limited / us,
-            us_of(of(demands_.once_clocks)) / us,
-            slowdown(),
-            power_limit_us() / alone,
-            parts.l2 / clocks,
-            parts.ring / clocks,
-            parts.chain / clocks,
-            of(demands_.idle_clocks) / clocks,
-            of(demands_.smem_bytes) / kSmemBytesPerClock / clocks,
-            of(demands_.tile_clocks) / (of(demands_.tile_clocks) + of(demands_.steps) * clocks),
-            log2_of(tiles_),
-            tiles_per_sm_,
-            tiles_ / active_ / tiles_per_sm_,
-            std::min(tiles_ / static_cast<double>(profile_.sm_count), 1.0),
-            resident_,
-            log2_of(of(demands_.steps)),
-            of(demands_.stages),
-            log2_of(of(demands_.stages) / of(demands_.steps)),
-            log2_of(cluster_),
-            candidate_.plan.launches.front().programmatic ? 1.0 : 0.0,
-            static_cast<double>(candidate_.plan.launches.size()),
-            demands_.wgmma_flops > 0 ? 1.0 : 0.0,
-            log2_of(of(demands_.wgmma_flops) + of(demands_.mma_flops)),
-            log2_of(most),
-            of(demands_.l2_bytes) / std::max(most, 1.0),
-            static_cast<double>(count(launch.block)),
-            written_ / bytes,
-            of(demands_.reread_bytes) / bytes,
-            log2_of(bytes),
-            log2_of((bytes - written_) / std::max(steps() * most, 1.0)),
-            static_cast<double>(launch.dynamic_smem)};
   }
 
  private:
@@ -378,21 +315,8 @@ double roofline_us(const BoundProblem& problem, const DeviceProfile& profile) {
   return std::max({arithmetic_us, memory_us, special_us});
 }
 
-std::span<const std::string_view> prediction_terms() { return kTerms; }
-
-Reckoning reckon(const Candidate& candidate, const DeviceProfile& profile) {
-  const Prediction prediction(candidate, profile);
-  const double us = prediction.whole_us();
-  return {us, prediction.terms(us)};
-}
-
 double predict_us(const Candidate& candidate, const DeviceProfile& profile) {
-  const Prediction prediction(candidate, profile);
-  const double us = prediction.whole_us();
-  if (!prediction.corrected()) return us;
-  const Correction& correction = Correction::built_in();
-  if (correction.sku() != profile.id) return us;
-  return us * std::exp(correction.log_ratio(prediction.terms(us)));
+  return Prediction(candidate, profile).whole_us();
 }
 
 }  // namespace kernwright

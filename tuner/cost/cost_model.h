@@ -1,9 +1,5 @@
 #pragma once
 
-#include <span>
-#include <string_view>
-#include <vector>
-
 #include "model/candidate/candidate.h"
 #include "model/candidate/device_profile.h"
 
@@ -22,19 +18,7 @@ double roofline_us(const BoundProblem& problem, const DeviceProfile& profile);
 /// decides between measured ones. One model serves all templates: it sees what the manifest's
 /// "cost" demands, the operation's bytes, the launches and the device's rates, and no name of a
 /// template. If the manifest says nothing, the operation's flops and bytes are spread evenly over
-/// the blocks. If it says `corrected`, the prediction is multiplied by the ratio that measured
-/// candidates have shown for predictions of such terms (tuner/cost/correction.h).
+/// the blocks.
 double predict_us(const Candidate& candidate, const DeviceProfile& profile);
-
-/// A prediction before it is corrected, and the terms that it was made of: shares of the time,
-/// logarithms of counts and bytes, in the order of `prediction_terms()`.
-struct Reckoning {
-  double us = 0;
-  std::vector<double> terms;
-};
-Reckoning reckon(const Candidate& candidate, const DeviceProfile& profile);
-
-/// Returns the names of a reckoning's terms.
-std::span<const std::string_view> prediction_terms();
 
 }  // namespace kernwright

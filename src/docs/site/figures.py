@@ -324,16 +324,6 @@ def _cost_regret():
                   map(line, _results("simulation", "cost_regret")["rows"]))
 
 
-def _fit_correction():
-    measures = ("median", "p90", "p95", "most")
-    lines = []
-    for each in _results("simulation", "fit_correction")["rows"]:
-        for field, text in (("as_reckoned", "without"), ("corrected_held_out", "corrected")):
-            lines.append((f"{each['count']} random products, {each['problem']}", text,
-                          *(f"{100 * (each[field][measure] - 1):.1f} %" for measure in measures)))
-    return _table(["problems", "", *measures], lines)
-
-
 def _tuning_seconds():
     fields = {"slower than the best, median": "slower_median", "p90": "slower_p90", "most": "slower_most",
               "behind 30 s, p90": "behind_p90", "estimate, median": "estimate", "covers": "covered",
@@ -385,7 +375,6 @@ TABLES = {
     "selection error": _selection_error,
     "strategy regret": _strategy_regret,
     "cost regret": _cost_regret,
-    "fit correction": _fit_correction,
     "tuning seconds": _tuning_seconds,
 }
 

@@ -21,8 +21,7 @@ constexpr DemandName kNames[] = {{"tiles", &Demands::tiles},
                                  {"wave_bytes", &Demands::wave_bytes},
                                  {"reread_bytes", &Demands::reread_bytes},
                                  {"registers", &Demands::registers},
-                                 {"other_bytes", &Demands::other_bytes},
-                                 {"corrected", &Demands::corrected}};
+                                 {"other_bytes", &Demands::other_bytes}};
 
 }  // namespace
 

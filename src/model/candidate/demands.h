@@ -37,9 +37,6 @@ struct Demands {
   std::int64_t reread_bytes = 0;  ///< of inputs, whose lines are read from memory once more
   std::int64_t registers = 0;     ///< of a thread; 0: few enough
   std::int64_t other_bytes = 0;   ///< that the other launches read and write
-
-  /// 1: the correction of predictions was fitted to measured candidates of the template too.
-  std::int64_t corrected = 0;
 };
 
 /// One name of a manifest's "cost".

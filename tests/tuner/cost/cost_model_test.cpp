@@ -9,7 +9,6 @@
 #include "model/catalog/catalog.h"
 #include "support/text.h"
 #include "tuner/candidates/candidate_list.h"
-#include "tuner/cost/correction.h"
 
 namespace kernwright {
 namespace {
@@ -46,28 +45,6 @@ TEST_F(CostModelTest, TheRooflineIsTheLargestOfItsTerms) {
               2 * (8192.0 * 8192 + 2 * 8192) / (h200_.dram_gbps * 1e3), 0.01);
   EXPECT_NEAR(roofline("vector_add n=33554432 dtype=bf16"),
               6 * 33554432.0 / (h200_.dram_gbps * 1e3), 0.01);
-}
-
-TEST_F(CostModelTest, ThePredictionsOfMatmulAreCorrectedOnTheSkuWhoseLogsWereFittedTo) {
-  const Correction& correction = Correction::built_in();
-  for (const char* sku : {"h100_sxm", "h200"}) {
-    const DeviceProfile profile = find_profile(sku).value();
-    int corrected = 0;
-    for (const char* text :
-         {"matmul m=300 n=1000 k=2000 dtype=fp16", "vector_add n=4096 dtype=bf16"}) {
-      const CandidateList list = enumerate(text, sku);
-      for (std::size_t i = 0; i < list.candidates.size(); i += 50) {
-        const Reckoning reckoning = reckon(list.candidates[i], profile);
-        ASSERT_EQ(reckoning.terms.size(), prediction_terms().size());
-        for (const double term : reckoning.terms) ASSERT_TRUE(std::isfinite(term));
-        const bool applies = list.candidates[i].demands.corrected != 0 && sku == correction.sku();
-        corrected += applies ? 1 : 0;
-        const double ratio = applies ? std::exp(correction.log_ratio(reckoning.terms)) : 1;
-        EXPECT_DOUBLE_EQ(list.predicted_us[i], reckoning.us * ratio) << list.candidates[i].id();
-      }
-    }
-    EXPECT_EQ(corrected > 0, sku == correction.sku());
-  }
 }
 
 TEST_F(CostModelTest, SpecialFunctionsHaveARateOfTheirOwn) {
