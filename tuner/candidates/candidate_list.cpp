@@ -1,9 +1,11 @@
 #include "tuner/candidates/candidate_list.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
 
 #include "model/candidate/candidate_maker.h"
@@ -116,16 +118,35 @@ std::vector<Part> make_candidates(const CandidateMaker& maker, const DeviceProfi
                         });
 }
 
-/// Returns template and compile-time values: what a compile depends on within one problem.
-std::string compile_key(const Candidate& candidate) {
-  std::string key = candidate.kernel_template->name;
-  const auto& values = candidate.configuration.values();
-  const auto& parameters = candidate.kernel_template->space.parameters();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (parameters[i].binding == Binding::compile) key += " " + std::to_string(values[i].second);
+/// The candidates whose values are the same where a compile within one problem depends on them.
+struct SameCompile {
+  std::size_t operator()(const Candidate* candidate) const {
+    std::size_t hash = std::hash<const void*>()(candidate->kernel_template);
+    each(*candidate, [&hash](std::size_t, std::int64_t value) {
+      hash = hash * 1'000'003 + static_cast<std::size_t>(value);
+      return true;
+    });
+    return hash;
   }
-  return key;
-}
+  bool operator()(const Candidate* a, const Candidate* b) const {
+    return a->kernel_template == b->kernel_template &&
+           each(*a, [b](std::size_t i, std::int64_t value) {
+             return b->configuration.values()[i].second == value;
+           });
+  }
+
+ private:
+  /// Calls `use` with the place and the value of compile-time parameters, while it returns true.
+  template <typename Use>
+  static bool each(const Candidate& candidate, Use use) {
+    const auto& values = candidate.configuration.values();
+    const auto& parameters = candidate.kernel_template->space.parameters();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (parameters[i].binding == Binding::compile && !use(i, values[i].second)) return false;
+    }
+    return true;
+  }
+};
 
 /// Returns the index of the fastest predicted of the templates' defaults. Every template is
 /// represented by the candidate nearest to its default, since a problem may rule that out by one
@@ -172,7 +193,8 @@ int distance_from_default(const Candidate& candidate) {
   const auto& values = candidate.configuration.values();
   const auto& defaults = candidate.kernel_template->default_configuration.values();
   int distance = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) distance += values[i] != defaults[i] ? 1 : 0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    distance += values[i].second != defaults[i].second ? 1 : 0;
   return distance;
 }
 
@@ -242,10 +264,10 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundPr
                  concat("no template runs \"", problem.text(), "\" on ", profile.id, reasons)};
   }
   list.default_index = find_default(list);
-  std::map<std::string, int> groups;
+  std::unordered_map<const Candidate*, int, SameCompile, SameCompile> groups;
   for (const Candidate& candidate : list.candidates) {
     const int next = static_cast<int>(groups.size());
-    list.group_of.push_back(groups.emplace(compile_key(candidate), next).first->second);
+    list.group_of.push_back(groups.emplace(&candidate, next).first->second);
   }
   return list;
 }

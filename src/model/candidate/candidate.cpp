@@ -10,11 +10,6 @@
 namespace kernwright {
 namespace {
 
-Scope with_device(Scope scope, const DeviceProfile& profile) {
-  profile.add_to(scope);
-  return scope;
-}
-
 Error rejected(std::string message) { return {ErrorCode::invalid_argument, std::move(message)}; }
 
 /// Returns a rejection that names `place` of the manifest or of what it extends.
@@ -136,19 +131,26 @@ CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const Boun
       profile_(profile),
       scope_(problem.scope()),
       applies_(applies(kernel_template, problem, profile)),
-      tensors_(detail::plan_tensors(problem)),
-      rules_(kernel_template, with_device(scope_, profile)) {
+      tensors_(detail::plan_tensors(problem)) {
   profile.add_to(scope_);
+}
+
+CandidateMaker::ForPoints::ForPoints(const KernelTemplate& kernel_template, const Scope& scope)
+    : rules(kernel_template, scope) {
   RowNames row;
-  for (const auto& [name, value] : scope_.entries()) row.add(name);
+  for (const auto& [name, value] : scope.entries()) row.add(name);
   for (const Parameter& parameter : kernel_template.space.parameters()) row.add(parameter.name);
-  for (const Derived& derived : kernel_template.derived) {
-    derived_.push_back(row.place(derived.expression));
-    row.add(derived.name);
+  for (const Derived& one : kernel_template.derived) {
+    derived.push_back(row.place(one.expression));
+    row.add(one.name);
   }
-  for (const DemandSpec& spec : kernel_template.cost) {
-    demands_.push_back(row.place(spec.expression));
-  }
+  for (const DemandSpec& spec : kernel_template.cost) demands.push_back(row.place(spec.expression));
+  launches = detail::place_launches(kernel_template, row);
+}
+
+const CandidateMaker::ForPoints& CandidateMaker::for_points() const {
+  std::call_once(placing_, [this] { for_points_.emplace(kernel_template_, scope_); });
+  return *for_points_;
 }
 
 /// Checks that the configuration has the names of the space, in its order, with values from its
@@ -179,7 +181,7 @@ bool CandidateMaker::obeys_rules(const Configuration& configuration) const {
   const std::optional<std::int64_t> point = kernel_template_.space.index_of(configuration);
   if (!point) return false;
   std::vector<std::int64_t> obeying;
-  rules_.collect(*point, *point + 1, kernel_template_.habits.size(), obeying);
+  for_points().rules.collect(*point, *point + 1, kernel_template_.habits.size(), obeying);
   return !obeying.empty();
 }
 
@@ -194,7 +196,7 @@ Result<Candidate> CandidateMaker::make(const Configuration& configuration) const
   std::erase_if(values, [&](const auto& entry) { return is_bound(entry.first); });
   Configuration own(std::move(values));
   KW_TRY(check_place(own));
-  Result<Candidate> made = make_valid(std::move(own));
+  Result<Candidate> made = make_valid(std::move(own), nullptr);
   if (!made) return made;
   for (const auto& [name, value] : configuration.values()) {
     if (made->scope.find(name) != value) {
@@ -207,11 +209,13 @@ Result<Candidate> CandidateMaker::make(const Configuration& configuration) const
 
 Result<Candidate> CandidateMaker::make(std::int64_t point) const {
   if (!applies_) return applies_.error();
-  return make_valid(kernel_template_.space.at(point));
+  return make_valid(kernel_template_.space.at(point), &for_points());
 }
 
-/// Makes a candidate. The configuration is a point of the space, and the template applies.
-Result<Candidate> CandidateMaker::make_valid(Configuration configuration) const {
+/// Makes a candidate. The configuration is a point of the space, and the template applies. If
+/// `placed` is given, the point obeys the rules.
+Result<Candidate> CandidateMaker::make_valid(Configuration configuration,
+                                             const ForPoints* placed) const {
   Candidate candidate;
   candidate.kernel_template = &kernel_template_;
   candidate.problem = problem_;
@@ -219,15 +223,20 @@ Result<Candidate> CandidateMaker::make_valid(Configuration configuration) const 
   scope = scope_;
   for (const auto& [name, value] : configuration.values()) scope.set(name, value);
   std::vector<std::int64_t> row;
-  for (const auto& [name, value] : scope.entries()) row.push_back(value);
-  const auto evaluate = [&](const PlacedExpression& placed,
+  if (placed != nullptr) {
+    row.reserve(scope.entries().size() + placed->derived.size());
+    for (const auto& [name, value] : scope.entries()) row.push_back(value);
+  }
+  const auto evaluate = [&](std::vector<PlacedExpression> ForPoints::* list, std::size_t i,
                             const Expression& expression) -> Result<std::int64_t> {
-    if (const auto value = placed.evaluate(row)) return *value;
+    if (placed != nullptr) {
+      if (const auto value = (placed->*list)[i].evaluate(row)) return *value;
+    }
     return expression.evaluate(scope);  // which says why there is none
   };
-  for (std::size_t i = 0; i < derived_.size(); ++i) {
+  for (std::size_t i = 0; i < kernel_template_.derived.size(); ++i) {
     const Derived& derived = kernel_template_.derived[i];
-    const Result<std::int64_t> value = evaluate(derived_[i], derived.expression);
+    const Result<std::int64_t> value = evaluate(&ForPoints::derived, i, derived.expression);
     if (!value) {
       return rejected_at(
           kernel_template_, derived.place,
@@ -237,12 +246,13 @@ Result<Candidate> CandidateMaker::make_valid(Configuration configuration) const 
     row.push_back(*value);
   }
   for (const Rule& rule : kernel_template_.rules) {
+    if (placed != nullptr) break;
     const std::string failure = rule.failure(scope);
     if (!failure.empty()) return rejected_at(kernel_template_, rule.place, failure);
   }
-  for (std::size_t i = 0; i < demands_.size(); ++i) {
+  for (std::size_t i = 0; i < kernel_template_.cost.size(); ++i) {
     const DemandSpec& spec = kernel_template_.cost[i];
-    const Result<std::int64_t> value = evaluate(demands_[i], spec.expression);
+    const Result<std::int64_t> value = evaluate(&ForPoints::demands, i, spec.expression);
     if (!value || *value < 0) {
       return rejected_at(kernel_template_, spec.place,
                          concat("demand ", spec.name.name, " failed: ",
@@ -251,7 +261,9 @@ Result<Candidate> CandidateMaker::make_valid(Configuration configuration) const 
     candidate.demands.*spec.name.demand = *value;
   }
   KW_ASSIGN(candidate.plan,
-            detail::make_plan(kernel_template_, problem_->operation(), tensors_, scope, profile_));
+            detail::make_plan(kernel_template_, problem_->operation(), tensors_, scope, profile_,
+                              placed != nullptr ? detail::LaunchValues{&placed->launches, row}
+                                                : detail::LaunchValues{}));
   candidate.configuration = std::move(configuration);
   return candidate;
 }

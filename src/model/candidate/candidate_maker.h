@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/candidate/candidate.h"
+#include "model/candidate/plan_builder.h"
 #include "model/candidate/rule_tree.h"
 
 namespace kernwright {
@@ -26,29 +29,39 @@ class CandidateMaker {
   /// many habits, in ascending order.
   void add_obeying(std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& points,
                    std::size_t broken_habits = 0) const {
-    rules_.collect(begin, end, broken_habits, points);
+    for_points().rules.collect(begin, end, broken_habits, points);
   }
 
   /// Makes a candidate. A configuration may also name bound derived values, if it has their values:
   /// records may name a value that was a parameter when they were made.
   Result<Candidate> make(const Configuration& configuration) const;
-  /// Makes the candidate of a point of the template's space.
+  /// Makes the candidate of a point that obeys the rules, which are not evaluated again.
   Result<Candidate> make(std::int64_t point) const;
 
  private:
   bool is_bound(const std::string& name) const;
   Result<void> check_place(const Configuration& configuration) const;
-  Result<Candidate> make_valid(Configuration configuration) const;
+  /// All that is worth its making only if many points are looked at: expressions in their places
+  /// in a row of a scope's values.
+  struct ForPoints {
+    ForPoints(const KernelTemplate& kernel_template, const Scope& scope);
+
+    RuleTree rules;
+    std::vector<PlacedExpression> derived;
+    std::vector<PlacedExpression> demands;
+    detail::PlacedLaunches launches;
+  };
+  const ForPoints& for_points() const;
+  Result<Candidate> make_valid(Configuration configuration, const ForPoints* placed) const;
 
   const KernelTemplate& kernel_template_;
   std::shared_ptr<const BoundProblem> problem_;
   const DeviceProfile& profile_;
   Scope scope_;  ///< of problem and device
   Result<void> applies_;
-  Result<ExecutionPlan> tensors_;          ///< the part of the plan that the problem alone decides
-  std::vector<PlacedExpression> derived_;  ///< of the template, in a row of a scope's values
-  std::vector<PlacedExpression> demands_;  ///< the same
-  RuleTree rules_;
+  Result<ExecutionPlan> tensors_;  ///< the part of the plan that the problem alone decides
+  mutable std::once_flag placing_;
+  mutable std::optional<ForPoints> for_points_;
 };
 
 }  // namespace kernwright

@@ -28,8 +28,8 @@ class PlanBuilder {
   /// `tensors` comes from `plan_tensors`.
   PlanBuilder(std::span<const JsonFile> files, const Operation& operation,
               const Result<ExecutionPlan>& tensors, const Scope& scope,
-              const DeviceProfile& profile)
-      : files_(files), operation_(operation), scope_(scope), profile_(profile) {
+              const DeviceProfile& profile, const detail::LaunchValues& values = {})
+      : files_(files), operation_(operation), scope_(scope), profile_(profile), values_(values) {
     if (tensors) {
       plan_ = *tensors;
     } else {
@@ -207,6 +207,12 @@ class PlanBuilder {
   }
 
   std::int64_t evaluate(std::string_view field, const Expression& expression) {
+    if (values_.placed != nullptr) {
+      const auto placed = values_.placed->find(&expression);
+      if (placed != values_.placed->end()) {
+        if (const auto value = placed->second.evaluate(values_.row)) return *value;
+      }
+    }
     const Result<std::int64_t> value = expression.evaluate(scope_);
     if (value) return *value;
     fail(concat(field, " failed: ", value.error().message));
@@ -369,6 +375,7 @@ class PlanBuilder {
   const Operation& operation_;
   const Scope& scope_;
   const DeviceProfile& profile_;
+  detail::LaunchValues values_;
   ExecutionPlan plan_;
   JsonPlace place_;
   std::string_view kind_;
@@ -408,10 +415,35 @@ Result<ExecutionPlan> plan_tensors(const BoundProblem& problem) {
   return plan;
 }
 
+PlacedLaunches place_launches(const KernelTemplate& kernel_template, const RowNames& names) {
+  PlacedLaunches placed;
+  const auto add = [&](const Expression& one) { placed.emplace(&one, names.place(one)); };
+  for (const WorkspaceSpec& spec : kernel_template.workspaces) {
+    for (const Expression* one : {&spec.bytes, &spec.zeroed, &spec.kept_zero}) add(*one);
+  }
+  for (const TensorMapSpec& spec : kernel_template.tensor_maps) {
+    for (const Expression* one : {&spec.when, &spec.pitch, &spec.swizzle, &spec.l2_promotion}) {
+      add(*one);
+    }
+    for (const Expression& one : spec.box) add(one);
+  }
+  for (const LaunchSpec& spec : kernel_template.launches) {
+    for (const auto* list : {&spec.grid, &spec.block, &spec.cluster}) {
+      for (const Expression& one : *list) add(one);
+    }
+    for (const Expression* one :
+         {&spec.when, &spec.dynamic_smem, &spec.cooperative, &spec.programmatic, &spec.waits}) {
+      add(*one);
+    }
+    for (const ArgumentSpec& argument : spec.arguments) add(argument.expression);
+  }
+  return placed;
+}
+
 Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Operation& operation,
                                 const Result<ExecutionPlan>& tensors, const Scope& scope,
-                                const DeviceProfile& profile) {
-  PlanBuilder builder(kernel_template.manifests, operation, tensors, scope, profile);
+                                const DeviceProfile& profile, const LaunchValues& values) {
+  PlanBuilder builder(kernel_template.manifests, operation, tensors, scope, profile, values);
   for (const WorkspaceSpec& workspace : kernel_template.workspaces) {
     builder.add_workspace(workspace);
   }

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+
 #include "model/candidate/candidate.h"
 #include <kernwright/result.h>
 
@@ -13,10 +17,21 @@ Result<void> applies_in(const KernelTemplate& kernel_template, const Scope& scop
 /// candidates.
 Result<ExecutionPlan> plan_tensors(const BoundProblem& problem);
 
+/// The expressions of a template's workspaces, tensor maps and launches, by their address, placed
+/// in the rows of values of the template's candidates.
+using PlacedLaunches = std::unordered_map<const Expression*, PlacedExpression>;
+PlacedLaunches place_launches(const KernelTemplate& kernel_template, const RowNames& names);
+
+/// The values of one candidate in such a row, with which plans are made faster than in a scope.
+struct LaunchValues {
+  const PlacedLaunches* placed = nullptr;  ///< null: all is evaluated in the scope
+  std::span<const std::int64_t> row = {};
+};
+
 /// Adds tensor maps, workspaces and launches to `tensors`. They are evaluated in `scope` and
 /// checked against the limits of CUDA and of the device.
 Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Operation& operation,
                                 const Result<ExecutionPlan>& tensors, const Scope& scope,
-                                const DeviceProfile& profile);
+                                const DeviceProfile& profile, const LaunchValues& values = {});
 
 }  // namespace kernwright::detail
