@@ -14,7 +14,7 @@ namespace {
 std::optional<double> size_distance(const Dim& dim, std::int64_t a, std::int64_t b) {
   if (a < 1 || b < 1) return std::nullopt;
   if (a == b) return 1;
-  if (dim.match != DimMatch::bucket || dim.family(a) != dim.family(b)) return std::nullopt;
+  if (dim.match != DimMatch::bucket || dim.interval(a) != dim.interval(b)) return std::nullopt;
   const double ratio = static_cast<double>(std::max(a, b)) / static_cast<double>(std::min(a, b));
   if (!(ratio <= dim.distance)) return std::nullopt;
   return ratio;

@@ -12,7 +12,7 @@ namespace kernwright {
 
 /// Returns how far apart two problems are: the largest ratio of their sizes in a dim that is
 /// matched by bucket. Returns nullopt if one may not answer for the other, because a size is in
-/// another family or beyond the dim's distance, or because something else differs. `other` is
+/// another interval or beyond the dim's distance, or because something else differs. `other` is
 /// normalised, and may be of an operation as it once was.
 std::optional<double> bucket_distance(const BoundProblem& problem, const Problem& other);
 

@@ -11,7 +11,7 @@ enum class Match {
   exact,       ///< measured for this problem, SKU, policy and environment
   recheck,     ///< as exact, but measured with another driver or version of kernwright
   stale_code,  ///< "seed": as exact, but the template's text or the compiler has changed since
-  bucket,      ///< measured for another shape of the same family
+  bucket,      ///< measured for another shape of the same interval
   predicted,   ///< ranked by the cost model
   none
 };
@@ -31,7 +31,7 @@ enum class MissReason {
   template_missing,  ///< the winner's template does not exist here
   rule_violated,     ///< the winner's configuration is not a candidate here
   artifact_missing,  ///< the record is there, its bits are not
-  other_shape,       ///< bucket: measured for another shape of the same family
+  other_shape,       ///< bucket: measured for another shape of the same interval
   banned,            ///< the winner is banned; the next best is served, if there is one
   pinned             ///< stale_code: a person pinned it, and no record has it
 };

@@ -396,7 +396,7 @@ std::vector<std::string> OperationCase::few() const {
   return texts;
 }
 
-std::size_t Dim::family(std::int64_t size) const {
+std::size_t Dim::interval(std::int64_t size) const {
   return static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), size) -
                                   edges.begin());
 }

@@ -76,11 +76,11 @@ TEST(OperationTest, ABucketHasFamiliesAndADistance) {
   ASSERT_TRUE(operation) << operation.error().message;
   const Dim& m = operation->dims[0];
   EXPECT_EQ(m.distance, 1.5);
-  EXPECT_EQ(m.family(1), 0U);
-  EXPECT_EQ(m.family(16), 0U);
-  EXPECT_EQ(m.family(17), 1U);
-  EXPECT_EQ(m.family(128), 1U);
-  EXPECT_EQ(m.family(129), 2U);
+  EXPECT_EQ(m.interval(1), 0U);
+  EXPECT_EQ(m.interval(16), 0U);
+  EXPECT_EQ(m.interval(17), 1U);
+  EXPECT_EQ(m.interval(128), 1U);
+  EXPECT_EQ(m.interval(129), 2U);
   EXPECT_EQ(scale_operation().dims[0].distance, 1) << "without one nothing near is served";
   EXPECT_FALSE(with(R"({"bind": "exact", "distance": 2})"));
   EXPECT_FALSE(with(R"({"bind": "bucket", "edges": [16, 16]})"));
