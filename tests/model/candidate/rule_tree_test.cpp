@@ -12,9 +12,9 @@
 namespace kernwright {
 namespace {
 
-/// Returns whether `make` refuses the point by a rule or a derived value.
-bool refused_by_rule(const CandidateMaker& maker, std::int64_t point) {
-  const Result<Candidate> made = maker.make(point);
+/// Returns whether `make` refuses the configuration by a rule or a derived value.
+bool refused_by_rule(const CandidateMaker& maker, const Configuration& configuration) {
+  const Result<Candidate> made = maker.make(configuration);
   if (made) return false;
   const std::string& why = made.error().message;
   return why.find(": rule \"") != std::string::npos || why.find(": derived") != std::string::npos;
@@ -67,7 +67,8 @@ TEST(RuleTreeTest, FindsTheSamePointsInTheSameOrderAsLookingAtEach) {
       }
       for (const std::int64_t at : looked_at) {
         const bool found = std::binary_search(points.begin(), points.end(), at);
-        ASSERT_EQ(found, !refused_by_rule(maker, at)) << kernel_template.space.at(at).text();
+        const Configuration configuration = kernel_template.space.at(at);
+        ASSERT_EQ(found, !refused_by_rule(maker, configuration)) << configuration.text();
         ++compared;
         obeyed += found ? 1 : 0;
       }
