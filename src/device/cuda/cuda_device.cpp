@@ -12,6 +12,7 @@
 #include "device/driver/memory_report.h"
 #include "device/driver/range_profiler.h"
 #include "device/program/launch_graph.h"
+#include "device/program/loaded_library.h"
 #include "device/program/prepared_program.h"
 #include "device/timing/clock_stamps.h"
 #include "device/timing/fenced_memory.h"
@@ -214,8 +215,8 @@ Result<std::shared_ptr<LoadedProgram>> CudaDevice::load(std::string_view cubin,
   const ContextScope scope(context_->api(), context_->context());
   KW_TRY(context_->check(scope.status()));
   DriverStatus status;
-  Result<std::unique_ptr<PreparedProgram>> program =
-      PreparedProgram::load(context_->api(), context_->device(), cubin, plan, status);
+  Result<std::unique_ptr<PreparedProgram>> program = PreparedProgram::load(
+      context_->api(), context_->device(), cubin, plan, status, &LoadedLibrary::load);
   if (!program) {
     // If `load` itself refused, no driver call was made. A call that failed may have lost the
     // device.

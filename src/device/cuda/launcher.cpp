@@ -42,7 +42,7 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
     if (!scope->status()) return driver_error(api, scope->status());
   }
   KW_ASSIGN(std::unique_ptr<PreparedProgram> program,
-            PreparedProgram::load(api, device, cubin, plan, status));
+            PreparedProgram::load(api, device, cubin, plan, status, &LoadedLibrary::share));
   std::shared_ptr<const WorkspacePool> workspaces;
   if (plan.workspace_bytes() > 0) workspaces = WorkspacePool::of(api, device);
   // Called again, because the driver registers exit handlers of its own once it has a context and

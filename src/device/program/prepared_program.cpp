@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <elf.h>
 
 #include "device/program/tensor_map.h"
 #include "support/text.h"
@@ -10,21 +9,6 @@
 
 namespace kernwright {
 namespace {
-
-/// Checks that the cubin is complete: the driver takes no size, and would read past the end.
-Result<void> check_cubin(std::string_view cubin) {
-  Elf64_Ehdr header;
-  const Error corrupt{ErrorCode::corrupt,
-                      concat("cubin of ", cubin.size(), " bytes is not a whole ELF file")};
-  if (cubin.size() < sizeof(header)) return corrupt;
-  std::memcpy(&header, cubin.data(), sizeof(header));
-  const std::uint64_t sections = std::uint64_t{header.e_shnum} * header.e_shentsize;
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-      sections > cubin.size() || header.e_shoff > cubin.size() - sections) {
-    return corrupt;
-  }
-  return {};
-}
 
 std::uint64_t volume(const Extent3& extent) {
   return std::uint64_t{extent[0]} * extent[1] * extent[2];
@@ -102,25 +86,18 @@ constexpr CUdeviceptr kPlaceholderAddress = CUdeviceptr{1} << 32;
 
 }  // namespace
 
-Result<std::unique_ptr<PreparedProgram>> PreparedProgram::load(const DriverApi& api,
-                                                               CUdevice device,
-                                                               std::string_view cubin,
-                                                               const ExecutionPlan& plan,
-                                                               DriverStatus& status) {
+Result<std::unique_ptr<PreparedProgram>> PreparedProgram::load(
+    const DriverApi& api, CUdevice device, std::string_view cubin, const ExecutionPlan& plan,
+    DriverStatus& status, LoadedLibrary::Load* load_library) {
   KW_TRY(check_plan(plan));
-  KW_TRY(check_cubin(cubin));
-  std::unique_ptr<PreparedProgram> program(new PreparedProgram(api, device, plan));
-  KW_TRY(program->prepare(cubin, status));
+  KW_ASSIGN(std::shared_ptr<LoadedLibrary> library, load_library(api, cubin, status));
+  std::unique_ptr<PreparedProgram> program(
+      new PreparedProgram(api, device, plan, std::move(library)));
+  KW_TRY(program->prepare(status));
   return program;
 }
 
-Result<void> PreparedProgram::prepare(std::string_view cubin, DriverStatus& status) {
-  CUlibrary library = nullptr;
-  status = {"cuLibraryLoadData", api_.library_load_data(&library, cubin.data(), nullptr, nullptr, 0,
-                                                        nullptr, nullptr, 0)};
-  if (!status) return driver_error(api_, status);
-  library_ = LibraryHandle(api_, library);
-
+Result<void> PreparedProgram::prepare(DriverStatus& status) {
   for (const LaunchPlan& launch : plan_.launches) {
     KW_TRY(prepare_launch(launch, status));
   }
@@ -151,7 +128,7 @@ Result<void> PreparedProgram::prepare(std::string_view cubin, DriverStatus& stat
 Result<void> PreparedProgram::prepare_launch(const LaunchPlan& launch, DriverStatus& status) {
   PreparedLaunch prepared;
   status = {"cuLibraryGetKernel",
-            api_.library_get_kernel(&prepared.kernel, library_.get(), launch.kernel.c_str())};
+            api_.library_get_kernel(&prepared.kernel, library_->get(), launch.kernel.c_str())};
   if (!status) return unfit(launch, driver_error(api_, status).message);
   KW_TRY(check_limits(launch, prepared.kernel, status));
   KW_TRY(check_kernel_parameters(launch, prepared.kernel, status));
@@ -289,15 +266,13 @@ Result<void> PreparedProgram::set_kernel_attributes(const LaunchPlan& launch, CU
     cluster = std::max(cluster, volume(other.cluster));
   }
   if (dynamic_smem > 0) {
-    status = {"cuKernelSetAttribute",
-              api_.kernel_set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                        static_cast<int>(dynamic_smem), kernel, device_)};
+    status = library_->raise(kernel, device_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                             static_cast<int>(dynamic_smem));
   }
   constexpr std::uint64_t kPortableCluster = 8;
   if (status && cluster > kPortableCluster) {
-    status = {"cuKernelSetAttribute",
-              api_.kernel_set_attribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1,
-                                        kernel, device_)};
+    status =
+        library_->raise(kernel, device_, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
   }
   if (!status) return unfit(launch, driver_error(api_, status).message);
   return {};

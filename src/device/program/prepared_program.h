@@ -7,11 +7,12 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "device/device.h"
 #include "device/driver/driver.h"
-#include "device/driver/handles.h"
+#include "device/program/loaded_library.h"
 #include "device/program/residency.h"
 #include <kernwright/result.h>
 
@@ -60,23 +61,24 @@ struct KernelNode {
   bool early = false;  ///< a programmatic edge leads to it
 };
 
-/// A cubin that is loaded for one execution plan. Everything is prepared that does not change
-/// between launches: kernels are resolved and their attributes set, limits and parameter sizes are
-/// checked, tensor maps are encoded, and the source of each parameter is known. It is immutable and
-/// bound to no context, so any thread may launch it. It makes the launches of streams and of
-/// graphs.
+/// A loaded cubin that is prepared for one execution plan. Everything is prepared that does not
+/// change between launches: kernels are resolved and their attributes set, limits and parameter
+/// sizes are checked, tensor maps are encoded, and the source of each parameter is known. It is
+/// immutable and bound to no context, so any thread may launch it. It makes the launches of streams
+/// and of graphs.
 class PreparedProgram {
  public:
   static constexpr std::size_t kMaxArguments = 64;  ///< of one kernel, and its parameters
   static constexpr std::size_t kMaxTensorMaps = 8;  ///< of one plan
 
-  /// Loads for `device`. If the plan has tensor maps, a context must be current. Errors:
-  /// `invalid_argument` with both values if plan, cubin and GPU do not fit; `device` with the
-  /// driver's message, and then `status` holds the call.
+  /// Prepares for `device`, with the library that `load_library` returns. If the plan has tensor
+  /// maps, a context must be current. Errors: `invalid_argument` with both values if plan, cubin
+  /// and GPU do not fit; `device` with the driver's message, and then `status` holds the call.
   static Result<std::unique_ptr<PreparedProgram>> load(const DriverApi& api, CUdevice device,
                                                        std::string_view cubin,
                                                        const ExecutionPlan& plan,
-                                                       DriverStatus& status);
+                                                       DriverStatus& status,
+                                                       LoadedLibrary::Load* load_library);
 
   PreparedProgram(const PreparedProgram&) = delete;  // parameters are read from its plan
   PreparedProgram& operator=(const PreparedProgram&) = delete;
@@ -120,7 +122,7 @@ class PreparedProgram {
                       const ArgumentView& arguments, bool ahead = false) const;
 
   /// Makes the destructor leave the library loaded, see `DriverHandle::abandon`.
-  void abandon() { library_.abandon(); }
+  void abandon() { library_->abandon(); }
 
  private:
   static constexpr std::size_t kMaxAttributes = 3;  ///< cluster, cooperative, programmatic
@@ -163,11 +165,12 @@ class PreparedProgram {
     std::array<CUtensorMap, kMaxTensorMaps> tensor_maps;
   };
 
-  PreparedProgram(const DriverApi& api, CUdevice device, const ExecutionPlan& plan)
-      : api_(api), device_(device), plan_(plan) {}
+  PreparedProgram(const DriverApi& api, CUdevice device, const ExecutionPlan& plan,
+                  std::shared_ptr<LoadedLibrary> library)
+      : api_(api), device_(device), plan_(plan), library_(std::move(library)) {}
 
   BlockDemand demand(std::size_t launch) const;
-  Result<void> prepare(std::string_view cubin, DriverStatus& status);
+  Result<void> prepare(DriverStatus& status);
   Result<void> prepare_launch(const LaunchPlan& launch, DriverStatus& status);
   void prepare_parameters(const LaunchPlan& launch, PreparedLaunch& prepared) const;
   Result<void> check_limits(const LaunchPlan& launch, CUkernel kernel, DriverStatus& status) const;
@@ -202,7 +205,7 @@ class PreparedProgram {
   std::vector<DevicePointer> workspace_offsets_;
   CUdevice device_;
   ExecutionPlan plan_;
-  LibraryHandle library_;
+  std::shared_ptr<LoadedLibrary> library_;
 };
 
 }  // namespace kernwright

@@ -306,6 +306,35 @@ TEST_F(LauncherTest, RefusesABrokenCubinBeforeTheDriverReadsIt) {
   EXPECT_TRUE(load_launcher(driver_.api(), truncated + std::string(64, '\0'), {}, 0));
 }
 
+TEST_F(LauncherTest, ProgramsOfTheSameBitsShareOneLibrary) {
+  const auto loads = [this] {
+    return std::count(driver_.calls.begin(), driver_.calls.end(), "cuLibraryLoadData");
+  };
+  ExecutionPlan larger = full_plan();
+  larger.launches[0].dynamic_smem = 120'000;
+  ExecutionPlan smaller = full_plan();
+  smaller.launches[0].dynamic_smem = 60'000;
+  auto first = load(full_plan());
+  ASSERT_TRUE(first) << first.error().message;
+  auto second = load(larger);
+  ASSERT_TRUE(second) << second.error().message;
+  ASSERT_TRUE(load(smaller));
+  EXPECT_EQ(loads(), 1);
+  EXPECT_EQ(driver_.set_attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES], 120'000)
+      << "a program that needs less must not take from another";
+
+  const std::string other = FakeDriver::cubin() + '\0';
+  ASSERT_TRUE(load_launcher(driver_.api(), other, full_plan(), 0));
+  EXPECT_EQ(loads(), 2);
+
+  *first = nullptr;
+  EXPECT_FALSE(driver_.alive.empty());
+  *second = nullptr;
+  EXPECT_TRUE(driver_.alive.empty());
+  ASSERT_TRUE(load(full_plan()));
+  EXPECT_EQ(loads(), 3);
+}
+
 TEST_F(LauncherTest, RefusesWrongArgumentsOfALaunch) {
   const auto launcher = load(full_plan());
   ASSERT_TRUE(launcher);
