@@ -40,7 +40,7 @@ class Prewarm : public Command {
       options.min_match = *least;
     }
     Result<std::shared_ptr<ServiceCore>> opened =
-        ServiceCore::open(std::move(options), {.patience = kPatience});
+        ServiceCore::open(std::move(options), {.patience = kPatience, .shortlists = false});
     if (!opened) return report(opened.error());
     const std::shared_ptr<ServiceCore> service = *std::move(opened);
     const Result<std::vector<Problem>> problems = worklist_.normalize(*entries, *service);

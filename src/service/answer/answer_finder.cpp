@@ -105,14 +105,15 @@ Answers AnswerFinder::look_up_with_neighbours(const BoundProblem& problem) const
 Coverage AnswerFinder::find(const BoundProblem& problem, Match worst, Bits bits,
                             const Take& take) const {
   const Answers answers = look_up_with_neighbours(problem);
-  Coverage missing{.match = Match::none, .reason = answers.reason};
+  Coverage missing{.match = Match::none, .reason = answers.reason, .decisions = answers.decisions};
   for (const GradedRecord& record : answers.records) {
     MissReason lacks = record.reason;
     if (record.match <= worst && take(record, offer(problem, record, bits, lacks))) {
       return {.match = record.match, .reason = record.reason, .best = record.match};
     }
     if (missing.best == Match::none) {
-      missing = {.match = Match::none, .reason = lacks, .best = record.match};
+      missing.reason = lacks;
+      missing.best = record.match;
     }
   }
   return missing;

@@ -29,6 +29,7 @@ struct Coverage {
   Match match = Match::none;
   MissReason reason = MissReason::absent;
   Match best = Match::none;  ///< of the best record, taken or not
+  Decisions decisions = {};  ///< if none was taken
 };
 
 /// Finds the records that answer a problem, and what they offer. Thread-safe.

@@ -1,6 +1,8 @@
 #include "service/serve/core.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "cache/entries/default_root.h"
@@ -83,11 +85,25 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
              .in_process = options_.measure_in_process,
              .worker = options_.worker,
              .open_device = surroundings_.open_device,
-             .make_data_ops = surroundings_.make_data_ops}) {
+             .make_data_ops = surroundings_.make_data_ops}),
+      shortlists_(site_, answers_, builder_) {
+  if (surroundings_.shortlists && predicts()) {
+    shortlisting_ = std::make_unique<BackgroundQueue>(
+        std::numeric_limits<double>::infinity(),
+        [this](const Problem& problem, const std::atomic<bool>& stop) {
+          const Result<void> made = guarded([&]() -> Result<void> {
+            KW_ASSIGN(const BoundProblem bound, bind(problem));
+            shortlists_.make(bound, [this](const Offer& offer) { return load_ahead(offer); }, stop);
+            return {};
+          });
+          if (!made) site_.say(LogLevel::warning, made.error().message);
+          return 0.0;
+        });
+  }
   if (!site_.has_device || !may_compile() || options_.on_miss != MissPolicy::tune_in_background) {
     return;
   }
-  background_ = std::make_unique<BackgroundTuner>(
+  background_ = std::make_unique<BackgroundQueue>(
       options_.background_seconds, [this](const Problem& problem, const std::atomic<bool>& stop) {
         TuningOptions tuning;
         tuning.budget.seconds = options_.tune_seconds;
@@ -136,6 +152,7 @@ Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
 }
 
 ServiceCore::~ServiceCore() {
+  if (shortlisting_) shortlisting_->end();
   if (background_) background_->end();
   builder_.pool().stop();  // what is tuned may wait for a compile
 }
@@ -283,10 +300,43 @@ ServiceCore::Loaded ServiceCore::resolve(const BoundProblem& problem) {
     }
     return served;
   }
+  if (auto served = serve_from_shortlist(problem, coverage)) {
+    count(problem, Match::predicted, coverage.reason);
+    tune_in_background(problem.problem());
+    return served;
+  }
   count(problem, Match::none, coverage.reason);
   Loaded made = make(problem, coverage);
-  if (made) tune_in_background(problem.problem());
+  if (made) {
+    tune_in_background(problem.problem());
+    make_shortlist_in_background(problem);
+  }
   return made;
+}
+
+std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_shortlist(const BoundProblem& problem,
+                                                                      const Coverage& missing) {
+  if (!predicts()) return nullptr;
+  std::optional<Shortlists::Answer> found =
+      shortlists_.find(problem, missing.decisions, may_compile());
+  if (!found) return nullptr;
+  Loaded loaded = load(problem,
+                       {.head = std::move(found->head),
+                        .match = Match::predicted,
+                        .reason = missing.reason,
+                        .file = {}},
+                       std::move(found->offer));
+  if (loaded) return *std::move(loaded);
+  site_.say(LogLevel::warning,
+            concat(problem.text(), " is not answered by a shortlist: ", loaded.error().message));
+  return nullptr;
+}
+
+std::shared_ptr<const void> ServiceCore::load_ahead(const Offer& offer) const {
+  if (!site_.has_device) return nullptr;
+  Result<std::unique_ptr<Launcher>> launcher = surroundings_.load_launcher(
+      offer.artifact.kernel->bits, offer.candidate.plan, options_.device);
+  return launcher ? std::shared_ptr<const void>(std::move(*launcher)) : nullptr;
 }
 
 std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_cache(const BoundProblem& problem,
@@ -388,6 +438,14 @@ void ServiceCore::tune_in_background(const Problem& normalized) {
   }
 }
 
+void ServiceCore::make_shortlist_in_background(const BoundProblem& problem) {
+  if (!shortlisting_ || shortlists_.knows(problem)) return;
+  if (const Result<void> asked = shortlisting_->ask(problem.problem()); !asked) {
+    site_.say(LogLevel::warning,
+              concat("no shortlist for ", problem.text(), ": ", asked.error().message));
+  }
+}
+
 Metrics ServiceCore::metrics() const {
   Metrics metrics{
       .sku = site_.profile.id,
@@ -409,7 +467,9 @@ Metrics ServiceCore::metrics() const {
 
 void ServiceCore::seal(SealMode mode) {
   builder_.seal().close(mode);
-  if (background_ && mode == SealMode::error) background_->end();
+  if (mode != SealMode::error) return;
+  if (background_) background_->end();
+  if (shortlisting_) shortlisting_->end();
 }
 
 Result<ServiceCore::Tuned> ServiceCore::tune(const Problem& problem, TuningOptions options,

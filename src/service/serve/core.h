@@ -19,6 +19,7 @@
 #include "launch/loaded_kernel.h"
 #include "service/answer/answer_finder.h"
 #include "service/answer/builder.h"
+#include "service/answer/shortlists.h"
 #include "service/answer/site.h"
 #include "service/serve/kernel_table.h"
 #include "service/serve/lookup_counters.h"
@@ -26,7 +27,7 @@
 #include "service/serve/served_kernel.h"
 #include "service/serve/shape_recorder.h"
 #include "service/tune/awaited_tunings.h"
-#include "service/tune/background_tuner.h"
+#include "service/tune/background_queue.h"
 #include "service/tune/tuning_desk.h"
 #include "support/mutex.h"
 #include "support/processes/threads.h"
@@ -43,6 +44,8 @@ struct Surroundings {
   /// How long a lookup waits for another process that makes the same artifact or record, before it
   /// does the work itself.
   std::chrono::milliseconds patience{2'000};
+  /// False for a process that makes a record of each problem, and serves none.
+  bool shortlists = true;
   std::function<std::unique_ptr<Compiler>(const std::filesystem::path& tool,
                                           std::function<void(std::string_view)> log)>
       make_compiler = make_toolkit_compiler_in_processes;
@@ -115,6 +118,10 @@ class ServiceCore {
   const AnswerFinder& answers() const { return answers_; }
   TuningDesk& desk() { return desk_; }
   const LookupCounters& counters() const { return counters_; }
+  /// Waits until the shortlists that were asked for are made.
+  void wait_for_shortlists() {
+    if (shortlisting_) shortlisting_->wait();
+  }
   /// Waits until nothing is left to tune in the background.
   void wait_for_background() {
     if (background_) background_->wait();
@@ -147,8 +154,14 @@ class ServiceCore {
   /// Returns the kernel of the best record that can be served, or null if none can.
   std::shared_ptr<const LoadedKernel> serve_from_cache(const BoundProblem& problem,
                                                        Coverage& coverage);
+  /// Returns a kernel of the shortlist of the problem's family, or null if there is none, or if
+  /// this service does not predict.
+  std::shared_ptr<const LoadedKernel> serve_from_shortlist(const BoundProblem& problem,
+                                                           const Coverage& missing);
   Loaded make(const BoundProblem& problem, Coverage missing);
   Loaded load(const BoundProblem& problem, GradedRecord record, Offer offer) const;
+  /// Loads the offer's code, as long as the result lives. Returns null without a GPU.
+  std::shared_ptr<const void> load_ahead(const Offer& offer) const;
   /// Loads the winner of a record that was made just now.
   Loaded load(const BoundProblem& problem, const TuningResult& made, Match match,
               MissReason reason) const;
@@ -160,7 +173,12 @@ class ServiceCore {
       KW_REQUIRES(others.mutex);
   void count(const BoundProblem& problem, Match match, MissReason reason);
   void tune_in_background(const Problem& normalized);
+  void make_shortlist_in_background(const BoundProblem& problem);
 
+  bool predicts() const {
+    return options_.min_match == Match::none && options_.on_miss != MissPolicy::fail &&
+           !tuning_seconds();
+  }
   bool may_compile() const {
     return options_.min_match == Match::none && !builder_.seal().refuses();
   }
@@ -174,6 +192,7 @@ class ServiceCore {
   Builder builder_;
   AnswerFinder answers_;
   TuningDesk desk_;
+  Shortlists shortlists_;
   KernelTable table_;
   LookupCounters counters_;
   Mutex watch_mutex_;
@@ -184,7 +203,9 @@ class ServiceCore {
   mutable std::atomic<std::uint64_t> loaded_kernels_{0};
   mutable std::atomic<std::uint64_t> loaded_bytes_{0};
   AwaitedTunings awaited_;
-  std::unique_ptr<BackgroundTuner> background_;  ///< last: its thread uses all others
+  // Last: their threads use all others.
+  std::unique_ptr<BackgroundQueue> background_;    ///< tunes; null if nothing is tuned so
+  std::unique_ptr<BackgroundQueue> shortlisting_;  ///< null if nothing is predicted
 };
 
 }  // namespace kernwright

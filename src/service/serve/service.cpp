@@ -74,6 +74,7 @@ Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
       ++count;
       missing += concat("\n  ", problem.text(), ": ", kernel.error().message);
     }
+    core_->wait_for_shortlists();
     if (count == 0) return {};
     return Error{ErrorCode::not_found, concat(count, " of ", counted(problems.size(), "problem"),
                                               " cannot be served:", missing)};

@@ -1,4 +1,4 @@
-#include "service/tune/background_tuner.h"
+#include "service/tune/background_queue.h"
 
 #include <atomic>
 #include <chrono>
@@ -14,9 +14,9 @@ namespace {
 
 Problem problem(std::int64_t n) { return Problem::make("vector_add", {{"n", n}}); }
 
-TEST(BackgroundTunerTest, TunesEachProblemOnceInTheOrderAskedFor) {
+TEST(BackgroundQueueTest, TunesEachProblemOnceInTheOrderAskedFor) {
   std::vector<std::int64_t> tuned;
-  BackgroundTuner tuner(100, [&](const Problem& asked, const std::atomic<bool>&) {
+  BackgroundQueue tuner(100, [&](const Problem& asked, const std::atomic<bool>&) {
     tuned.push_back(asked.dims()[0].second);
     return 1.0;
   });
@@ -25,9 +25,9 @@ TEST(BackgroundTunerTest, TunesEachProblemOnceInTheOrderAskedFor) {
   EXPECT_EQ(tuned, (std::vector<std::int64_t>{3, 1, 2}));
 }
 
-TEST(BackgroundTunerTest, StopsWhenTheBudgetIsUsedUp) {
+TEST(BackgroundQueueTest, StopsWhenTheBudgetIsUsedUp) {
   std::atomic<int> tuned{0};
-  BackgroundTuner tuner(10, [&](const Problem&, const std::atomic<bool>&) {
+  BackgroundQueue tuner(10, [&](const Problem&, const std::atomic<bool>&) {
     ++tuned;
     return 4.0;
   });
@@ -39,9 +39,9 @@ TEST(BackgroundTunerTest, StopsWhenTheBudgetIsUsedUp) {
   EXPECT_EQ(tuned, 3);
 }
 
-TEST(BackgroundTunerTest, AfterItsEndNothingIsTaken) {
+TEST(BackgroundQueueTest, AfterItsEndNothingIsTaken) {
   std::atomic<int> tuned{0};
-  BackgroundTuner tuner(100, [&](const Problem&, const std::atomic<bool>&) {
+  BackgroundQueue tuner(100, [&](const Problem&, const std::atomic<bool>&) {
     ++tuned;
     return 1.0;
   });
@@ -51,10 +51,10 @@ TEST(BackgroundTunerTest, AfterItsEndNothingIsTaken) {
   EXPECT_EQ(tuned, 0);
 }
 
-TEST(BackgroundTunerTest, ItsEndStopsWhatHasBegunAndDropsTheRest) {
+TEST(BackgroundQueueTest, ItsEndStopsWhatHasBegunAndDropsTheRest) {
   std::atomic<int> tuned{0};
   {
-    BackgroundTuner tuner(100, [&](const Problem&, const std::atomic<bool>& stop) {
+    BackgroundQueue tuner(100, [&](const Problem&, const std::atomic<bool>& stop) {
       ++tuned;
       while (!stop) std::this_thread::yield();
       return 1.0;
@@ -71,7 +71,7 @@ TEST(BackgroundTunerTest, ItsEndStopsWhatHasBegunAndDropsTheRest) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     std::_Exit(tuned == 1 ? 0 : 1);
   });
-  auto& tuner = *new BackgroundTuner(100, [](const Problem&, const std::atomic<bool>&) {
+  auto& tuner = *new BackgroundQueue(100, [](const Problem&, const std::atomic<bool>&) {
     ++tuned;
     while (!exiting()) std::this_thread::yield();
     return 1.0;
@@ -81,7 +81,7 @@ TEST(BackgroundTunerTest, ItsEndStopsWhatHasBegunAndDropsTheRest) {
   std::exit(2);
 }
 
-TEST(BackgroundTunerDeathTest, TheProcessesExitDropsTheRest) {
+TEST(BackgroundQueueDeathTest, TheProcessesExitDropsTheRest) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(exit_while_it_tunes(), testing::ExitedWithCode(0), "");
 }

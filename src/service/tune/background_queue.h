@@ -15,19 +15,19 @@
 
 namespace kernwright {
 
-/// Tunes problems on a thread of its own, one after another, each once, until its budget of GPU
-/// time is used up. Thread-safe. Destruction ends it.
-class BackgroundTuner {
+/// Works on problems on a thread of its own, on one after another and on each once, until its
+/// budget is used up. Thread-safe. Destruction ends it.
+class BackgroundQueue {
  public:
-  /// Tunes one problem, gives up soon after `stop` becomes true, and returns the seconds that the
-  /// GPU was held.
-  using Tune = std::function<double(const Problem& normalized, const std::atomic<bool>& stop)>;
+  /// Works on one problem, gives up soon after `stop` becomes true, and returns the seconds of the
+  /// budget that it used.
+  using Work = std::function<double(const Problem& normalized, const std::atomic<bool>& stop)>;
 
-  BackgroundTuner(double budget_seconds, Tune tune)
-      : tune_(std::move(tune)), left_seconds_(budget_seconds) {}
-  ~BackgroundTuner();
-  BackgroundTuner(const BackgroundTuner&) = delete;
-  BackgroundTuner& operator=(const BackgroundTuner&) = delete;
+  BackgroundQueue(double budget_seconds, Work work)
+      : work_(std::move(work)), left_seconds_(budget_seconds) {}
+  ~BackgroundQueue();
+  BackgroundQueue(const BackgroundQueue&) = delete;
+  BackgroundQueue& operator=(const BackgroundQueue&) = delete;
 
   /// Does nothing if it was asked for the same problem before. Starts the thread when it is first
   /// asked. Errors: if the thread cannot be started; the problem may be asked for again then.
@@ -43,7 +43,7 @@ class BackgroundTuner {
  private:
   void run();
 
-  const Tune tune_;
+  const Work work_;
   std::atomic<bool> stop_{false};
   Mutex mutex_;
   std::condition_variable_any changed_;

@@ -1,4 +1,4 @@
-#include "service/tune/background_tuner.h"
+#include "service/tune/background_queue.h"
 
 #include <utility>
 
@@ -7,19 +7,19 @@
 
 namespace kernwright {
 
-BackgroundTuner::~BackgroundTuner() {
+BackgroundQueue::~BackgroundQueue() {
   end();
   thread_.join();
 }
 
-void BackgroundTuner::end() {
+void BackgroundQueue::end() {
   const MutexLock lock(mutex_);
   stop_ = true;
   waiting_.clear();
   changed_.notify_all();
 }
 
-Result<void> BackgroundTuner::ask(const Problem& normalized) {
+Result<void> BackgroundQueue::ask(const Problem& normalized) {
   const MutexLock lock(mutex_);
   if (stop_ || exiting() || left_seconds_ <= 0 || asked_.contains(normalized.text())) return {};
   if (!started_) {
@@ -32,12 +32,12 @@ Result<void> BackgroundTuner::ask(const Problem& normalized) {
   return {};
 }
 
-void BackgroundTuner::wait() {
+void BackgroundQueue::wait() {
   const MutexLock lock(mutex_);
   while (!waiting_.empty() || busy_) changed_.wait(mutex_);
 }
 
-void BackgroundTuner::run() {
+void BackgroundQueue::run() {
   const MutexLock lock(mutex_);
   for (;;) {
     while (!stop_ && waiting_.empty()) changed_.wait(mutex_);
@@ -46,7 +46,7 @@ void BackgroundTuner::run() {
     waiting_.pop_front();
     busy_ = true;
     mutex_.unlock();
-    const double used = tune_(problem, stop_);
+    const double used = work_(problem, stop_);
     mutex_.lock();
     busy_ = false;
     left_seconds_ -= used;

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "service/answer/answer_finder.h"
+#include "service/answer/builder.h"
+#include "service/answer/site.h"
+#include "support/mutex.h"
+#include "tuner/candidates/shortlist.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// The shortlists of a service: once the candidates of a family were ranked at sizes spread over
+/// it, a size that nobody asked for yet is answered by one of a few kernels, without a search and
+/// mostly without a compile. Thread-safe.
+class Shortlists {
+ public:
+  /// Both outlive it.
+  Shortlists(const Site& site, const AnswerFinder& answers, Builder& builder)
+      : site_(site), answers_(answers), builder_(builder) {}
+
+  /// A kernel of a shortlist for a problem.
+  struct Answer {
+    Offer offer;
+    RecordHead head;  ///< of a prediction
+  };
+  /// Returns the kernel for the problem, or nullopt if its family has no shortlist or none of its
+  /// kernels will do. A kernel whose bits are at hand is taken before one that has to be compiled,
+  /// unless it is much slower and `may_compile`. None that is banned is taken.
+  std::optional<Answer> find(const BoundProblem& problem, const Decisions& decisions,
+                             bool may_compile);
+
+  /// Returns true if the family of the problem has a shortlist, or had none that is of use.
+  bool knows(const BoundProblem& problem) const;
+  /// Returns what keeps the code of a kernel loaded on the GPU.
+  using Load = std::function<std::shared_ptr<const void>(const Offer&)>;
+  /// Makes the shortlist of the problem's family, unless there is one, and compiles and loads its
+  /// kernels. Gives up soon after `stop` becomes true.
+  void make(const BoundProblem& problem, const Load& load, const std::atomic<bool>& stop);
+
+ private:
+  /// The shortlist of one family, and the bits that were compiled for it, by the header that makes
+  /// a template one kernel.
+  struct Entry {
+    Shortlist choices;
+    Mutex mutex;
+    std::map<std::string, Artifact> artifacts KW_GUARDED_BY(mutex);
+    std::vector<std::shared_ptr<const void>> loaded KW_GUARDED_BY(mutex);
+  };
+  std::shared_ptr<Entry> entry(const BoundProblem& problem) const;
+  static std::optional<Artifact> at_hand(Entry& entry, const Candidate& candidate);
+  Result<Artifact> build(Entry& entry, const Candidate& candidate);
+
+  const Site& site_;
+  const AnswerFinder& answers_;
+  Builder& builder_;
+  mutable Mutex mutex_;
+  std::map<std::string, std::shared_ptr<Entry>> entries_ KW_GUARDED_BY(mutex_);
+};
+
+}  // namespace kernwright

@@ -1,0 +1,92 @@
+// Sizes that nobody asked for before, in families that have a shortlist.
+
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <memory>
+#include <vector>
+
+#include "cache/stores/record_store.h"
+#include "service/serve/served_kernel.h"
+#include "tests/service/core_fixture.h"
+
+namespace kernwright {
+namespace {
+
+class ShortlistCoreTest : public ServiceCoreTest {
+ protected:
+  /// A service that has made the shortlist of `problem_`'s family.
+  std::shared_ptr<ServiceCore> shortlisted(MissPolicy policy = MissPolicy::predict) {
+    auto core = open(policy);
+    EXPECT_TRUE(core->get_best_kernel(problem_));
+    core->wait_for_shortlists();
+    return core;
+  }
+  std::size_t records() const { return RecordStore(cache_.path()).list_heads().size(); }
+
+  const Problem other_ = vector_add(900'000, DType::bf16);
+  const Problem other_interval_ = vector_add(20'000'000, DType::bf16);
+};
+
+TEST_F(ShortlistCoreTest, ASizeOfTheFamilyNeedsNoCompileNoLoadAndNoRecord) {
+  const auto core = shortlisted();
+  const std::size_t before = records();
+  world_.compiles = 0;
+  for (const std::int64_t n : {900'000, 5, 7'000, 333'333}) {
+    const Result<Kernel> kernel = core->get_best_kernel(vector_add(n, DType::bf16));
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    EXPECT_EQ(kernel->match(), Match::predicted);
+    EXPECT_EQ(kernel->summary().reason, MissReason::absent);
+    EXPECT_GT(kernel->summary().predicted_us, 0);
+    EXPECT_EQ(kernel->arguments()[0].extent, std::vector<std::int64_t>{n});
+  }
+  EXPECT_EQ(world_.compiles, 0);
+  EXPECT_EQ(records(), before) << "the cache does not grow with the sizes";
+  ASSERT_TRUE(core->get_best_kernel(other_interval_));
+  EXPECT_EQ(records(), before + 1) << "the first of a family is ranked as before";
+}
+
+TEST_F(ShortlistCoreTest, ARecordComesFirst) {
+  ASSERT_TRUE(open()->tune(other_, few_trials()));
+  const auto core = shortlisted();
+  EXPECT_EQ(core->get_best_kernel(other_)->match(), Match::exact);
+}
+
+TEST_F(ShortlistCoreTest, ABannedKernelIsNotTaken) {
+  auto core = shortlisted();
+  const auto choice_of = [&] {
+    const Result<Kernel> kernel = core->get_best_kernel(other_);
+    EXPECT_TRUE(kernel) << kernel.error().message;
+    return ServedKernel::of(*LoadedKernel::of(*kernel)).record().head.winner.choice;
+  };
+  const Choice taken = choice_of();
+  ASSERT_TRUE(core->cache().put_override({.key = core->site().key(*core->bind(other_)),
+                                          .action = OverrideAction::ban,
+                                          .choice = taken,
+                                          .why = "it is broken"}));
+  core = shortlisted();
+  EXPECT_NE(choice_of(), taken);
+}
+
+TEST_F(ShortlistCoreTest, ASealedServiceAnswersEverySizeOfTheFamily) {
+  const auto core = shortlisted();
+  core->seal(SealMode::error);
+  world_.compiles = 0;
+  EXPECT_TRUE(core->get_best_kernel(other_));
+  EXPECT_EQ(core->builder().seal().counted(), 0U);
+  EXPECT_FALSE(core->get_best_kernel(other_interval_)) << "of another family";
+  EXPECT_EQ(world_.compiles, 0);
+}
+
+TEST_F(ShortlistCoreTest, NothingIsPredictedWhereThePolicyForbidsIt) {
+  ASSERT_TRUE(open()->get_best_kernel(problem_));
+  for (const MissPolicy policy : {MissPolicy::fail, MissPolicy::predict}) {
+    min_match_ = policy == MissPolicy::fail ? Match::none : Match::recheck;
+    const auto core = open(policy);
+    static_cast<void>(core->get_best_kernel(problem_));
+    core->wait_for_shortlists();
+    EXPECT_FALSE(core->get_best_kernel(other_));
+  }
+}
+
+}  // namespace
+}  // namespace kernwright

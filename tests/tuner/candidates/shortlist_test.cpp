@@ -1,0 +1,99 @@
+#include "tuner/candidates/shortlist.h"
+
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/catalog/catalog.h"
+#include "support/text.h"
+#include "tests/model/built_in_catalog.h"
+#include "tests/model/samples.h"
+#include "tuner/candidates/candidate_list.h"
+
+namespace kernwright {
+namespace {
+
+BoundProblem bound(std::string_view text) {
+  return catalog().bind(Problem::parse(text).value()).value();
+}
+std::string family(std::string_view text) { return family_of(bound(text)); }
+
+TEST(ShortlistTest, AFamilyHasAllSizesOfItsIntervals) {
+  const auto product = [](int m) {
+    return family(concat("matmul m=", m, " n=6144 k=4096 dtype=bf16"));
+  };
+  EXPECT_EQ(product(129), product(5000));
+  EXPECT_EQ(product(17), product(32));
+  EXPECT_NE(product(16), product(17)) << "at an edge";
+  EXPECT_NE(product(129), family("matmul m=129 n=6144 k=4096 dtype=fp16"));
+  EXPECT_NE(product(129), family("matmul m=129 n=6144 k=4104 dtype=bf16"));
+}
+
+TEST(ShortlistTest, SizesThatFollowOthersBelongToTheSameFamily) {
+  const auto attention = [](std::string_view rest) {
+    return family(concat("attention heads=8 head_dim=64 dtype=bf16 ", rest));
+  };
+  EXPECT_EQ(attention("batch=20 q_len=1 kv_len=600"), attention("batch=33 q_len=1 kv_len=4000"));
+  EXPECT_NE(attention("batch=20 q_len=1 kv_len=600"), attention("batch=20 q_len=2 kv_len=600"));
+  const std::string ragged = "batch=20 q_len=1 lengths=kv kv_len=600 ";
+  EXPECT_EQ(attention(ragged), attention(ragged + "kv_total=12000")) << "as by default";
+  EXPECT_EQ(attention(ragged + "kv_total=3000"), attention(ragged + "kv_total=3100"));
+  EXPECT_NE(attention(ragged + "kv_total=3000"), attention(ragged)) << "a quarter of it";
+}
+
+/// How many times the best prediction of all the shortlist's takes, at sizes that it was not made
+/// from.
+std::vector<double> losses(std::string_view asked, const std::vector<std::string>& others) {
+  const auto shortlist = make_shortlist(catalog(), bound(asked), h200());
+  EXPECT_TRUE(shortlist) << shortlist.error().message;
+  EXPECT_GE(shortlist->size(), 1U);
+  EXPECT_LE(shortlist->size(), 8U);
+  std::vector<double> found;
+  for (const std::string& text : others) {
+    const BoundProblem other = bound(text);
+    EXPECT_EQ(family_of(other), family(asked)) << text;
+    const auto ranked = rank_shortlist(*shortlist, catalog(), other, h200());
+    EXPECT_FALSE(ranked.empty()) << text;
+    if (ranked.empty()) continue;
+    const auto all = enumerate_candidates(catalog(), other, h200());
+    EXPECT_TRUE(all);
+    const double best = all->predicted_us[predicted_choice(all->predicted_us, all->default_index)];
+    found.push_back(ranked.front().predicted_us / best);
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+TEST(ShortlistTest, AFewKernelsAreNearTheBestAtAllSizes) {
+  std::vector<std::string> products;
+  for (const int m : {131, 190, 333, 517, 700, 1021, 1800, 2300, 3001, 4700, 7003}) {
+    products.push_back(concat("matmul m=", m, " n=3072 k=1024 dtype=bf16"));
+  }
+  const std::vector<double> of_products = losses("matmul m=400 n=3072 k=1024 dtype=bf16", products);
+  EXPECT_LE(of_products[of_products.size() / 2], 1.06);
+  EXPECT_LE(of_products.back(), 1.5);
+
+  std::vector<std::string> decodes;
+  for (const int kv : {600, 1111, 1700, 2900, 4001}) {
+    decodes.push_back(concat("attention batch=7 heads=16 kv_heads=4 q_len=1 kv_len=", kv,
+                             " head_dim=128 dtype=bf16"));
+  }
+  const std::vector<double> of_decodes = losses(
+      "attention batch=9 heads=16 kv_heads=4 q_len=1 kv_len=1000 head_dim=128 dtype=bf16", decodes);
+  EXPECT_LE(of_decodes[of_decodes.size() / 2], 1.06);
+  EXPECT_LE(of_decodes.back(), 1.5);
+}
+
+TEST(ShortlistTest, AProblemThatNoTemplateRunsHasNone) {
+  const auto none = make_shortlist(
+      catalog(), bound("attention batch=1 heads=2 q_len=70 kv_len=70 head_dim=320 dtype=bf16"),
+      h200());
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::not_found);
+}
+
+}  // namespace
+}  // namespace kernwright

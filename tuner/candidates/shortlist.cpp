@@ -1,0 +1,248 @@
+#include "tuner/candidates/shortlist.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "support/names.h"
+#include "support/text.h"
+#include "support/try.h"
+#include "tuner/candidates/candidate_list.h"
+#include "tuner/cost/cost_model.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::size_t kMostChoices = 8;
+/// Sizes that are looked at, if one dim is free and if several are.
+constexpr int kSizesOfOne = 24;
+constexpr int kSizesOfSeveral = 24;
+/// Candidates of each size that may come on the list.
+constexpr std::size_t kOfEachSize = 6;
+/// How much a further choice must take from the mean of the squared losses.
+constexpr double kLeastGain = 0.01 * 0.01;
+/// The last interval of a dim has no end. Sizes are drawn up to so many times its first one, and so
+/// many times the size that was asked for.
+constexpr std::int64_t kWidthOfLast = 64;
+constexpr std::int64_t kBeyondAsked = 4;
+constexpr std::int64_t kLeastWidth = 16'384;
+
+struct Interval {
+  std::int64_t first;
+  std::int64_t last;
+};
+
+Interval interval_of(const Dim& dim, std::int64_t size) {
+  const std::size_t number = dim.interval(size);
+  const std::int64_t first = number == 0 ? 1 : dim.edges[number - 1] + 1;
+  if (number < dim.edges.size()) return {first, dim.edges[number]};
+  return {first, std::max({first * kWidthOfLast, size * kBeyondAsked,
+                           dim.edges.empty() ? kLeastWidth : std::int64_t{0}})};
+}
+
+/// Returns the problem's dims without those whose sizes follow from others, and these apart, each
+/// with how many times its default it is.
+struct SplitDims {
+  Problem::Dims fixed;
+  std::vector<std::pair<const Dim*, std::int64_t>> free;  ///< with the problem's size
+  std::vector<std::pair<const Dim*, double>> following;
+};
+SplitDims split_dims(const BoundProblem& problem) {
+  SplitDims split;
+  Problem::Dims given;
+  std::vector<std::pair<const Dim*, std::int64_t>> with_default;
+  for (const auto& [name, size] : problem.problem().dims()) {
+    const Dim& dim = *find_named(problem.operation().dims, name);
+    if (dim.match == DimMatch::bucket && dim.default_size) {
+      with_default.emplace_back(&dim, size);
+      continue;
+    }
+    given.emplace_back(name, size);
+    if (dim.match == DimMatch::bucket) {
+      split.free.emplace_back(&dim, size);
+    } else {
+      split.fixed.emplace_back(name, size);
+    }
+  }
+  const auto by_default = BoundProblem::bind(
+      problem.operation(),
+      Problem::make(problem.problem().operation(), given, problem.problem().flags()));
+  for (const auto& [dim, size] : with_default) {
+    const double usual = by_default ? static_cast<double>(by_default->size(*dim)) : 0;
+    split.following.emplace_back(dim, usual > 0 ? static_cast<double>(size) / usual : 1);
+  }
+  return split;
+}
+
+/// Returns the problem of the same family with these sizes of the free dims, if there is one.
+Result<BoundProblem> at_sizes(const BoundProblem& problem, const SplitDims& split,
+                              const std::vector<std::int64_t>& sizes) {
+  Problem::Dims dims = split.fixed;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    dims.emplace_back(split.free[i].first->name, sizes[i]);
+  }
+  const auto bind = [&] {
+    return BoundProblem::bind(problem.operation(), Problem::make(problem.problem().operation(),
+                                                                 dims, problem.problem().flags()));
+  };
+  Result<BoundProblem> usual = bind();
+  if (!usual) return usual;
+  bool others = false;
+  for (const auto& [dim, times] : split.following) {
+    if (times == 1) continue;
+    others = true;
+    dims.emplace_back(
+        dim->name,
+        std::max<std::int64_t>(1, std::llround(times * static_cast<double>(usual->size(*dim)))));
+  }
+  return others ? bind() : usual;
+}
+
+/// Returns problems of the family that are spread evenly over the logarithms of its sizes.
+std::vector<BoundProblem> spread(const BoundProblem& problem) {
+  const SplitDims split = split_dims(problem);
+  std::vector<BoundProblem> problems{problem};
+  const int count = split.free.size() == 1 ? kSizesOfOne : kSizesOfSeveral;
+  std::set<std::vector<std::int64_t>> seen;
+  for (int i = 0; i < count && !split.free.empty(); ++i) {
+    std::vector<std::int64_t> sizes;
+    // Multiples of these, without their whole part, fill a square or a cube evenly.
+    static constexpr std::array kSteps = {0.7548776662466927, 0.5698402909980532,
+                                          0.3819660112501051};
+    for (std::size_t d = 0; d < split.free.size(); ++d) {
+      const auto [dim, size] = split.free[d];
+      const Interval range = interval_of(*dim, size);
+      const double step = (i + 1) * kSteps[d % kSteps.size()];
+      const double at = split.free.size() == 1 ? i / (count - 1.0) : step - std::floor(step);
+      const double ratio = static_cast<double>(range.last) / static_cast<double>(range.first);
+      sizes.push_back(std::clamp<std::int64_t>(
+          std::llround(static_cast<double>(range.first) * std::pow(ratio, at)), range.first,
+          range.last));
+    }
+    if (!seen.insert(sizes).second) continue;
+    if (Result<BoundProblem> other = at_sizes(problem, split, sizes)) {
+      problems.push_back(*std::move(other));
+    }
+  }
+  return problems;
+}
+
+/// Returns the first choices at one size, best first, one of each shared compile.
+std::vector<Choice> first_choices(const CandidateList& list) {
+  std::vector<std::size_t> order(list.candidates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    return std::pair(list.predicted_us[a], a) < std::pair(list.predicted_us[b], b);
+  });
+  std::vector<Choice> choices{list.candidates[list.default_index].choice()};
+  std::set<int> seen;
+  for (const std::size_t i : order) {
+    if (choices.size() > kOfEachSize) break;
+    if (seen.insert(list.group_of[i]).second) choices.push_back(list.candidates[i].choice());
+  }
+  return choices;
+}
+
+bool is_default(const Candidate& candidate) {
+  return candidate.configuration == candidate.kernel_template->default_configuration;
+}
+
+}  // namespace
+
+std::string family_of(const BoundProblem& problem) {
+  const SplitDims split = split_dims(problem);
+  std::string text = problem.operation().name;
+  for (const auto& [name, size] : split.fixed) text += concat(' ', name, '=', size);
+  for (const auto& [dim, size] : split.free) {
+    text += concat(' ', dim->name, "=#", dim->interval(size));
+  }
+  for (const auto& [dim, times] : split.following) {
+    if (times != 1) text += concat(' ', dim->name, "=*", std::llround(std::log2(times)));
+  }
+  for (const auto& [name, value] : problem.problem().flags()) {
+    text += concat(' ', name, '=', value);
+  }
+  return text;
+}
+
+std::vector<Shortlisted> rank_shortlist(const Shortlist& shortlist, const Catalog& catalog,
+                                        const BoundProblem& problem, const DeviceProfile& profile) {
+  std::vector<Shortlisted> ranked;
+  for (const Choice& choice : shortlist) {
+    const auto found = catalog.kernel_template(choice.kernel_template);
+    if (!found || !applies(**found, problem, profile)) continue;
+    Result<Candidate> made = make_candidate(**found, problem, choice.configuration, profile);
+    if (!made || broken_habit(*made) != nullptr) continue;
+    const double predicted_us = predict_us(*made, profile);
+    ranked.push_back({.candidate = *std::move(made), .predicted_us = predicted_us});
+  }
+  std::ranges::stable_sort(ranked, {}, &Shortlisted::predicted_us);
+  const auto kept = std::ranges::find_if(ranked, [&](const Shortlisted& one) {
+    return is_default(one.candidate) && keeps_default(one.predicted_us, ranked[0].predicted_us);
+  });
+  if (kept != ranked.end()) std::rotate(ranked.begin(), kept, kept + 1);
+  return ranked;
+}
+
+Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& problem,
+                                 const DeviceProfile& profile) {
+  const std::vector<BoundProblem> problems = spread(problem);
+  Shortlist all;
+  std::vector<double> best_us;
+  std::vector<const BoundProblem*> looked_at;
+  for (const BoundProblem& one : problems) {
+    const auto list = enumerate_candidates(catalog, one, profile);
+    if (!list && looked_at.empty()) return list.error();
+    if (!list) continue;
+    for (Choice& choice : first_choices(*list)) {
+      if (std::ranges::find(all, choice) == all.end()) all.push_back(std::move(choice));
+    }
+    best_us.push_back(
+        list->predicted_us[predicted_choice(list->predicted_us, list->default_index)]);
+    looked_at.push_back(&one);
+  }
+  // The loss of each choice at each size: how many times the best it takes. It is large for one
+  // that is not valid there.
+  constexpr double kNotValid = 8;
+  std::vector<std::vector<double>> losses(all.size());
+  for (std::size_t c = 0; c < all.size(); ++c) {
+    for (std::size_t i = 0; i < looked_at.size(); ++i) {
+      const auto one = rank_shortlist({all[c]}, catalog, *looked_at[i], profile);
+      losses[c].push_back(one.empty() ? kNotValid
+                                      : std::max(1.0, one.front().predicted_us / best_us[i]));
+    }
+  }
+  Shortlist chosen;
+  std::vector<double> best(looked_at.size(), kNotValid);
+  // Squares, because a size at which a kernel takes twice as long is worse than ten at which one
+  // takes a tenth longer.
+  const auto mean = [](const std::vector<double>& of) {
+    double sum = 0;
+    for (const double one : of) sum += std::log(one) * std::log(one);
+    return sum / static_cast<double>(of.size());
+  };
+  while (chosen.size() < std::min(kMostChoices, all.size())) {
+    std::size_t next = all.size();
+    std::vector<double> with_next = best;
+    for (std::size_t c = 0; c < all.size(); ++c) {
+      std::vector<double> with(best);
+      for (std::size_t i = 0; i < with.size(); ++i) with[i] = std::min(with[i], losses[c][i]);
+      if (mean(with) < mean(with_next)) {
+        next = c;
+        with_next = std::move(with);
+      }
+    }
+    if (next == all.size()) break;
+    const double gain = mean(best) - mean(with_next);
+    if (!chosen.empty() && gain < kLeastGain) break;
+    chosen.push_back(all[next]);
+    best = std::move(with_next);
+  }
+  return chosen;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/candidate/candidate.h"
+#include "model/candidate/choice.h"
+#include "model/catalog/catalog.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Returns the text that a problem shares with all problems of its family: those that differ in
+/// ranged dims alone, and have each size in the same interval. A ranged dim is one that the
+/// operation binds by bucket. Totals and other sizes with a default belong to the same family while
+/// they follow it, or are as many times as large.
+std::string family_of(const BoundProblem& problem);
+
+/// A few choices that are together near the best prediction at every size of a family, so that a
+/// further size needs no ranking of all candidates.
+using Shortlist = std::vector<Choice>;
+
+/// Ranks the candidates at sizes that are spread over the problem's family, its own among them, and
+/// returns the choices whose best is nearest to the best of all. Takes tens of milliseconds a size.
+/// Errors: from `enumerate_candidates` for the problem's own size.
+Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& problem,
+                                 const DeviceProfile& profile);
+
+/// A choice of a shortlist at one size.
+struct Shortlisted {
+  Candidate candidate;
+  double predicted_us = 0;
+};
+/// Returns the choices that are valid for the problem, in the order in which they are taken if
+/// nothing was measured (see `predicted_choice`).
+std::vector<Shortlisted> rank_shortlist(const Shortlist& shortlist, const Catalog& catalog,
+                                        const BoundProblem& problem, const DeviceProfile& profile);
+
+}  // namespace kernwright
