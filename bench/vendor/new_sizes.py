@@ -3,9 +3,9 @@
 until the work is done, in milliseconds, for random sizes of six families in random order. Compares
 the results with PyTorch's. The cache is new unless it is given, so nothing is tuned.
 
-usage: new_sizes.py --json FILE [--sizes 90] [--seed 1] [--cache DIR] [--pause SECONDS]
+usage: new_sizes.py --json FILE [--sizes 90] [--seed 1] [--cache DIR]
 
---pause is the time after the first size of a family, in which the shortlist can be made."""
+Each family is asked for twice, with other sizes: "cold" and "later"."""
 
 import argparse
 import datetime
@@ -84,36 +84,37 @@ def main():
     parser.add_argument("--json", required=True)
     parser.add_argument("--sizes", type=int, default=90)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pause", type=float, default=0)
     parser.add_argument("--cache")
     options = parser.parse_args()
     kw.set_default(kw.Service(cache=options.cache or tempfile.mkdtemp()))
     rows, chooser = [], random.Random(options.seed)
     for name, (greatest, make) in families().items():
         sizes = set()
-        while len(sizes) < options.sizes:
+        while len(sizes) < 2 * options.sizes:
             even = chooser.random() < 0.5
             sizes.add(chooser.randint(1, greatest) if even
                       else round(greatest ** chooser.random()))
         order = chooser.sample(sorted(sizes), len(sizes))
-        first, second, vendor, errors = [], [], [], []
-        for number, size in enumerate(order):
-            ours, theirs = make(size)
-            ms, result = timed(ours)
-            first.append(ms)
-            second.append(timed(ours)[0])
-            ms, expected = timed(theirs)
-            vendor.append(ms)
-            errors.append(float((result.float() - expected.float()).norm() / expected.float().norm()))
-            if number == 0:
-                time.sleep(options.pause)
-        row = {"family": name, "sizes": len(order), "first": spread(first), "second": spread(second),
-               "pytorch_first": spread(vendor), "largest_error": round(max(errors), 5)}
-        rows.append(row)
-        print(f"{name:22} first p50 {row['first']['p50_ms']:8.2f} p90 {row['first']['p90_ms']:8.2f} "
-              f"max {row['first']['max_ms']:8.1f} over 50 ms {row['first']['over_50_ms']:3} second "
-              f"{row['second']['p50_ms']:6.3f} PyTorch {row['pytorch_first']['p50_ms']:6.2f} max "
-              f"{row['pytorch_first']['max_ms']:7.1f} error {row['largest_error']}", flush=True)
+        for when, part in (("cold", order[:options.sizes]), ("later", order[options.sizes:])):
+            first, second, vendor, errors = [], [], [], []
+            for size in part:
+                ours, theirs = make(size)
+                ms, result = timed(ours)
+                first.append(ms)
+                second.append(timed(ours)[0])
+                ms, expected = timed(theirs)
+                vendor.append(ms)
+                errors.append(float((result.float() - expected.float()).norm()
+                                    / expected.float().norm()))
+            row = {"family": name, "when": when, "sizes": len(part), "first": spread(first),
+                   "second": spread(second), "pytorch_first": spread(vendor),
+                   "largest_error": round(max(errors), 5)}
+            rows.append(row)
+            ours, theirs = row["first"], row["pytorch_first"]
+            print(f"{name:20} {when:5} first p50 {ours['p50_ms']:7.2f} p90 {ours['p90_ms']:8.2f} "
+                  f"max {ours['max_ms']:7.1f} over 50 ms {ours['over_50_ms']:3} second "
+                  f"{row['second']['p50_ms']:6.3f} PyTorch {theirs['p50_ms']:6.2f} max "
+                  f"{theirs['max_ms']:7.1f} error {row['largest_error']}", flush=True)
     with open(options.json, "w", encoding="utf-8") as file:
         json.dump({"bench": "new_sizes", "command": " ".join(sys.argv),
                    "date": datetime.date.today().isoformat(),
