@@ -26,8 +26,8 @@ namespace kernwright {
 /// Says whether another size may answer for a size that was never tuned (see the cache's lookup).
 enum class DimMatch { exact, bucket };
 
-/// A dim of an operation. With `bucket` the nearest tuned size of the same interval may answer for a
-/// size, if their ratio is at most `distance`. `edges` are the largest sizes of all intervals but
+/// A dim of an operation. With `bucket` the nearest tuned size of the same interval may answer for
+/// a size, if their ratio is at most `distance`. `edges` are the largest sizes of all intervals but
 /// the last. A problem may leave out a dim that has a `default_size`, an expression over flags,
 /// dtypes and the dims before it.
 struct Dim {

@@ -17,7 +17,7 @@ namespace {
 /// hand.
 constexpr double kWorthAWait = 0.1;
 
-/// Returns what distinguishes the bits of a candidate from those of others of its family.
+/// Returns a key of the bits of a candidate within its family.
 std::string bits_key(const Candidate& candidate) {
   return concat(candidate.kernel_template->name, '\n', config_header(candidate));
 }

@@ -35,7 +35,7 @@ struct WorklistEntry {
 Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file,
                                                   std::size_t* unread = nullptr);
 
-/// `parse_worklist` of a file. Errors also: those of `read_file`.
+/// `parse_worklist` of a file. Errors also: see `read_file`.
 Result<std::vector<WorklistEntry>> read_worklist(const std::filesystem::path& file,
                                                  std::size_t* unread = nullptr);
 
