@@ -254,6 +254,10 @@ Result<std::string> CompilePool::digest(const CompileRequest& request) {
   return artifact_digest(request, identity, *state_->compiler).hex();
 }
 
+bool CompilePool::keeps(const std::string& digest) const {
+  return state_->cache && state_->cache->find(digest);
+}
+
 Build CompilePool::submit(CompileRequest request) {
   Result<std::string> digest_of_it = digest(request);
   if (!digest_of_it) {

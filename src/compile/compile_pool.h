@@ -75,6 +75,9 @@ class CompilePool {
   /// without one.
   Result<std::string> digest(const CompileRequest& request);
 
+  /// Returns true if the cache keeps the artifact of this digest.
+  bool keeps(const std::string& digest) const;
+
   /// Finds the kernel, or starts or joins its compile.
   Build submit(CompileRequest request);
   /// Does the same for a request whose digest is known.

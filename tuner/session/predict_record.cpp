@@ -40,6 +40,24 @@ std::vector<std::size_t> best_of_each_group(const CandidateList& list,
   return order;
 }
 
+/// Moves a candidate to the front whose bits are kept, if it is predicted as fast as the first one
+/// within the model's doubt. Families of products share bits, so that spares most compiles of a
+/// model. Looks at few, because the digest of each is computed.
+void prefer_kept(std::vector<std::size_t>& order, const CandidateList& list,
+                 const TuningInput& input) {
+  constexpr std::ptrdiff_t kMostAsked = 24;
+  if (order.empty()) return;
+  const double enough_us = (1 + kModelDoubt) * list.predicted_us[order.front()];
+  const auto last = order.begin() + std::min(std::ssize(order), kMostAsked);
+  const auto kept = std::find_if(order.begin(), last, [&](std::size_t i) {
+    if (list.predicted_us[i] > enough_us) return false;
+    const auto digest =
+        input.pool.digest(render(list.candidates[i], input.catalog, input.profile.sm_arch));
+    return digest && input.pool.keeps(*digest);
+  });
+  if (kept != last) std::rotate(order.begin(), kept, kept + 1);
+}
+
 }  // namespace
 
 Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget& budget,
@@ -60,8 +78,9 @@ Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget
   TuningResult result;
   result.shares.setup_seconds = elapsed();
   std::vector<Usable> usable;
-  const std::vector<std::size_t> order = best_of_each_group(candidates, banned);
+  std::vector<std::size_t> order = best_of_each_group(candidates, banned);
   const auto count = static_cast<std::size_t>(std::max(budget.trials, 1));
+  if (count == 1) prefer_kept(order, candidates, input);
   const auto threads = static_cast<std::size_t>(input.pool.threads());
   std::size_t started = 0;
   for (std::size_t taken = 0; taken < order.size(); ++taken) {

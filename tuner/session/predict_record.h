@@ -19,7 +19,8 @@ namespace kernwright {
 ///
 /// The record has the fastest first, with at most `kMostRunnersUp` runners-up. The winner is the
 /// default, which was chosen by hand, unless some candidate is predicted to be faster by more than
-/// `kModelDoubt`.
+/// `kModelDoubt`. Of one trial, a candidate whose bits are kept goes before what is faster by no
+/// more than that.
 Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget& budget,
                                     const std::map<std::string, Override>& banned = {});
 
