@@ -25,8 +25,10 @@ class ServiceCoreTest : public ::testing::Test {
     options.l2 = l2_;
     options.min_match = min_match_;
     options.background_seconds = background_seconds_;
+    Surroundings surroundings = fake_surroundings(world_);
+    surroundings.shortlists = shortlists_;
     Result<std::shared_ptr<ServiceCore>> core =
-        ServiceCore::open(std::move(options), fake_surroundings(world_));
+        ServiceCore::open(std::move(options), std::move(surroundings));
     EXPECT_TRUE(core) << (core ? "" : core.error().message);
     return core ? *core : nullptr;
   }
@@ -42,6 +44,7 @@ class ServiceCoreTest : public ::testing::Test {
   FakeWorld world_;
   L2State l2_ = L2State::cold;
   Match min_match_ = Match::none;
+  bool shortlists_ = false;
   double tune_seconds_ = 5;
   double background_seconds_ = 600;
   Problem problem_ = vector_add(4096, DType::bf16);

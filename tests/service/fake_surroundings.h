@@ -77,6 +77,7 @@ inline Result<std::unique_ptr<Launcher>> load_fake_launcher(FakeWorld& world,
 /// function of its bits.
 inline Surroundings fake_surroundings(FakeWorld& world) {
   Surroundings surroundings;
+  surroundings.shortlists = false;  // their thread would use the fake driver beside the caller's
   surroundings.make_compiler = [&world](const auto&, const auto&) {
     return std::make_unique<FakeCompiler>(world);
   };

@@ -22,7 +22,7 @@ constexpr std::size_t kMostChoices = 8;
 constexpr int kSizesOfOne = 24;
 constexpr int kSizesOfSeveral = 24;
 /// Candidates of each size that may come on the list.
-constexpr std::size_t kOfEachSize = 6;
+constexpr std::size_t kOfEachSize = 20;
 /// How much a further choice must take from the mean of the squared losses.
 constexpr double kLeastGain = 0.01 * 0.01;
 /// The last interval of a dim has no end. Sizes are drawn up to so many times its first one, and so
@@ -172,10 +172,10 @@ std::string family_of(const BoundProblem& problem) {
 std::vector<Shortlisted> rank_shortlist(const Shortlist& shortlist, const Catalog& catalog,
                                         const BoundProblem& problem, const DeviceProfile& profile) {
   std::vector<Shortlisted> ranked;
-  for (const Choice& choice : shortlist) {
-    const auto found = catalog.kernel_template(choice.kernel_template);
+  for (const ListedChoice& listed : shortlist) {
+    const auto found = catalog.kernel_template(listed.choice.kernel_template);
     if (!found || !applies(**found, problem, profile)) continue;
-    Result<Candidate> made = make_candidate(**found, problem, choice.configuration, profile);
+    Result<Candidate> made = make_candidate(**found, problem, listed.choice.configuration, profile);
     if (!made || broken_habit(*made) != nullptr) continue;
     const double predicted_us = predict_us(*made, profile);
     ranked.push_back({.candidate = *std::move(made), .predicted_us = predicted_us});
@@ -189,17 +189,20 @@ std::vector<Shortlisted> rank_shortlist(const Shortlist& shortlist, const Catalo
 }
 
 Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& problem,
-                                 const DeviceProfile& profile) {
+                                 const DeviceProfile& profile,
+                                 const std::function<bool()>& stopped) {
   const std::vector<BoundProblem> problems = spread(problem);
   Shortlist all;
   std::vector<double> best_us;
   std::vector<const BoundProblem*> looked_at;
   for (const BoundProblem& one : problems) {
+    if (stopped()) return Error{ErrorCode::unavailable, "the shortlist was stopped"};
     const auto list = enumerate_candidates(catalog, one, profile);
     if (!list && looked_at.empty()) return list.error();
     if (!list) continue;
     for (Choice& choice : first_choices(*list)) {
-      if (std::ranges::find(all, choice) == all.end()) all.push_back(std::move(choice));
+      if (std::ranges::find(all, choice, &ListedChoice::choice) != all.end()) continue;
+      all.push_back({.choice = std::move(choice), .example = one});
     }
     best_us.push_back(
         list->predicted_us[predicted_choice(list->predicted_us, list->default_index)]);

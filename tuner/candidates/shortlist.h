@@ -18,23 +18,30 @@ namespace kernwright {
 /// they follow it, or are as many times as large.
 std::string family_of(const BoundProblem& problem);
 
+/// A choice, and a problem of the family that it is valid for.
+struct ListedChoice {
+  Choice choice;
+  BoundProblem example;
+};
 /// A few choices that are together near the best prediction at every size of a family, so that a
 /// further size needs no ranking of all candidates.
-using Shortlist = std::vector<Choice>;
+using Shortlist = std::vector<ListedChoice>;
 
 /// Ranks the candidates at sizes that are spread over the problem's family, its own among them, and
 /// returns the choices whose best is nearest to the best of all. Takes tens of milliseconds a size.
-/// Errors: from `enumerate_candidates` for the problem's own size.
+/// Errors: from `enumerate_candidates` for the problem's own size; `unavailable` soon after
+/// `stopped` returns true.
 Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& problem,
-                                 const DeviceProfile& profile);
+                                 const DeviceProfile& profile,
+                                 const std::function<bool()>& stopped);
 
 /// A choice of a shortlist at one size.
 struct Shortlisted {
   Candidate candidate;
   double predicted_us = 0;
 };
-/// Returns the choices that are valid for the problem, in the order in which they are taken if
-/// nothing was measured (see `predicted_choice`).
+/// Returns the choices that are valid for a problem of the family, in the order in which they are
+/// taken if nothing was measured (see `predicted_choice`).
 std::vector<Shortlisted> rank_shortlist(const Shortlist& shortlist, const Catalog& catalog,
                                         const BoundProblem& problem, const DeviceProfile& profile);
 

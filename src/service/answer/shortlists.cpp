@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "compile/launch_fit.h"
-#include "model/candidate/config_header.h"
+#include "support/processes/process_exit.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "support/utc.h"
@@ -19,7 +19,11 @@ constexpr double kWorthAWait = 0.1;
 
 /// Returns a key of the bits of a candidate within its family.
 std::string bits_key(const Candidate& candidate) {
-  return concat(candidate.kernel_template->name, '\n', config_header(candidate));
+  std::string key = candidate.id();
+  for (const std::string& dim : candidate.kernel_template->constant_dims) {
+    key += concat(' ', dim, '=', *candidate.scope.find(dim));
+  }
+  return key;
 }
 
 }  // namespace
@@ -78,26 +82,30 @@ std::optional<Shortlists::Answer> Shortlists::find(const BoundProblem& problem,
 
 void Shortlists::make(const BoundProblem& problem, const Load& load,
                       const std::atomic<bool>& stop) {
+  const auto stopped = [&] { return stop || exiting(); };
   std::shared_ptr<Entry> made = entry(problem);
   if (!made) {
     made = std::make_shared<Entry>();
-    if (Result<Shortlist> choices = make_shortlist(*site_.catalog, problem, site_.profile)) {
-      made->choices = *std::move(choices);
-    }
+    Result<Shortlist> choices = make_shortlist(*site_.catalog, problem, site_.profile, stopped);
+    if (!choices && stopped()) return;
+    if (choices) made->choices = *std::move(choices);
     const MutexLock lock(mutex_);
     entries_.emplace(family_of(problem), made);
   }
-  for (Shortlisted& one : rank_shortlist(made->choices, *site_.catalog, problem, site_.profile)) {
-    if (stop || builder_.seal().refuses()) return;
-    Result<Artifact> built = build(*made, one.candidate);
-    if (!built) {
-      site_.say(LogLevel::info, concat(one.candidate.id(), " is not on the shortlist for ",
-                                       problem.text(), ": ", built.error().message));
-      continue;
+  for (const ListedChoice& listed : made->choices) {
+    for (Shortlisted& one :
+         rank_shortlist({listed}, *site_.catalog, listed.example, site_.profile)) {
+      if (stopped() || builder_.seal().refuses()) return;
+      Result<Artifact> built = build(*made, one.candidate);
+      if (!built) {
+        site_.say(LogLevel::info, concat(one.candidate.id(), " is not on the shortlist for ",
+                                         listed.example.text(), ": ", built.error().message));
+        continue;
+      }
+      std::shared_ptr<const void> loaded = load({std::move(one.candidate), *std::move(built)});
+      const MutexLock lock(made->mutex);
+      made->loaded.push_back(std::move(loaded));
     }
-    std::shared_ptr<const void> loaded = load({std::move(one.candidate), *std::move(built)});
-    const MutexLock lock(made->mutex);
-    made->loaded.push_back(std::move(loaded));
   }
 }
 

@@ -42,12 +42,11 @@ class Shortlists {
   /// Returns what keeps the code of a kernel loaded on the GPU.
   using Load = std::function<std::shared_ptr<const void>(const Offer&)>;
   /// Makes the shortlist of the problem's family, unless there is one, and compiles and loads its
-  /// kernels. Gives up soon after `stop` becomes true.
+  /// kernels. Gives up soon after `stop` becomes true, or once nothing may be compiled.
   void make(const BoundProblem& problem, const Load& load, const std::atomic<bool>& stop);
 
  private:
-  /// The shortlist of one family, and the bits that were compiled for it, by the header that makes
-  /// a template one kernel.
+  /// The shortlist of one family, and the bits that were compiled for it.
   struct Entry {
     Shortlist choices;
     Mutex mutex;

@@ -14,6 +14,8 @@ namespace {
 
 class ShortlistCoreTest : public ServiceCoreTest {
  protected:
+  ShortlistCoreTest() { shortlists_ = true; }
+
   /// A service that has made the shortlist of `problem_`'s family.
   std::shared_ptr<ServiceCore> shortlisted(MissPolicy policy = MissPolicy::predict) {
     auto core = open(policy);
@@ -43,6 +45,14 @@ TEST_F(ShortlistCoreTest, ASizeOfTheFamilyNeedsNoCompileNoLoadAndNoRecord) {
   EXPECT_EQ(records(), before) << "the cache does not grow with the sizes";
   ASSERT_TRUE(core->get_best_kernel(other_interval_));
   EXPECT_EQ(records(), before + 1) << "the first of a family is ranked as before";
+}
+
+TEST_F(ShortlistCoreTest, APredictionThatTheCacheHasMakesTheShortlistToo) {
+  ASSERT_TRUE(open()->get_best_kernel(problem_));
+  const auto core = shortlisted();
+  const std::size_t before = records();
+  ASSERT_TRUE(core->get_best_kernel(other_));
+  EXPECT_EQ(records(), before);
 }
 
 TEST_F(ShortlistCoreTest, ARecordComesFirst) {

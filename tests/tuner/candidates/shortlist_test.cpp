@@ -44,10 +44,14 @@ TEST(ShortlistTest, SizesThatFollowOthersBelongToTheSameFamily) {
   EXPECT_NE(attention(ragged + "kv_total=3000"), attention(ragged)) << "a quarter of it";
 }
 
+Result<Shortlist> shortlist_of(std::string_view text) {
+  return make_shortlist(catalog(), bound(text), h200(), [] { return false; });
+}
+
 /// How many times the best prediction of all the shortlist's takes, at sizes that it was not made
 /// from.
 std::vector<double> losses(std::string_view asked, const std::vector<std::string>& others) {
-  const auto shortlist = make_shortlist(catalog(), bound(asked), h200());
+  const auto shortlist = shortlist_of(asked);
   EXPECT_TRUE(shortlist) << shortlist.error().message;
   EXPECT_GE(shortlist->size(), 1U);
   EXPECT_LE(shortlist->size(), 8U);
@@ -88,11 +92,19 @@ TEST(ShortlistTest, AFewKernelsAreNearTheBestAtAllSizes) {
 }
 
 TEST(ShortlistTest, AProblemThatNoTemplateRunsHasNone) {
-  const auto none = make_shortlist(
-      catalog(), bound("attention batch=1 heads=2 q_len=70 kv_len=70 head_dim=320 dtype=bf16"),
-      h200());
+  const auto none =
+      shortlist_of("attention batch=1 heads=2 q_len=70 kv_len=70 head_dim=320 dtype=bf16");
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::not_found);
+}
+
+TEST(ShortlistTest, EndsSoonWhenItIsStopped) {
+  int asked = 0;
+  const auto stopped = make_shortlist(catalog(), bound("rmsnorm rows=7 columns=512 dtype=bf16"),
+                                      h200(), [&] { return ++asked == 3; });
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::unavailable);
+  EXPECT_EQ(asked, 3);
 }
 
 }  // namespace
