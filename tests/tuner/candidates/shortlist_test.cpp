@@ -74,9 +74,9 @@ std::vector<double> losses(std::string_view asked, const std::vector<std::string
 TEST(ShortlistTest, AFewKernelsAreNearTheBestAtAllSizes) {
   std::vector<std::string> products;
   for (const int m : {131, 190, 333, 517, 700, 1021, 1800, 2300, 3001, 4700, 7003}) {
-    products.push_back(concat("matmul m=", m, " n=3072 k=1024 dtype=bf16"));
+    products.push_back(concat("matmul m=", m, " n=6144 k=4096 dtype=bf16"));
   }
-  const std::vector<double> of_products = losses("matmul m=400 n=3072 k=1024 dtype=bf16", products);
+  const std::vector<double> of_products = losses("matmul m=400 n=6144 k=4096 dtype=bf16", products);
   EXPECT_LE(of_products[of_products.size() / 2], 1.06);
   EXPECT_LE(of_products.back(), 1.5);
 
