@@ -26,6 +26,7 @@ struct FakeWorld {
   std::function<void()> compiling = [] {};  ///< called by every compile
   bool toolkit_missing = false;
   bool loading_fails = false;
+  std::function<int(const CompileRequest&)> spills = [](const CompileRequest&) { return 0; };
   /// Returns the outcome of a program that runs on the device.
   std::function<Outcome(const ExecutionPlan&)> outcome = [](const ExecutionPlan&) {
     return Outcome::ok;
@@ -53,7 +54,7 @@ class FakeCompiler final : public Compiler {
     CompiledKernel kernel;
     kernel.bits = request.digest("fake").hex();
     kernel.target = request.target;
-    kernel.entries = {{"kernel", {.registers = 32}}};
+    kernel.entries = {{"kernel", {.registers = 32, .spill_store_bytes = world_.spills(request)}}};
     return kernel;
   }
   Result<CompiledKernel> link(const std::vector<std::string>&, const std::string&) override {

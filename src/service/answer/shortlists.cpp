@@ -37,7 +37,7 @@ std::shared_ptr<Shortlists::Entry> Shortlists::entry(const BoundProblem& problem
 
 bool Shortlists::knows(const BoundProblem& problem) const { return entry(problem) != nullptr; }
 
-std::optional<Artifact> Shortlists::at_hand(Entry& entry, const Candidate& candidate) {
+std::optional<Result<Artifact>> Shortlists::at_hand(Entry& entry, const Candidate& candidate) {
   const MutexLock lock(entry.mutex);
   const auto found = entry.artifacts.find(bits_key(candidate));
   if (found == entry.artifacts.end()) return std::nullopt;
@@ -45,8 +45,14 @@ std::optional<Artifact> Shortlists::at_hand(Entry& entry, const Candidate& candi
 }
 
 Result<Artifact> Shortlists::build(Entry& entry, const Candidate& candidate) {
-  if (std::optional<Artifact> kept = at_hand(entry, candidate)) return *std::move(kept);
-  KW_ASSIGN(Artifact built, builder_.build(candidate));
+  if (std::optional<Result<Artifact>> kept = at_hand(entry, candidate)) return *std::move(kept);
+  Result<Artifact> built = builder_.build(candidate);
+  if (built) {
+    const TrialStep step = check_compiled(candidate, built->kernel, site_.profile);
+    if (step.outcome != Outcome::ok) built = Error{ErrorCode::compile, step.detail};
+  } else if (built.error().code != ErrorCode::compile) {
+    return built;  // which may be otherwise next time
+  }
   const MutexLock lock(entry.mutex);
   return entry.artifacts.insert_or_assign(bits_key(candidate), std::move(built)).first->second;
 }
@@ -57,8 +63,11 @@ std::optional<Shortlists::Answer> Shortlists::find(const BoundProblem& problem,
   if (!of) return std::nullopt;
   std::vector<Shortlisted> ranked =
       rank_shortlist(of->choices, *site_.catalog, problem, site_.profile);
-  std::erase_if(ranked,
-                [&](const Shortlisted& one) { return decisions.banned(one.candidate.id()); });
+  std::erase_if(ranked, [&](const Shortlisted& one) {
+    if (decisions.banned(one.candidate.id())) return true;
+    const std::optional<Result<Artifact>> kept = at_hand(*of, one.candidate);
+    return kept && !*kept;
+  });
   if (ranked.empty()) return std::nullopt;
   const double enough_us = (1 + kWorthAWait) * ranked.front().predicted_us;
   const auto ready = std::ranges::find_if(ranked, [&](const Shortlisted& one) {
@@ -66,7 +75,7 @@ std::optional<Shortlists::Answer> Shortlists::find(const BoundProblem& problem,
   });
   Shortlisted& taken = ready == ranked.end() ? ranked.front() : *ready;
   Result<Artifact> artifact = build(*of, taken.candidate);
-  if (!artifact || find_misfit(taken.candidate.plan, *artifact->kernel)) return std::nullopt;
+  if (!artifact) return std::nullopt;  // the next size passes it over
   RecordHead head{.key = site_.key(problem),
                   .environment = answers_.environment(),
                   .grade = RecordGrade::predicted,
@@ -85,6 +94,8 @@ void Shortlists::make(const BoundProblem& problem, const Load& load,
   const auto stopped = [&] { return stop || exiting(); };
   std::shared_ptr<Entry> made = entry(problem);
   if (!made) {
+    const BeforeExit ranks;
+    if (!ranks) return;
     made = std::make_shared<Entry>();
     Result<Shortlist> choices = make_shortlist(*site_.catalog, problem, site_.profile, stopped);
     if (!choices && stopped()) return;

@@ -50,11 +50,12 @@ class Shortlists {
   struct Entry {
     Shortlist choices;
     Mutex mutex;
-    std::map<std::string, Artifact> artifacts KW_GUARDED_BY(mutex);
+    /// An error for a candidate that does not compile, or spills more than it may.
+    std::map<std::string, Result<Artifact>> artifacts KW_GUARDED_BY(mutex);
     std::vector<std::shared_ptr<const void>> loaded KW_GUARDED_BY(mutex);
   };
   std::shared_ptr<Entry> entry(const BoundProblem& problem) const;
-  static std::optional<Artifact> at_hand(Entry& entry, const Candidate& candidate);
+  static std::optional<Result<Artifact>> at_hand(Entry& entry, const Candidate& candidate);
   Result<Artifact> build(Entry& entry, const Candidate& candidate);
 
   const Site& site_;

@@ -1,8 +1,10 @@
 // Sizes that nobody asked for before, in families that have a shortlist.
 
+#include <atomic>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cache/stores/record_store.h"
@@ -75,6 +77,21 @@ TEST_F(ShortlistCoreTest, ABannedKernelIsNotTaken) {
                                           .why = "it is broken"}));
   core = shortlisted();
   EXPECT_NE(choice_of(), taken);
+}
+
+TEST_F(ShortlistCoreTest, AKernelThatSpillsIsNotTaken) {
+  std::atomic<int> spilled{0};
+  world_.spills = [&](const CompileRequest& request) {
+    const bool spills = request.headers[0].second.find(" THREADS = 128;") != std::string::npos;
+    spilled += spills ? 1 : 0;
+    return spills ? 4096 : 0;
+  };
+  const auto core = shortlisted();
+  EXPECT_GT(spilled, 0);
+  const Result<Kernel> kernel = core->get_best_kernel(other_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->summary().configuration.find("THREADS=128 "), std::string::npos)
+      << kernel->summary().configuration;
 }
 
 TEST_F(ShortlistCoreTest, ASealedServiceAnswersEverySizeOfTheFamily) {
