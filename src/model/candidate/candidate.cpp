@@ -1,6 +1,7 @@
 #include "model/candidate/candidate.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "model/candidate/candidate_maker.h"
 #include "model/candidate/plan_builder.h"
