@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "scripted_kernel.h"
+#include "support/text.h"
 #include "tests/doubles/fake_driver.h"
 #include <kernwright/baked_launch.h>
 
@@ -23,8 +25,9 @@ class BakedLaunchTest : public ::testing::Test {
     kernel_ = load(false);
   }
 
-  std::shared_ptr<LoadedKernel> load(bool check_launches) {
-    auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan_, 0);
+  /// Kernels with the same `bits` share a library.
+  std::shared_ptr<LoadedKernel> load(bool check_launches, std::string_view bits = {}) {
+    auto launcher = load_launcher(driver_.api(), concat(FakeDriver::cubin(), bits), plan_, 0);
     EXPECT_TRUE(launcher) << launcher.error().message;
     return make_kernel(plan_, *std::move(launcher), check_launches);
   }
@@ -129,12 +132,12 @@ TEST_F(BakedLaunchTest, IsAddedToACaptureAsItsKernels) {
 }
 
 TEST_F(BakedLaunchTest, NothingThatIsLoadedOrFreedEndsACapture) {
-  std::shared_ptr<LoadedKernel> earlier = load(false);
+  std::shared_ptr<LoadedKernel> earlier = load(false, "earlier");
   std::optional<BakedLaunch> baked_earlier = *earlier->handle().bake({kX, kY});
   const auto alive = driver_.alive;
   driver_.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   {
-    const std::shared_ptr<LoadedKernel> fresh = load(false);
+    const std::shared_ptr<LoadedKernel> fresh = load(false, "fresh");
     const Result<BakedLaunch> baked = fresh->handle().bake({kX, kY});
     ASSERT_TRUE(baked) << baked.error().message;
     EXPECT_EQ(driver_.alive.count("library"), alive.count("library") + 1);
