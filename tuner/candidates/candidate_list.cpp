@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -270,6 +271,24 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundPr
     list.group_of.push_back(groups.emplace(&candidate, next).first->second);
   }
   return list;
+}
+
+std::vector<std::size_t> best_of_each_group(const CandidateList& list,
+                                            const std::function<bool(const Candidate&)>& banned) {
+  std::vector<std::size_t> order(list.candidates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::erase_if(order, [&](std::size_t i) { return banned(list.candidates[i]); });
+  if (order.empty()) return order;
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(list.predicted_us[a], a) < std::pair(list.predicted_us[b], b);
+  });
+  if (keeps_default(list.predicted_us[list.default_index], list.predicted_us[order.front()])) {
+    const auto found = std::find(order.begin(), order.end(), list.default_index);
+    if (found != order.end()) std::rotate(order.begin(), found, found + 1);
+  }
+  std::set<int> seen;
+  std::erase_if(order, [&](std::size_t i) { return !seen.insert(list.group_of[i]).second; });
+  return order;
 }
 
 std::size_t predicted_choice(std::span<const double> predicted_us, std::size_t default_index) {

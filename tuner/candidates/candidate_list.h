@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,12 @@ inline bool keeps_default(double default_us, double fastest_us) {
 /// Returns the candidate that is taken if nothing was measured: the default if it is kept, else the
 /// candidate that is predicted to be the fastest.
 std::size_t predicted_choice(std::span<const double> predicted_us, std::size_t default_index);
+
+/// Returns the indices of the candidates that are not `banned` by prediction, the default first if
+/// it is kept, and one of each shared compile alone: the others would compile to the same bits.
+std::vector<std::size_t> best_of_each_group(
+    const CandidateList& list,
+    const std::function<bool(const Candidate&)>& banned = [](const Candidate&) { return false; });
 
 /// Returns the number of parameters in which a candidate differs from its template's default.
 int distance_from_default(const Candidate& candidate);

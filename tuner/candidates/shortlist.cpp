@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -131,22 +130,6 @@ std::vector<BoundProblem> spread(const BoundProblem& problem) {
   return problems;
 }
 
-/// Returns the first choices at one size, best first, one of each shared compile.
-std::vector<Choice> first_choices(const CandidateList& list) {
-  std::vector<std::size_t> order(list.candidates.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
-    return std::pair(list.predicted_us[a], a) < std::pair(list.predicted_us[b], b);
-  });
-  std::vector<Choice> choices{list.candidates[list.default_index].choice()};
-  std::set<int> seen;
-  for (const std::size_t i : order) {
-    if (choices.size() > kOfEachSize) break;
-    if (seen.insert(list.group_of[i]).second) choices.push_back(list.candidates[i].choice());
-  }
-  return choices;
-}
-
 bool is_default(const Candidate& candidate) {
   return candidate.configuration == candidate.kernel_template->default_configuration;
 }
@@ -200,7 +183,9 @@ Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& pro
     const auto list = enumerate_candidates(catalog, one, profile);
     if (!list && looked_at.empty()) return list.error();
     if (!list) continue;
-    for (Choice& choice : first_choices(*list)) {
+    const std::vector<std::size_t> order = best_of_each_group(*list);
+    for (std::size_t i = 0; i < std::min(order.size(), kOfEachSize); ++i) {
+      Choice choice = list->candidates[order[i]].choice();
       if (std::ranges::find(all, choice, &ListedChoice::choice) != all.end()) continue;
       all.push_back({.choice = std::move(choice), .example = one});
     }

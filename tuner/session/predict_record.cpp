@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
-#include <set>
 #include <utility>
 
 #include "compile/render.h"
@@ -17,28 +15,6 @@ namespace kernwright {
 namespace {
 
 constexpr std::size_t kMostRunnersUp = 7;
-
-/// Returns candidate indices by prediction, the default first if the model is in doubt, and one of
-/// each shared compile alone: the others would compile to the same bits.
-std::vector<std::size_t> best_of_each_group(const CandidateList& list,
-                                            const std::map<std::string, Override>& banned) {
-  std::vector<std::size_t> order(list.candidates.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  if (!banned.empty()) {
-    std::erase_if(order, [&](std::size_t i) { return banned.contains(list.candidates[i].id()); });
-    if (order.empty()) return order;
-  }
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::pair(list.predicted_us[a], a) < std::pair(list.predicted_us[b], b);
-  });
-  if (keeps_default(list.predicted_us[list.default_index], list.predicted_us[order.front()])) {
-    const auto found = std::find(order.begin(), order.end(), list.default_index);
-    if (found != order.end()) std::rotate(order.begin(), found, found + 1);
-  }
-  std::set<int> seen;
-  std::erase_if(order, [&](std::size_t i) { return !seen.insert(list.group_of[i]).second; });
-  return order;
-}
 
 /// Moves a candidate to the front whose bits are kept, if it is predicted as fast as the first one
 /// within the model's doubt. Families of products share bits, so that spares most compiles of a
@@ -78,7 +54,8 @@ Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget
   TuningResult result;
   result.shares.setup_seconds = elapsed();
   std::vector<Usable> usable;
-  std::vector<std::size_t> order = best_of_each_group(candidates, banned);
+  std::vector<std::size_t> order = best_of_each_group(
+      candidates, [&](const Candidate& one) { return banned.contains(one.id()); });
   const auto count = static_cast<std::size_t>(std::max(budget.trials, 1));
   if (count == 1) prefer_kept(order, candidates, input);
   const auto threads = static_cast<std::size_t>(input.pool.threads());
