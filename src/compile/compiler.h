@@ -69,7 +69,7 @@ Digest artifact_digest(const CompileRequest& request, std::string_view identity,
                        Compiler& compiler);
 
 /// Makes the compiler that loads NVRTC and nvJitLink by dlopen: the libraries in `files`, or those
-/// that it finds. If the process may exit during a compile, the first one takes 15 ms longer.
+/// that it finds. If the process may exit during a compile, the first one takes 40 ms longer.
 std::unique_ptr<Compiler> make_toolkit_compiler(ToolkitFiles files = {}, bool may_exit = true);
 
 }  // namespace kernwright

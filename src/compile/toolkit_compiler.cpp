@@ -114,16 +114,6 @@ std::vector<std::filesystem::path> header_folders(const Nvrtc& nvrtc) {
   return {folder, folder / "cccl"};
 }
 
-/// Compiles an empty program. NVRTC registers exit handlers in its first compile, and so they would
-/// run before the exit waits for that compile.
-bool register_exit_handlers(const Nvrtc& nvrtc) {
-  const BeforeExit loads(BeforeExit::Late::loads);
-  Program program(nvrtc);
-  return loads &&
-         nvrtc.create_program(program.address(), "", "", 0, nullptr, nullptr) == NVRTC_SUCCESS &&
-         nvrtc.compile_program(program.get(), 0, nullptr) == NVRTC_SUCCESS && heed_exit();
-}
-
 /// Returns the digest of a file that is loaded anyway, and so may be mapped: reading 100 MB would
 /// take longer than hashing them, and the first answer of a process waits for it.
 Result<Digest> digest_of_library(const std::string& path) {
@@ -229,9 +219,23 @@ class ToolkitCompiler final : public Compiler {
     return files;
   }
 
-  Result<CompiledKernel> compile(const CompileRequest& request) override;
+  Result<CompiledKernel> compile(const CompileRequest& request) override {
+    const BeforeExit compiles(BeforeExit::Late::ends);
+    if (!compiles) return exits(request.name);
+    if (!request.linked.empty()) return compile_and_link(request);
+    [[maybe_unused]] static const bool registered =
+        register_exit_handlers(OutputKind::cubin, request.target);
+    return compile_now(request);
+  }
+
   Result<CompiledKernel> link(const std::vector<std::string>& lto_ir,
-                              const std::string& target) override;
+                              const std::string& target) override {
+    const BeforeExit links(BeforeExit::Late::ends);
+    if (!links) return exits("link");
+    [[maybe_unused]] static const bool registered =
+        register_exit_handlers(OutputKind::lto_ir, target);
+    return link_now(lto_ir, target);
+  }
 
  private:
   const Result<Nvrtc>& nvrtc() {
@@ -256,6 +260,10 @@ class ToolkitCompiler final : public Compiler {
     if (includes.empty() || headers() == nullptr) return ToolkitHeaders::Reached{};
     return headers()->reached_by(includes);
   }
+  bool register_exit_handlers(OutputKind output, const std::string& target);
+  Result<CompiledKernel> compile_now(const CompileRequest& request);
+  Result<CompiledKernel> link_now(const std::vector<std::string>& lto_ir,
+                                  const std::string& target);
   Result<CompiledKernel> compile_and_link(const CompileRequest& request);
 
   const ToolkitFiles given_;
@@ -268,14 +276,27 @@ class ToolkitCompiler final : public Compiler {
   std::optional<ToolkitHeaders> headers_;
 };
 
-Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
-  const BeforeExit compiles(BeforeExit::Late::ends);
-  if (!compiles) return exits(request.name);
-  if (!request.linked.empty()) return compile_and_link(request);
+/// Compiles an empty kernel, and links it if it is LTO-IR. The toolkit registers exit handlers in
+/// the first compile to a cubin and the first link, and they would run before the exit waits.
+bool ToolkitCompiler::register_exit_handlers(OutputKind output, const std::string& target) {
+  const BeforeExit loads(BeforeExit::Late::loads);
+  if (!may_exit_ || !loads) return false;
+  CompileRequest request;
+  request.name = "empty";
+  request.source = "__global__ void empty() {}";
+  request.target = target;
+  request.output = output;
+  const Result<CompiledKernel> compiled = compile_now(request);
+  if (compiled && output == OutputKind::lto_ir) {
+    static_cast<void>(link_now({compiled->bits}, target));
+  }
+  return heed_exit();
+}
+
+Result<CompiledKernel> ToolkitCompiler::compile_now(const CompileRequest& request) {
   const Result<Nvrtc>& loaded = nvrtc();
   if (!loaded) return loaded.error();
   const Nvrtc& nvrtc = *loaded;
-  [[maybe_unused]] static const bool registered = !may_exit_ || register_exit_handlers(nvrtc);
   const Clock::time_point start = Clock::now();
   const auto failure = [&](std::string_view step, nvrtcResult status, std::string_view log) {
     return Error{ErrorCode::compile, concat(request.name, ": ", step, " for ", request.target,
@@ -358,10 +379,8 @@ Result<CompiledKernel> ToolkitCompiler::compile_and_link(const CompileRequest& r
   return linked;
 }
 
-Result<CompiledKernel> ToolkitCompiler::link(const std::vector<std::string>& lto_ir,
-                                             const std::string& target) {
-  const BeforeExit links(BeforeExit::Late::ends);
-  if (!links) return exits("link");
+Result<CompiledKernel> ToolkitCompiler::link_now(const std::vector<std::string>& lto_ir,
+                                                 const std::string& target) {
   const Result<Nvrtc>& loaded = nvrtc();
   if (!loaded) return loaded.error();
   const Result<NvJitLink>& linker = this->linker();

@@ -93,7 +93,8 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
         [this](const Problem& problem, const std::atomic<bool>& stop) {
           const Result<void> made = guarded([&]() -> Result<void> {
             KW_ASSIGN(const BoundProblem bound, bind(problem));
-            shortlists_.make(bound, [this](const Offer& offer) { return load_ahead(offer); }, stop);
+            shortlists_.make(
+                bound, [this](const Offer& offer) { return load_ahead(offer); }, stop);
             return {};
           });
           if (!made) site_.say(LogLevel::warning, made.error().message);
@@ -119,6 +120,8 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
 Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
                                                        Surroundings surroundings) {
   KW_TRY(check_not_forked());
+  const BeforeExit opens;  // and so an exit of this thread waits for libraries that load
+  if (!opens) return Error{ErrorCode::unavailable, "nothing is opened while the process exits"};
   if (options.log) {
     options.log = [log = std::move(options.log)](LogLevel level, std::string_view message) {
       log(level, visible_lines(message));

@@ -46,20 +46,38 @@ void wait_for_work(int status, void*) {
   exiting_thread = std::this_thread::get_id();
   exit_begun = true;
   static const Clock::time_point since = Clock::now();  // of the first handler
-  wait_while(since, [] { return would_crash() || runs_elsewhere(BeforeExit::Late::goes_on); });
+  wait_while(since, [] {
+    // Handlers of a library that is being loaded have run, and freed what it uses.
+    return !runs_elsewhere(BeforeExit::Late::loads) &&
+           (would_crash() || runs_elsewhere(BeforeExit::Late::goes_on));
+  });
   if (!would_crash()) return;
   std::fflush(nullptr);
   ::_exit(status);
 }
 
 /// Waits at the end of a thread while others load. If the thread exits the process, that comes
-/// before all handlers. The handlers of a library that is being loaded are in front of ours, and
-/// would take it down in the middle.
+/// before all handlers, those of the library that is being loaded among them.
 struct AtThreadEnd {
   ~AtThreadEnd() {
     wait_while(Clock::now(), [] { return runs_elsewhere(BeforeExit::Late::loads); });
   }
 };
+
+/// Keeps our handler in front of those of libraries that are being loaded: they would take a
+/// library down in the middle if a thread without `AtThreadEnd` exited.
+void* stay_in_front(void*) {
+  while (begun[static_cast<std::size_t>(BeforeExit::Late::loads)] > 0 && !exiting()) {
+    heed_exit();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return nullptr;
+}
+
+void start_to_stay_in_front() {
+  pthread_t thread{};  // none beyond a limit, and not of `Thread`, after which no fork may load
+  if (::pthread_create(&thread, nullptr, stay_in_front, nullptr) == 0) ::pthread_detach(thread);
+}
 
 void forget_other_threads() {
   for (std::size_t kind = 0; kind < begun.size(); ++kind) begun[kind] = begun_here[kind];
@@ -77,10 +95,12 @@ bool heed_exit() {
 BeforeExit::BeforeExit(Late late) : late_(late) {
   const auto kind = static_cast<std::size_t>(late_);
   [[maybe_unused]] thread_local const AtThreadEnd waits;
-  ++begun[kind];  // before it looks, so that the exit sees this or this sees the exit
+  // Before it looks, so that the exit sees this or this sees the exit.
+  const bool first = begun[kind]++ == 0;
   begun_ = !exiting();
   if (begun_) {
     ++begun_here[kind];
+    if (first && late_ == Late::loads) start_to_stay_in_front();
   } else {
     --begun[kind];
   }

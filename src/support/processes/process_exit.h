@@ -24,7 +24,8 @@ class BeforeExit {
     /// It is within a library and would crash. So the process ends at once, with its status and
     /// with its files of <cstdio> flushed, and without the handlers that are left.
     ends,
-    /// It registers exit handlers of its own. It ends as above, and threads end after it.
+    /// It registers exit handlers of its own. Threads that have begun work end after it, and so
+    /// does their exit; another thread's exit ends the process as above, without waiting.
     loads
   };
 

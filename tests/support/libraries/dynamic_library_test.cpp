@@ -43,7 +43,11 @@ TEST(DynamicLibraryTest, PathsWhereNothingLiesAreCountedNotListed) {
       << "it is there, and no library";
 }
 
-[[noreturn]] void exit_while_it_loads() {
+/// Exits while another thread loads, on a thread that is our users' or on one of somebody else.
+[[noreturn]] void exit_while_it_loads(bool used) {
+  if (used) {
+    const BeforeExit begun;
+  }
   std::atexit([] { std::_Exit(0); });  // before what of the loader waits for a load
   std::array<int, 2> begun{};
   if (::pipe(begun.data()) != 0) std::_Exit(1);
@@ -65,7 +69,8 @@ TEST(DynamicLibraryTest, PathsWhereNothingLiesAreCountedNotListed) {
 
 TEST(DynamicLibraryDeathTest, TheExitWaitsForALoadAndNoneBeginsThen) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(exit_while_it_loads(), testing::ExitedWithCode(0), "slow library: loaded");
+  EXPECT_EXIT(exit_while_it_loads(true), testing::ExitedWithCode(0), "slow library: loaded");
+  EXPECT_EXIT(exit_while_it_loads(false), testing::ExitedWithCode(2), "");
   EXPECT_EXIT(exit_and_load(), testing::ExitedWithCode(0), "");
 }
 
