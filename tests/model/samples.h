@@ -9,6 +9,7 @@
 #include "model/catalog/manifest.h"
 #include "model/catalog/operation_reader.h"
 #include "model/operation/operation.h"
+#include "tests/results.h"
 
 namespace kernwright {
 
@@ -92,19 +93,15 @@ inline std::string replaced(std::string_view text, std::string_view from, std::s
 }
 
 inline Operation scale_operation() {
-  Result<Operation> operation =
-      parse_operation(kScaleOperation, "scale/operation.json", "// reference");
-  EXPECT_TRUE(operation) << operation.error().message;
-  return *std::move(operation);
+  return must(parse_operation(kScaleOperation, "scale/operation.json", "// reference"));
 }
 
 inline KernelTemplate scale_template(const Operation& operation,
                                      std::string_view manifest = kScaleManifest) {
-  Result<KernelTemplate> made =
-      parse_manifest(manifest, "scale/boxes/manifest.json", "scale/boxes", operation);
-  EXPECT_TRUE(made) << made.error().message;
-  made->source = "// kernel";
-  return *std::move(made);
+  KernelTemplate made =
+      must(parse_manifest(manifest, "scale/boxes/manifest.json", "scale/boxes", operation));
+  made.source = "// kernel";
+  return made;
 }
 
 inline Problem scale_problem(std::int64_t m, std::int64_t n, std::string dtype = "bf16") {

@@ -5,6 +5,7 @@
 
 #include "support/text.h"
 #include "tests/model/samples.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -49,11 +50,10 @@ class CandidateTest : public ::testing::Test {
 };
 
 TEST_F(CandidateTest, PlanHoldsEverythingALaunchNeeds) {
-  const Result<Candidate> made = make(configuration(8, 2, 4));
-  ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->id(), "scale/boxes ROWS=8 STAGES=2 GROUP=4");
-  EXPECT_EQ(made->scope.find("SMEM_BYTES"), 2 * 8 * 256 * 2);
-  const ExecutionPlan& plan = made->plan;
+  const Candidate made = must(make(configuration(8, 2, 4)));
+  EXPECT_EQ(made.id(), "scale/boxes ROWS=8 STAGES=2 GROUP=4");
+  EXPECT_EQ(made.scope.find("SMEM_BYTES"), 2 * 8 * 256 * 2);
+  const ExecutionPlan& plan = made.plan;
   ASSERT_EQ(plan.tensors.size(), 3U);
   ASSERT_EQ(plan.tensor_maps.size(), 2U);
   const TensorMapPlan& map = plan.tensor_maps[0];
@@ -93,9 +93,8 @@ TEST_F(CandidateTest, ArgumentsOfEarlyLaunchesKeepTheirValueInThePlan) {
         operation_, replaced(kScaleManifest, kTail,
                              concat("\"", condition,
                                     "\": \"1\", \"arguments\": [{\"early\": \"GROUP * n\"}]")));
-    const Result<Candidate> made = make(configuration(8, 2, 4));
-    ASSERT_TRUE(made) << made.error().message;
-    const ArgumentPlan& argument = made->plan.launches[1].arguments[0];
+    const Candidate made = must(make(configuration(8, 2, 4)));
+    const ArgumentPlan& argument = made.plan.launches[1].arguments[0];
     EXPECT_EQ(argument.kind, ArgumentKind::early);
     EXPECT_EQ(argument.value, 4 * 256);
   }
@@ -108,14 +107,12 @@ TEST_F(CandidateTest, LaunchesKnowWhichOfTheirTensorsTheyReadAhead) {
       scale_template(operation_, replaced(kScaleManifest, "\"arguments\": [{\"int32\": \"GROUP\"}]",
                                           "\"waits\": \"1\", \"ahead\": [\"w\", \"a\"], "
                                           "\"arguments\": [{\"ahead\": \"GROUP\"}]"));
-  const Result<Candidate> made = make(configuration(8, 2, 4));
-  ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->plan.launches[0].ahead, std::vector<std::size_t>{});
-  EXPECT_EQ(made->plan.launches[1].ahead, (std::vector<std::size_t>{1, 0}));
-  const Result<Candidate> without =
-      make(configuration(8, 2, 4), scale_problem(100, 256).with("weight", "none"));
-  ASSERT_TRUE(without) << without.error().message;
-  EXPECT_EQ(without->plan.launches[1].ahead, std::vector<std::size_t>{0});
+  const Candidate made = must(make(configuration(8, 2, 4)));
+  EXPECT_EQ(made.plan.launches[0].ahead, std::vector<std::size_t>{});
+  EXPECT_EQ(made.plan.launches[1].ahead, (std::vector<std::size_t>{1, 0}));
+  const Candidate without =
+      must(make(configuration(8, 2, 4), scale_problem(100, 256).with("weight", "none")));
+  EXPECT_EQ(without.plan.launches[1].ahead, std::vector<std::size_t>{0});
 }
 
 TEST_F(CandidateTest, PlansDifferInAChainByMoreThanHowTheFirstLaunchStarts) {
@@ -126,9 +123,7 @@ TEST_F(CandidateTest, PlansDifferInAChainByMoreThanHowTheFirstLaunchStarts) {
                           concat("\"programmatic\": \"", programmatic,
                                  "\", \"waits\": \"1\", \"grid\": [\"min(tiles, sm_count)\"]")),
                  "{\"workspace\": \"counters\"}", concat("{\"early\": \"", early, "\"}")));
-    Result<Candidate> made = make(configuration(8, 2, group));
-    EXPECT_TRUE(made) << made.error().message;
-    return made->plan;
+    return must(make(configuration(8, 2, group))).plan;
   };
   const ExecutionPlan base = plan("0", "1", 4);
   EXPECT_TRUE(same_in_chain(base, plan("1", "1", 4)));
@@ -138,29 +133,25 @@ TEST_F(CandidateTest, PlansDifferInAChainByMoreThanHowTheFirstLaunchStarts) {
 }
 
 TEST_F(CandidateTest, AbsentTensorsArePassedAsAbsent) {
-  const Result<Candidate> made =
-      make(configuration(8, 2, 4), scale_problem(100, 256).with("weight", "none"));
-  ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->plan.tensors.size(), 2U);
-  EXPECT_EQ(made->plan.tensor_maps.size(), 1U);
-  const auto& arguments = made->plan.launches[0].arguments;
+  const Candidate made =
+      must(make(configuration(8, 2, 4), scale_problem(100, 256).with("weight", "none")));
+  EXPECT_EQ(made.plan.tensors.size(), 2U);
+  EXPECT_EQ(made.plan.tensor_maps.size(), 1U);
+  const auto& arguments = made.plan.launches[0].arguments;
   EXPECT_EQ(arguments[1].index, ArgumentPlan::kAbsent);
   EXPECT_EQ(arguments[2].index, ArgumentPlan::kAbsent);
   EXPECT_EQ(arguments[3].index, 1U);
 }
 
 TEST_F(CandidateTest, FailedRuleTellsBothValuesAndWhy) {
-  const Result<Candidate> ring = make(configuration(64, 4, 4), scale_problem(100, 2048));
-  ASSERT_FALSE(ring);
-  EXPECT_EQ(ring.error().code, ErrorCode::invalid_argument);
-  EXPECT_EQ(ring.error().message,
+  EXPECT_THAT(
+      make(configuration(64, 4, 4), scale_problem(100, 2048)),
+      Fails(ErrorCode::invalid_argument,
             "scale/boxes/manifest.json:19: rule \"SMEM_BYTES <= smem_per_block_optin\" failed: "
-            "1048576 > 232448 (the ring must fit)");
-  const Result<Candidate> rows = make(configuration(64, 4, 4), scale_problem(100, 64));
-  ASSERT_FALSE(rows);
-  EXPECT_EQ(rows.error().message,
-            "scale/boxes/manifest.json:20: rule \"ROWS * STAGES <= 128\" failed: 256 > 128 "
-            "(no more rows in flight)");
+            "1048576 > 232448 (the ring must fit)"));
+  EXPECT_THAT(make(configuration(64, 4, 4), scale_problem(100, 64)),
+              Fails("scale/boxes/manifest.json:20: rule \"ROWS * STAGES <= 128\" failed: 256 > 128 "
+                    "(no more rows in flight)"));
 }
 
 TEST_F(CandidateTest, OverflowInARuleOrADerivedValueRejects) {
@@ -174,13 +165,11 @@ TEST_F(CandidateTest, OverflowInARuleOrADerivedValueRejects) {
 }
 
 TEST_F(CandidateTest, OtherArchitecturesAndProblemsAreRefusedWithTheReason) {
-  const Result<Candidate> ampere =
-      make(configuration(8, 2, 4), scale_problem(100, 256), find_profile("a100_40").value());
-  ASSERT_FALSE(ampere);
-  EXPECT_EQ(ampere.error().message, "scale/boxes runs on sm_90 alone, the device is sm_80");
-  const Result<Candidate> odd = make(configuration(8, 2, 4), scale_problem(100, 255));
-  ASSERT_FALSE(odd);
-  EXPECT_EQ(odd.error().message, "scale/boxes applies when \"n % 8 == 0\": 7 != 0");
+  EXPECT_THAT(
+      make(configuration(8, 2, 4), scale_problem(100, 256), find_profile("a100_40").value()),
+      Fails("scale/boxes runs on sm_90 alone, the device is sm_80"));
+  EXPECT_THAT(make(configuration(8, 2, 4), scale_problem(100, 255)),
+              Fails("scale/boxes applies when \"n % 8 == 0\": 7 != 0"));
   EXPECT_FALSE(applies(template_, bound(scale_problem(100, 255)), h200()));
   EXPECT_TRUE(applies(template_, bound(scale_problem(100, 256)), h200()));
 }
@@ -199,9 +188,8 @@ TEST_F(CandidateTest, AnOlderRecordMayNameWhatIsDerivedAndBoundNow) {
   const auto named = [](std::int64_t tiles) {
     return Configuration({{"ROWS", 8}, {"tiles", tiles}, {"STAGES", 2}, {"GROUP", 4}});
   };
-  const Result<Candidate> made = make(named(13));
-  ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->configuration, configuration(8, 2, 4));
+  const Candidate made = must(make(named(13)));
+  EXPECT_EQ(made.configuration, configuration(8, 2, 4));
   EXPECT_EQ(make(named(12)).error().message,
             "configuration \"ROWS=8 tiles=12 STAGES=2 GROUP=4\" has tiles=12, which is derived and "
             "not that");
@@ -296,18 +284,16 @@ std::string with_copy(std::string_view pitch, std::string_view bytes) {
 TEST_F(CandidateTest, ATensorMapReadsTheCopyWhereThereIsOne) {
   template_ = scale_template(
       operation_, with_copy("round_up(n, 64)", "n % 8 == 0 ? 0 : m * round_up(n, 64) * 2"));
-  const Result<Candidate> copied = make(configuration(8, 2, 4), scale_problem(100, 101));
-  ASSERT_TRUE(copied) << copied.error().message;
-  const TensorMapPlan& map = copied->plan.tensor_maps[0];
+  const Candidate copied = must(make(configuration(8, 2, 4), scale_problem(100, 101)));
+  const TensorMapPlan& map = copied.plan.tensor_maps[0];
   EXPECT_EQ(map.workspace, 0U);
   EXPECT_EQ(map.dims, (std::vector<std::uint64_t>{101, 100}));
   EXPECT_EQ(map.strides_bytes, std::vector<std::uint64_t>{256});
-  EXPECT_EQ(copied->plan.tensor_maps[1].workspace, TensorMapPlan::kInTensor);
+  EXPECT_EQ(copied.plan.tensor_maps[1].workspace, TensorMapPlan::kInTensor);
 
-  const Result<Candidate> direct = make(configuration(8, 2, 4), scale_problem(100, 104));
-  ASSERT_TRUE(direct) << direct.error().message;
-  EXPECT_EQ(direct->plan.tensor_maps[0].workspace, TensorMapPlan::kInTensor);
-  EXPECT_EQ(direct->plan.tensor_maps[0].strides_bytes, std::vector<std::uint64_t>{208});
+  const Candidate direct = must(make(configuration(8, 2, 4), scale_problem(100, 104)));
+  EXPECT_EQ(direct.plan.tensor_maps[0].workspace, TensorMapPlan::kInTensor);
+  EXPECT_EQ(direct.plan.tensor_maps[0].strides_bytes, std::vector<std::uint64_t>{208});
 }
 
 TEST_F(CandidateTest, ATensorMapFollowsRowsThatLieApart) {
@@ -322,17 +308,16 @@ TEST_F(CandidateTest, ATensorMapFollowsRowsThatLieApart) {
   };
   const Problem wider = problem("scale m=100 n=256 pitch=264 dtype=bf16");
   template_ = scale_template(operation_);
-  const Result<Candidate> refused = make(configuration(8, 2, 4), wider);
-  ASSERT_FALSE(refused) << "a manifest that does not name a dim is for its default";
-  EXPECT_EQ(refused.error().message, "scale/boxes applies when \"pitch == (n)\": 264 != 256");
+  EXPECT_THAT(make(configuration(8, 2, 4), wider),
+              Fails("scale/boxes applies when \"pitch == (n)\": 264 != 256"))
+      << "a manifest that does not name a dim is for its default";
   EXPECT_TRUE(make(configuration(8, 2, 4), problem("scale m=100 n=256 dtype=bf16")));
 
   template_ = scale_template(operation_, replaced(kScaleManifest, R"("n": "constant"})",
                                                   R"("n": "constant", "pitch": "runtime"})"));
-  const Result<Candidate> made = make(configuration(8, 2, 4), wider);
-  ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->plan.tensor_maps[0].dims, (std::vector<std::uint64_t>{256, 100}));
-  EXPECT_EQ(made->plan.tensor_maps[0].strides_bytes, std::vector<std::uint64_t>{528});
+  const Candidate made = must(make(configuration(8, 2, 4), wider));
+  EXPECT_EQ(made.plan.tensor_maps[0].dims, (std::vector<std::uint64_t>{256, 100}));
+  EXPECT_EQ(made.plan.tensor_maps[0].strides_bytes, std::vector<std::uint64_t>{528});
   const Result<Candidate> odd =
       make(configuration(8, 2, 4), problem("scale m=100 n=256 pitch=257 dtype=bf16"));
   ASSERT_FALSE(odd);
@@ -349,10 +334,9 @@ TEST_F(CandidateTest, ATensorMapHasAStrideForEachPitch) {
           .value();
   template_ = scale_template(operation_, replaced(kScaleManifest, R"("box": ["ROWS", "64"])",
                                                   R"("box": ["ROWS", "1", "64"])"));
-  const Result<Candidate> made = make(configuration(8, 2, 4));
-  ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->plan.tensor_maps[0].dims, (std::vector<std::uint64_t>{256, 3, 100}));
-  EXPECT_EQ(made->plan.tensor_maps[0].strides_bytes, (std::vector<std::uint64_t>{528, 2064}));
+  const Candidate made = must(make(configuration(8, 2, 4)));
+  EXPECT_EQ(made.plan.tensor_maps[0].dims, (std::vector<std::uint64_t>{256, 3, 100}));
+  EXPECT_EQ(made.plan.tensor_maps[0].strides_bytes, (std::vector<std::uint64_t>{528, 2064}));
 }
 
 TEST_F(CandidateTest, AWorkspaceMayBeKeptZero) {
@@ -362,10 +346,9 @@ TEST_F(CandidateTest, AWorkspaceMayBeKeptZero) {
         concat(R"("first": {"bytes": "300"}, "counters": {"bytes": "GROUP * 4", )", fields, "}"));
   };
   template_ = scale_template(operation_, with(R"("kept_zero": "1")"));
-  const Result<Candidate> made = make(configuration(8, 2, 4));
-  ASSERT_TRUE(made) << made.error().message;
-  EXPECT_FALSE(made->plan.workspaces[1].zeroed);
-  const std::vector<WorkspacePart> parts = made->plan.kept_zero();
+  const Candidate made = must(make(configuration(8, 2, 4)));
+  EXPECT_FALSE(made.plan.workspaces[1].zeroed);
+  const std::vector<WorkspacePart> parts = made.plan.kept_zero();
   ASSERT_EQ(parts.size(), 1U);
   EXPECT_EQ(parts[0].name, "counters");
   EXPECT_EQ(parts[0].offset, 512);
@@ -397,18 +380,16 @@ TEST_F(CandidateTest, ACopyHasTheRightPitchAndRoomForAllRows) {
 TEST_F(CandidateTest, ATensorMapIsLeftOutWhereItsConditionFails) {
   template_ = scale_template(
       operation_, replaced(kScaleManifest, "\"swizzle\": \"none\"", "\"when\": \"n < 256\""));
-  const Result<Candidate> made = make(configuration(8, 2, 4));
-  ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->plan.tensor_maps.size(), 1U);
-  EXPECT_EQ(made->plan.launches[0].arguments[1].index, ArgumentPlan::kAbsent);
+  const Candidate made = must(make(configuration(8, 2, 4)));
+  EXPECT_EQ(made.plan.tensor_maps.size(), 1U);
+  EXPECT_EQ(made.plan.launches[0].arguments[1].index, ArgumentPlan::kAbsent);
 }
 
 TEST_F(CandidateTest, ReferencePlanPassesUnroundedOutputs) {
-  const Result<ExecutionPlan> plan = make_reference_plan(bound(scale_problem(100, 300)), h200());
-  ASSERT_TRUE(plan) << plan.error().message;
-  ASSERT_EQ(plan->launches.size(), 1U);
-  EXPECT_EQ(plan->launches[0].grid, (Extent3{2, 100, 1}));
-  const auto& arguments = plan->launches[0].arguments;
+  const ExecutionPlan plan = must(make_reference_plan(bound(scale_problem(100, 300)), h200()));
+  ASSERT_EQ(plan.launches.size(), 1U);
+  EXPECT_EQ(plan.launches[0].grid, (Extent3{2, 100, 1}));
+  const auto& arguments = plan.launches[0].arguments;
   EXPECT_EQ(arguments[2].kind, ArgumentKind::reference);
   EXPECT_EQ(arguments[2].index, 2U);
   EXPECT_EQ(arguments[3].kind, ArgumentKind::magnitude);

@@ -1,12 +1,16 @@
 #include "model/candidate/device_profile.h"
 
 #include <algorithm>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "model/files/embedded_files.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 /// A live device as the driver describes it.
 DeviceProfile live(std::string name, int sm_arch, std::int64_t sm_count,
@@ -21,9 +25,8 @@ DeviceProfile live(std::string name, int sm_arch, std::int64_t sm_count,
 
 TEST(DeviceProfileTest, EveryEmbeddedFileParsesAndIsNamedByItsId) {
   for (const EmbeddedFile& file : embedded_profiles()) {
-    const Result<DeviceProfile> profile = parse_profile(file.content, file.path);
-    ASSERT_TRUE(profile) << profile.error().message;
-    EXPECT_EQ(profile->id + ".json", file.path);
+    const DeviceProfile profile = must(parse_profile(file.content, file.path));
+    EXPECT_EQ(profile.id + ".json", file.path);
   }
   EXPECT_EQ(built_in_profiles().size(), embedded_profiles().size());
 }
@@ -33,10 +36,7 @@ TEST(DeviceProfileTest, AllSkusAreThere) {
                          "rtx_3090", "rtx_4090", "b200"}) {
     EXPECT_TRUE(find_profile(id)) << id;
   }
-  const Result<DeviceProfile> unknown = find_profile("h300");
-  ASSERT_FALSE(unknown);
-  EXPECT_EQ(unknown.error().code, ErrorCode::not_found);
-  EXPECT_NE(unknown.error().message.find("rtx_4090"), std::string::npos);
+  EXPECT_THAT(find_profile("h300"), Fails(ErrorCode::not_found, HasSubstr("rtx_4090")));
 }
 
 TEST(DeviceProfileTest, ASkuIsFoundByWhatItIsCalled) {
@@ -48,8 +48,7 @@ TEST(DeviceProfileTest, ASkuIsFoundByWhatItIsCalled) {
   EXPECT_EQ(find_profile("h100")->id, "h100_sxm");
   EXPECT_EQ(find_profile("NVIDIA H100 PCIe")->id, "h100_pcie");
   EXPECT_EQ(find_profile("RTX 4090")->id, "rtx_4090");
-  EXPECT_NE(find_profile("a100").error().message.find("did you mean a100_40 or a100_80?"),
-            std::string::npos);
+  EXPECT_THAT(find_profile("a100").error().message, HasSubstr("did you mean a100_40 or a100_80?"));
 }
 
 TEST(DeviceProfileTest, FiguresAgreeWithEachOther) {
@@ -64,13 +63,12 @@ TEST(DeviceProfileTest, FiguresAgreeWithEachOther) {
 }
 
 TEST(DeviceProfileTest, H200IsTheMachineOfTheAnchors) {
-  const Result<DeviceProfile> h200 = find_profile("h200");
-  ASSERT_TRUE(h200);
-  EXPECT_EQ(h200->sm_count, 132);
-  EXPECT_EQ(h200->smem_per_block_optin, 232448);
-  EXPECT_EQ(h200->smem_per_sm, 233472);
-  EXPECT_EQ(h200->l2_bytes, 62914560);
-  EXPECT_DOUBLE_EQ(h200->dram_gbps, 4800);
+  const DeviceProfile h200 = must(find_profile("h200"));
+  EXPECT_EQ(h200.sm_count, 132);
+  EXPECT_EQ(h200.smem_per_block_optin, 232448);
+  EXPECT_EQ(h200.smem_per_sm, 233472);
+  EXPECT_EQ(h200.l2_bytes, 62914560);
+  EXPECT_DOUBLE_EQ(h200.dram_gbps, 4800);
 }
 
 TEST(DeviceProfileTest, ScopeGetsTheFieldsOfTheLanguage) {

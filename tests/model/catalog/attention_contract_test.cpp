@@ -1,6 +1,7 @@
 // The contract of the operation attention.
 
 #include <cstdint>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
 #include <string>
@@ -12,9 +13,12 @@
 #include "support/text.h"
 #include "tests/model/built_in_catalog.h"
 #include "tests/model/samples.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 class AttentionContractTest : public ::testing::Test {
  protected:
@@ -35,10 +39,9 @@ class AttentionContractTest : public ::testing::Test {
     return problem ? problem->text() : problem.error().message;
   }
   std::map<std::string, TensorShape> shapes(std::string_view more) const {
-    const auto problem = named(more);
-    EXPECT_TRUE(problem) << problem.error().message;
+    const auto problem = must(named(more));
     std::map<std::string, TensorShape> by_name;
-    for (const TensorShape& shape : problem->shapes()) by_name.emplace(shape.name, shape);
+    for (const TensorShape& shape : problem.shapes()) by_name.emplace(shape.name, shape);
     return by_name;
   }
   std::int64_t value(const Expression& expression, std::string_view more,
@@ -73,8 +76,8 @@ TEST_F(AttentionContractTest, TokensMayLieInWiderRows) {
   EXPECT_TRUE(packed.at("o").pitches.empty());
   const auto heads = shapes("layout=bhsd ldq=24");
   EXPECT_EQ(heads.at("q").pitches, (Sizes{288, 72, 24}));
-  EXPECT_NE(refusal("ldq=56").find("56 < 64"), std::string::npos);
-  EXPECT_NE(refusal("ldq=68").find("whole vectors of 16 bytes"), std::string::npos);
+  EXPECT_THAT(refusal("ldq=56"), HasSubstr("56 < 64"));
+  EXPECT_THAT(refusal("ldq=68"), HasSubstr("whole vectors of 16 bytes"));
 }
 
 TEST_F(AttentionContractTest, ARaggedBatchIsOneRowOfTokens) {
@@ -110,7 +113,7 @@ TEST_F(AttentionContractTest, WhatLiesOnTheDeviceHasARange) {
 TEST_F(AttentionContractTest, SizesThatDoNotGoTogetherAreRefused) {
   const auto says = [&](std::string_view more, std::string_view why) {
     const std::string message = refusal(more);
-    EXPECT_NE(message.find(why), std::string::npos) << more << ": " << message;
+    EXPECT_THAT(message, HasSubstr(why)) << more;
   };
   says("q_total=4", "only ragged sequences differ in their number of queries");
   says("kv_total=9", "only with lengths=kv or ragged");
@@ -120,7 +123,7 @@ TEST_F(AttentionContractTest, SizesThatDoNotGoTogetherAreRefused) {
   says("cache=paged page=4 pages=3", "the pages of all sequences lie in the pool");
   says("window=4", "only mask=window has a window");
   says("head_dim_v=12", "rows are whole vectors of 16 bytes");
-  EXPECT_NE(refusal("", "q_len=3 kv_len=5 heads=5").find("is given twice"), std::string::npos);
+  EXPECT_THAT(refusal("", "q_len=3 kv_len=5 heads=5"), HasSubstr("is given twice"));
   EXPECT_EQ(refusal("q_total=6 kv_total=10 head_dim_v=16 ldq=64 ldo=64 mask=none"),
             "attention batch=2 heads=4 kv_heads=2 q_len=3 kv_len=5 head_dim=16 dtype=bf16");
 }
@@ -176,7 +179,7 @@ TEST_F(AttentionContractTest, ScalesOfFp8BelongToATensorOrToItsHeads) {
 TEST_F(AttentionContractTest, DtypesThatDoNotGoTogetherAreRefused) {
   const auto says = [&](std::string_view more, std::string_view why) {
     const std::string message = refusal(more);
-    EXPECT_NE(message.find(why), std::string::npos) << more << ": " << message;
+    EXPECT_THAT(message, HasSubstr(why)) << more;
   };
   says("kv=fp16", "k and v have the dtype of q or are fp8_e4m3");
   says("dtype=fp8_e4m3 kv=bf16 out=bf16", "k and v have the dtype of q or are fp8_e4m3");
@@ -233,21 +236,18 @@ TEST_F(AttentionContractTest, ScaleIsThatOfTheHeadUnlessGiven) {
 }
 
 TEST_F(AttentionContractTest, ItsUnfusedFormWritesTheScores) {
-  const auto form = unfused_form(
-      catalog(), named("layout=bhsd mask=causal head_dim_v=24", "q_len=40 kv_len=40").value());
-  ASSERT_TRUE(form) << form.error().message;
-  ASSERT_EQ(form->kernels.size(), 3U);
-  EXPECT_EQ(form->kernels[0].problem.text(), "matmul m=80 n=40 k=16 batch=4 dtype=bf16");
-  EXPECT_EQ(form->kernels[1].problem.text(), "softmax rows=320 columns=40 dtype=bf16 mask=causal");
-  EXPECT_EQ(form->kernels[2].problem.text(),
-            "matmul m=80 n=24 k=40 batch=4 dtype=bf16 b_layout=kn");
-  EXPECT_EQ(form->tensors.size(), 4U + 2);
+  const auto form = must(unfused_form(
+      catalog(), named("layout=bhsd mask=causal head_dim_v=24", "q_len=40 kv_len=40").value()));
+  ASSERT_EQ(form.kernels.size(), 3U);
+  EXPECT_EQ(form.kernels[0].problem.text(), "matmul m=80 n=40 k=16 batch=4 dtype=bf16");
+  EXPECT_EQ(form.kernels[1].problem.text(), "softmax rows=320 columns=40 dtype=bf16 mask=causal");
+  EXPECT_EQ(form.kernels[2].problem.text(), "matmul m=80 n=24 k=40 batch=4 dtype=bf16 b_layout=kn");
+  EXPECT_EQ(form.tensors.size(), 4U + 2);
   for (const char* other : {"", "layout=bhsd mask=causal", "layout=bhsd mask=window window=2",
                             "layout=bhsd lse=natural", "layout=bhsd ldk=24",
                             "layout=bhsd kv=fp8_e4m3", "layout=bhsd dtype=fp8_e4m3 out=bf16"}) {
-    const auto none = unfused_form(catalog(), named(other).value());
-    ASSERT_FALSE(none) << other;
-    EXPECT_EQ(none.error().code, ErrorCode::not_found) << other;
+    EXPECT_THAT(unfused_form(catalog(), named(other).value()), Fails(ErrorCode::not_found))
+        << other;
   }
 }
 
@@ -256,10 +256,9 @@ constexpr std::string_view kDecode = "q_len=1 kv_len=40 lengths=kv";
 
 TEST_F(AttentionContractTest, ANewTokenChangesTheCache) {
   const auto by_name = [&](std::string_view more) {
-    const auto problem = named(more, kDecode);
-    EXPECT_TRUE(problem) << problem.error().message;
+    const auto problem = must(named(more, kDecode));
     std::map<std::string, TensorShape> all;
-    for (const TensorShape& shape : problem->shapes()) all.emplace(shape.name, shape);
+    for (const TensorShape& shape : problem.shapes()) all.emplace(shape.name, shape);
     return all;
   };
   const auto without = by_name("");
@@ -295,7 +294,7 @@ TEST_F(AttentionContractTest, ANewTokenChangesTheCache) {
 TEST_F(AttentionContractTest, WhatDoesNotGoWithANewTokenIsRefused) {
   const auto says = [&](std::string_view more, std::string_view sizes, std::string_view why) {
     const std::string message = refusal(more, sizes);
-    EXPECT_NE(message.find(why), std::string::npos) << more << ": " << message;
+    EXPECT_THAT(message, HasSubstr(why)) << more;
   };
   says("append=rope", "q_len=2 kv_len=40 lengths=kv", "one new token of each sequence");
   says("append=rope", "q_len=1 kv_len=40", "one new token of each sequence");
@@ -309,23 +308,22 @@ TEST_F(AttentionContractTest, WhatDoesNotGoWithANewTokenIsRefused) {
 }
 
 TEST_F(AttentionContractTest, ItsUnfusedFormAppendsFirst) {
-  const auto form = unfused_form(
+  const auto form = must(unfused_form(
       catalog(),
       named("append=norm_rope pairs=neighbours cache=paged page=8 ldq=128 ldk_new=128 ldv_new=128 "
             "sink=head lse=natural",
             kDecode)
-          .value());
-  ASSERT_TRUE(form) << form.error().message;
-  ASSERT_EQ(form->kernels.size(), 2U);
-  EXPECT_EQ(form->kernels[0].problem.text(),
+          .value()));
+  ASSERT_EQ(form.kernels.size(), 2U);
+  EXPECT_EQ(form.kernels[0].problem.text(),
             "kv_append batch=2 kv_heads=2 heads=4 q_len=1 kv_len=40 head_dim=16 page=8 ldq=128 "
             "ldk=128 ldv=128 dtype=bf16 lengths=kv cache=paged rope=qk pairs=neighbours norm=rms");
-  EXPECT_EQ(form->kernels[1].problem.text(),
+  EXPECT_EQ(form.kernels[1].problem.text(),
             "attention batch=2 heads=4 kv_heads=2 q_len=1 kv_len=40 head_dim=16 page=8 dtype=bf16 "
             "lengths=kv cache=paged sink=head lse=natural");
-  const auto rope = unfused_form(catalog(), named("append=rope layout=bhsd", kDecode).value());
-  ASSERT_TRUE(rope) << rope.error().message;
-  EXPECT_EQ(rope->kernels.size(), 2U);
+  const auto rope =
+      must(unfused_form(catalog(), named("append=rope layout=bhsd", kDecode).value()));
+  EXPECT_EQ(rope.kernels.size(), 2U);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string_view>
 #include <thread>
@@ -10,10 +11,13 @@
 #include "model/files/embedded_files.h"
 #include "support/files.h"
 #include "tests/model/samples.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 /// A user's folder of templates, with the sample operation and its template.
 class CatalogTest : public ::testing::Test {
@@ -42,53 +46,46 @@ class CatalogTest : public ::testing::Test {
 };
 
 TEST_F(CatalogTest, FoldersAreAddedToTheBuiltIns) {
-  const auto catalog = Catalog::load({dir_.path()});
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  const Result<const Operation*> scale = (*catalog)->operation("scale");
-  ASSERT_TRUE(scale);
-  EXPECT_EQ((*scale)->reference_source, "// reference");
-  const Result<const KernelTemplate*> boxes = (*catalog)->kernel_template("scale/boxes");
-  ASSERT_TRUE(boxes);
-  EXPECT_EQ((*boxes)->source, "// kernel");
-  EXPECT_EQ((*boxes)->manifest().place, place("scale/boxes/manifest.json"));
-  EXPECT_TRUE((*catalog)->operation("matmul"));
-  EXPECT_EQ((*catalog)->templates_of("scale").size(), 1U);
-  EXPECT_EQ((*catalog)->headers().back().name, "mine/header.cuh");
+  const auto catalog = must(Catalog::load({dir_.path()}));
+  const Operation* scale = must(catalog->operation("scale"));
+  EXPECT_EQ(scale->reference_source, "// reference");
+  const KernelTemplate* boxes = must(catalog->kernel_template("scale/boxes"));
+  EXPECT_EQ(boxes->source, "// kernel");
+  EXPECT_EQ(boxes->manifest().place, place("scale/boxes/manifest.json"));
+  EXPECT_TRUE(catalog->operation("matmul"));
+  EXPECT_EQ(catalog->templates_of("scale").size(), 1U);
+  EXPECT_EQ(catalog->headers().back().name, "mine/header.cuh");
 }
 
 TEST_F(CatalogTest, BindsAProblemToItsOperation) {
-  const auto catalog = Catalog::load({dir_.path()});
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  const Result<BoundProblem> bound = (*catalog)->bind(scale_problem(2, 8));
-  ASSERT_TRUE(bound) << bound.error().message;
-  EXPECT_EQ(&bound->operation(), *(*catalog)->operation("scale"));
-  EXPECT_EQ(bound->text(), "scale m=2 n=8 dtype=bf16");
-  EXPECT_EQ((*catalog)->bind(Problem::make("skale", {}, {})).error().code, ErrorCode::not_found);
-  EXPECT_EQ((*catalog)->bind(scale_problem(2, -8)).error().code, ErrorCode::invalid_argument);
+  const auto catalog = must(Catalog::load({dir_.path()}));
+  const BoundProblem bound = must(catalog->bind(scale_problem(2, 8)));
+  EXPECT_EQ(&bound.operation(), *catalog->operation("scale"));
+  EXPECT_EQ(bound.text(), "scale m=2 n=8 dtype=bf16");
+  EXPECT_EQ(catalog->bind(Problem::make("skale", {}, {})).error().code, ErrorCode::not_found);
+  EXPECT_EQ(catalog->bind(scale_problem(2, -8)).error().code, ErrorCode::invalid_argument);
 }
 
 TEST_F(CatalogTest, FilesBesideASourceAreItsHeaders) {
   write("scale/boxes/tile.cuh", "// tile");
   write("scale/boxes/plain.h", "// plain");
   write("scale/exact.cuh", "// exact");
-  const auto catalog = Catalog::load({dir_.path()});
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  const KernelTemplate& boxes = **(*catalog)->kernel_template("scale/boxes");
+  const auto catalog = must(Catalog::load({dir_.path()}));
+  const KernelTemplate& boxes = **catalog->kernel_template("scale/boxes");
   ASSERT_EQ(boxes.headers.size(), 2U);
   EXPECT_EQ(boxes.headers[0].name, "plain.h");
   EXPECT_EQ(boxes.headers[1].name, "tile.cuh");
   EXPECT_EQ(boxes.headers[1].text, "// tile");
-  const Operation& scale = **(*catalog)->operation("scale");
+  const Operation& scale = **catalog->operation("scale");
   ASSERT_EQ(scale.reference_headers.size(), 1U);
   EXPECT_EQ(scale.reference_headers[0].name, "exact.cuh");
 }
 
 TEST_F(CatalogTest, HeadersMayLieInAFolderOfTheirFolder) {
   write("include/mine/parts/header.cuh", "// part");
-  const auto catalog = Catalog::load({dir_.path()});
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  EXPECT_EQ((*catalog)->headers().back().name, "mine/parts/header.cuh");
-  EXPECT_EQ((*catalog)->headers().back().text, "// part");
+  const auto catalog = must(Catalog::load({dir_.path()}));
+  EXPECT_EQ(catalog->headers().back().name, "mine/parts/header.cuh");
+  EXPECT_EQ(catalog->headers().back().text, "// part");
 }
 
 TEST_F(CatalogTest, AFileBesideASourceMayNotTakeAnotherHeadersName) {
@@ -130,23 +127,21 @@ TEST_F(CatalogTest, ALinkOutOfTheFolderIsRefused) {
 TEST_F(CatalogTest, AByteOrderMarkIsSkipped) {
   write("scale/boxes/kernel.cu", "\xEF\xBB\xBF// kernel");
   write("scale/boxes/manifest.json", std::string("\xEF\xBB\xBF").append(kScaleManifest));
-  const auto catalog = Catalog::load({dir_.path()});
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  EXPECT_EQ((*(*catalog)->kernel_template("scale/boxes"))->source, "// kernel");
+  const auto catalog = must(Catalog::load({dir_.path()}));
+  EXPECT_EQ((*catalog->kernel_template("scale/boxes"))->source, "// kernel");
 }
 
 TEST_F(CatalogTest, EveryBuiltInFileParses) {
-  const auto catalog = Catalog::load({});
-  ASSERT_TRUE(catalog);
-  const Result<void> parsed = (*catalog)->parse_all();
+  const auto catalog = must(Catalog::load({}));
+  const Result<void> parsed = catalog->parse_all();
   EXPECT_TRUE(parsed) << parsed.error().message;
   const auto defined = [](std::string_view file) {
     return std::ranges::count_if(embedded_templates(), [file](const EmbeddedFile& embedded) {
       return embedded.path.ends_with(file);
     });
   };
-  EXPECT_EQ((*catalog)->operations().size(), defined("/operation.json"));
-  EXPECT_EQ((*catalog)->templates().size(), defined("/manifest.json"));
+  EXPECT_EQ(catalog->operations().size(), defined("/operation.json"));
+  EXPECT_EQ(catalog->templates().size(), defined("/manifest.json"));
 }
 
 TEST_F(CatalogTest, ThreadsThatAskForOneFileGetOneObject) {
@@ -169,9 +164,8 @@ TEST_F(CatalogTest, ThreadsThatAskForOneFileGetOneObject) {
 }
 
 TEST_F(CatalogTest, ATemplateMayImplementABuiltInOperation) {
-  const auto built_in = Catalog::load({});
-  ASSERT_TRUE(built_in);
-  const std::size_t count = (*built_in)->templates_of("vector_add").size();
+  const auto built_in = must(Catalog::load({}));
+  const std::size_t count = built_in->templates_of("vector_add").size();
   write("vector_add/mine/kernel.cu", "// mine");
   write("vector_add/mine/manifest.json", R"json({
     "operation": "vector_add", "description": "one thread per element", "source": "kernel.cu",
@@ -179,10 +173,9 @@ TEST_F(CatalogTest, ATemplateMayImplementABuiltInOperation) {
     "launches": [{"kernel": "mine", "grid": ["ceil_div(n, 256)"], "block": ["256"],
       "arguments": [{"tensor": "a"}, {"tensor": "b"}, {"tensor": "c"}, {"int64": "n"}]}]
   })json");
-  const auto catalog = Catalog::load({dir_.path()});
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  EXPECT_EQ((*catalog)->templates_of("vector_add").size(), count + 1);
-  EXPECT_EQ((*catalog)->kernel_template("vector_add/mine").value()->space.size(), 1);
+  const auto catalog = must(Catalog::load({dir_.path()}));
+  EXPECT_EQ(catalog->templates_of("vector_add").size(), count + 1);
+  EXPECT_EQ(catalog->kernel_template("vector_add/mine").value()->space.size(), 1);
 }
 
 TEST_F(CatalogTest, ATemplateMayExtendAFragmentOfThisOrAnotherFolder) {
@@ -194,10 +187,9 @@ TEST_F(CatalogTest, ATemplateMayExtendAFragmentOfThisOrAnotherFolder) {
   write("include/mine/short.json", R"json({
     "extends": "kernwright/rows/row.json", "parameters": {"CLUSTER": [1]}
   })json");
-  const auto catalog = Catalog::load({dir_.path()});
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  const KernelTemplate& mine = **(*catalog)->kernel_template("softmax/mine");
-  const KernelTemplate& row = **(*catalog)->kernel_template("softmax/row");
+  const auto catalog = must(Catalog::load({dir_.path()}));
+  const KernelTemplate& mine = **catalog->kernel_template("softmax/mine");
+  const KernelTemplate& row = **catalog->kernel_template("softmax/row");
   EXPECT_EQ(mine.space.size() * 4, row.space.size());
   ASSERT_EQ(mine.manifests.size(), 3U);
   EXPECT_EQ(mine.manifests[1].place, place("include/mine/short.json"));
@@ -210,11 +202,9 @@ TEST_F(CatalogTest, ATemplateMayExtendAFragmentOfThisOrAnotherFolder) {
 }
 
 TEST_F(CatalogTest, NamesDefinedTwiceAreRefusedWithBothPlaces) {
-  const auto twice = Catalog::load({dir_.path(), dir_.path()});
-  ASSERT_FALSE(twice);
-  EXPECT_EQ(twice.error().message, "header \"mine/header.cuh\" is defined twice, in " +
-                                       place("include/mine/header.cuh") + " and " +
-                                       place("include/mine/header.cuh"));
+  EXPECT_THAT(Catalog::load({dir_.path(), dir_.path()}),
+              Fails("header \"mine/header.cuh\" is defined twice, in " +
+                    place("include/mine/header.cuh") + " and " + place("include/mine/header.cuh")));
   std::filesystem::remove_all(dir_ / "include");
   EXPECT_EQ(
       Catalog::load({dir_.path(), dir_.path()}).error().message,
@@ -229,13 +219,9 @@ TEST_F(CatalogTest, ATemplateIsDefinedOnceForAllFolders) {
 }
 
 TEST_F(CatalogTest, UnknownNamesListWhatThereIs) {
-  const auto catalog = Catalog::load({});
-  ASSERT_TRUE(catalog);
-  const auto operation = (*catalog)->operation("matmull");
-  ASSERT_FALSE(operation);
-  EXPECT_EQ(operation.error().code, ErrorCode::not_found);
-  EXPECT_NE(operation.error().message.find("matmul, "), std::string::npos);
-  EXPECT_FALSE((*catalog)->kernel_template("matmul/none"));
+  const auto catalog = must(Catalog::load({}));
+  EXPECT_THAT(catalog->operation("matmull"), Fails(ErrorCode::not_found, HasSubstr("matmul, ")));
+  EXPECT_FALSE(catalog->kernel_template("matmul/none"));
 }
 
 TEST_F(CatalogTest, MissingFilesAreNamedWithTheirPlace) {

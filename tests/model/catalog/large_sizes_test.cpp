@@ -7,6 +7,7 @@
 #include "model/candidate/candidate.h"
 #include "tests/model/built_in_catalog.h"
 #include "tests/model/samples.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -40,10 +41,7 @@ TEST(LargeSizesTest, SizesThatAreCountedIn32BitsAreRefusedWithTheLimit) {
            {"rope tokens=1 heads=33554432 kv_heads=8 head_dim=128 dtype=bf16", "<= 2147483647"},
            {"kv_append batch=1 kv_heads=33554432 q_len=1 kv_len=1 head_dim=128 dtype=bf16",
             "<= 2147483647"}}) {
-    const Result<BoundProblem> bound = bind(problem);
-    ASSERT_FALSE(bound) << problem;
-    EXPECT_EQ(bound.error().code, ErrorCode::invalid_argument);
-    EXPECT_THAT(bound.error().message, HasSubstr(limit));
+    EXPECT_THAT(bind(problem), Fails(ErrorCode::invalid_argument, HasSubstr(limit))) << problem;
   }
 }
 

@@ -1,12 +1,16 @@
 #include "model/catalog/manifest.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "support/text.h"
 #include "tests/model/samples.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(ManifestTest, ReadsEveryField) {
   const Operation operation = scale_operation();
@@ -14,7 +18,7 @@ TEST(ManifestTest, ReadsEveryField) {
   EXPECT_EQ(made.name, "scale/boxes");
   EXPECT_EQ(made.manifest().place, "scale/boxes/manifest.json");
   EXPECT_EQ(made.source_file, "kernel.cu");
-  EXPECT_NE(made.manifest().text.find("\"parameters\""), std::string::npos);
+  EXPECT_THAT(made.manifest().text, HasSubstr("\"parameters\""));
   EXPECT_EQ(made.when.size(), 1U);
   EXPECT_EQ(made.constant_dims, std::vector<std::string>{"n"});
   EXPECT_EQ(made.space.size(), 12);
@@ -83,11 +87,9 @@ class ManifestErrorTest : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(ManifestErrorTest, NamesFileLineAndField) {
   const Operation operation = scale_operation();
-  const Result<KernelTemplate> made = parse_manifest(
-      replaced(kScaleManifest, GetParam().from, GetParam().to), "m.json", "scale/boxes", operation);
-  ASSERT_FALSE(made);
-  EXPECT_EQ(made.error().code, ErrorCode::invalid_argument);
-  EXPECT_EQ(made.error().message, GetParam().message);
+  EXPECT_THAT(parse_manifest(replaced(kScaleManifest, GetParam().from, GetParam().to), "m.json",
+                             "scale/boxes", operation),
+              Fails(ErrorCode::invalid_argument, GetParam().message));
 }
 
 constexpr const char* kAllNames =
@@ -221,49 +223,38 @@ TEST(ManifestTest, ASpaceThatNobodyCouldWalkIsRefused) {
   for (const char* name : {"A", "B", "C", "D", "E", "F", "G"}) {
     many += concat("\"", name, "\": [", values, "], ");
   }
-  const Result<KernelTemplate> made =
-      parse_manifest(replaced(kScaleManifest, "\"ROWS\": [", concat(many, "\"ROWS\": [")), "m.json",
-                     "scale/boxes", operation);
-  ASSERT_FALSE(made);
-  EXPECT_NE(made.error().message.find("m.json:9: parameters."), std::string::npos)
-      << made.error().message;
-  EXPECT_NE(made.error().message.find(": the parameter space has more than "), std::string::npos)
-      << made.error().message;
+  EXPECT_THAT(parse_manifest(replaced(kScaleManifest, "\"ROWS\": [", concat(many, "\"ROWS\": [")),
+                             "m.json", "scale/boxes", operation),
+              Fails(::testing::AllOf(HasSubstr("m.json:9: parameters."),
+                                     HasSubstr(": the parameter space has more than "))));
 }
 
 TEST(ManifestTest, TmaAddressesFiveDims) {
-  const Result<Operation> operation =
-      parse_operation(replaced(kScaleOperation, "\"extent\": [\"m\", \"n\"]}",
-                               "\"extent\": [\"m\", \"m\", \"m\", \"m\", \"m\", \"n\"]}"),
-                      "o.json", "");
-  ASSERT_TRUE(operation) << operation.error().message;
-  const Result<KernelTemplate> made =
+  const Operation operation =
+      must(parse_operation(replaced(kScaleOperation, "\"extent\": [\"m\", \"n\"]}",
+                                    "\"extent\": [\"m\", \"m\", \"m\", \"m\", \"m\", \"n\"]}"),
+                           "o.json", ""));
+  EXPECT_THAT(
       parse_manifest(replaced(kScaleManifest, "\"box\": [\"ROWS\", \"64\"]",
                               "\"box\": [\"1\", \"1\", \"1\", \"1\", \"ROWS\", \"64\"]"),
-                     "m.json", "scale/boxes", *operation);
-  ASSERT_FALSE(made);
-  EXPECT_EQ(made.error().message,
-            "m.json:24: tensor_maps.map_a.box: TMA addresses at most 5 dims, tensor a has 6");
+                     "m.json", "scale/boxes", operation),
+      Fails("m.json:24: tensor_maps.map_a.box: TMA addresses at most 5 dims, tensor a has 6"));
 }
 
 TEST(ManifestTest, ConditionsSeeTheProblemAlone) {
   const Operation operation = scale_operation();
-  const Result<KernelTemplate> made = parse_manifest(
-      replaced(kScaleManifest, "n % 8 == 0", "ROWS == 8"), "m.json", "scale/boxes", operation);
-  ASSERT_FALSE(made);
-  EXPECT_EQ(made.error().message,
-            std::string("m.json:6: when[0]: \"ROWS == 8\": unknown name \"ROWS\", ") + kAllNames);
+  EXPECT_THAT(
+      parse_manifest(replaced(kScaleManifest, "n % 8 == 0", "ROWS == 8"), "m.json", "scale/boxes",
+                     operation),
+      Fails(std::string("m.json:6: when[0]: \"ROWS == 8\": unknown name \"ROWS\", ") + kAllNames));
 }
 
 TEST(ManifestTest, DerivedValuesSeeEarlierOnesOnly) {
   const Operation operation = scale_operation();
-  const Result<KernelTemplate> made =
-      parse_manifest(replaced(kScaleManifest, "STAGES * ROWS * n", "tiles * n"), "m.json",
-                     "scale/boxes", operation);
-  ASSERT_FALSE(made);
-  EXPECT_NE(made.error().message.find("m.json:15: derived.SMEM_BYTES: \"tiles * n * dtype_bytes\": "
-                                      "unknown name \"tiles\""),
-            std::string::npos);
+  EXPECT_THAT(parse_manifest(replaced(kScaleManifest, "STAGES * ROWS * n", "tiles * n"), "m.json",
+                             "scale/boxes", operation),
+              Fails(HasSubstr("m.json:15: derived.SMEM_BYTES: \"tiles * n * dtype_bytes\": "
+                              "unknown name \"tiles\"")));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "tests/model/samples.h"
 #include "tests/model/template_names.h"
 #include "tests/model/valid_candidates.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -69,10 +70,9 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(TemplateContractTest, DefaultIsValidForTheExample) {
-  const Result<Candidate> made =
-      make_candidate(made_, example(), made_.default_configuration, device());
-  ASSERT_TRUE(made) << made.error().message;
-  EXPECT_FALSE(made->plan.launches.empty());
+  const Candidate made =
+      must(make_candidate(made_, example(), made_.default_configuration, device()));
+  EXPECT_FALSE(made.plan.launches.empty());
 }
 
 TEST_P(TemplateContractTest, EveryValueReachesAValidCandidate) {
@@ -161,8 +161,7 @@ BoundProblem example_of(const Operation& operation) {
 TEST(OperationContractTest, ReferencePlansTheExample) {
   ASSERT_FALSE(catalog().operations().empty());
   for (const Operation& operation : catalog().operations()) {
-    const Result<ExecutionPlan> plan = make_reference_plan(example_of(operation), h200());
-    ASSERT_TRUE(plan) << plan.error().message;
+    const ExecutionPlan plan = must(make_reference_plan(example_of(operation), h200()));
     EXPECT_TRUE(defines_kernel(operation.reference_source, operation.reference.kernel))
         << operation.reference.kernel;
   }
@@ -319,9 +318,8 @@ TEST(OperationContractTest, PublicShapesAreProblemsOfTheCatalog) {
        {matmul({.m = 1, .n = 2, .k = 3}, DType::fp16),
         rmsnorm(2, 3, DType::fp32).with("weight", "none"), vector_add(5, DType::bf16)}) {
     const Operation& operation = *catalog().operation(problem.operation()).value();
-    const Result<Problem> normalized = operation.normalize(problem);
-    ASSERT_TRUE(normalized) << normalized.error().message;
-    EXPECT_EQ(normalized->text(), problem.text());
+    const Problem normalized = must(operation.normalize(problem));
+    EXPECT_EQ(normalized.text(), problem.text());
   }
 }
 

@@ -4,6 +4,7 @@
 #include "model/catalog/unfused_form.h"
 #include "support/files.h"
 #include "tests/model/samples.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -73,10 +74,7 @@ class UnfusedFormTest : public ::testing::Test {
                            std::string_view to = "twice") {
     write("scale", std::string(kScaleOperation));
     write("twice", replaced(kTwice, from, to));
-    auto catalog = Catalog::load({folder_.path()});
-    EXPECT_TRUE(catalog) << catalog.error().message;
-    if (!catalog) return catalog.error();
-    catalog_ = *std::move(catalog);
+    catalog_ = must(Catalog::load({folder_.path()}));
     const Operation& twice = *catalog_->operation("twice").value();
     return unfused_form(*catalog_,
                         BoundProblem::bind(twice, Problem::parse(problem).value()).value());
@@ -100,33 +98,30 @@ class UnfusedFormTest : public ::testing::Test {
 };
 
 TEST_F(UnfusedFormTest, WiresTensorsAndScalars) {
-  const auto two = form(kProblem);
-  ASSERT_TRUE(two) << two.error().message;
-  ASSERT_EQ(two->kernels.size(), 2U);
-  EXPECT_EQ(two->fused_tensors, 3U);
-  ASSERT_EQ(two->tensors.size(), 4U);
-  EXPECT_EQ(two->tensors[3].name, "once");
-  EXPECT_EQ(two->tensors[3].dtype, DType::bf16);
-  EXPECT_EQ(two->tensors[3].elements(), 128);
-  EXPECT_EQ(two->kernels[0].problem.text(), "scale m=8 n=16 dtype=bf16");
-  EXPECT_EQ(two->kernels[0].tensors, (std::vector<std::size_t>{0, 1, 3}));
-  EXPECT_EQ(two->kernels[0].scalars, std::vector<double>{3}) << "what checks pass for beta";
-  EXPECT_EQ(two->kernels[1].tensors, (std::vector<std::size_t>{3, 1, 2}));
-  EXPECT_EQ(two->kernels[1].scalars, std::vector<double>{0.5}) << "scale's default";
+  const auto two = must(form(kProblem));
+  ASSERT_EQ(two.kernels.size(), 2U);
+  EXPECT_EQ(two.fused_tensors, 3U);
+  ASSERT_EQ(two.tensors.size(), 4U);
+  EXPECT_EQ(two.tensors[3].name, "once");
+  EXPECT_EQ(two.tensors[3].dtype, DType::bf16);
+  EXPECT_EQ(two.tensors[3].elements(), 128);
+  EXPECT_EQ(two.kernels[0].problem.text(), "scale m=8 n=16 dtype=bf16");
+  EXPECT_EQ(two.kernels[0].tensors, (std::vector<std::size_t>{0, 1, 3}));
+  EXPECT_EQ(two.kernels[0].scalars, std::vector<double>{3}) << "what checks pass for beta";
+  EXPECT_EQ(two.kernels[1].tensors, (std::vector<std::size_t>{3, 1, 2}));
+  EXPECT_EQ(two.kernels[1].scalars, std::vector<double>{0.5}) << "scale's default";
 
-  const auto bare = form("twice rows=8 columns=16 in=fp32 weight=none");
-  ASSERT_TRUE(bare) << bare.error().message;
-  EXPECT_EQ(bare->kernels[1].problem.text(), "scale m=8 n=16 dtype=fp32 weight=none");
-  EXPECT_EQ(bare->kernels[1].tensors, (std::vector<std::size_t>{2, 1}));
+  const auto bare = must(form("twice rows=8 columns=16 in=fp32 weight=none"));
+  EXPECT_EQ(bare.kernels[1].problem.text(), "scale m=8 n=16 dtype=fp32 weight=none");
+  EXPECT_EQ(bare.kernels[1].tensors, (std::vector<std::size_t>{2, 1}));
 }
 
 TEST_F(UnfusedFormTest, OneKernelIsNone) {
-  const auto one = form("twice rows=8 columns=16 in=bf16 times=one");
-  ASSERT_FALSE(one);
-  EXPECT_EQ(one.error().code, ErrorCode::not_found);
-  EXPECT_EQ(one.error().message,
+  EXPECT_THAT(
+      form("twice rows=8 columns=16 in=bf16 times=one"),
+      Fails(ErrorCode::not_found,
             "twice rows=8 columns=16 in=bf16 times=one has no unfused form: it is one kernel as it "
-            "is");
+            "is"));
 }
 
 TEST_F(UnfusedFormTest, SaysWhatDoesNotFitTogether) {

@@ -1,5 +1,6 @@
 #include "model/operation/operation.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 #include <string_view>
@@ -8,9 +9,12 @@
 #include "model/catalog/operation_reader.h"
 #include "support/text.h"
 #include "tests/model/samples.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::string normalized(const Problem& problem) {
   const Operation operation = scale_operation();
@@ -50,13 +54,12 @@ TEST(OperationTest, ReadsEveryField) {
 }
 
 TEST(OperationTest, ACaseStandsForOneTextOfEachListInAllWays) {
-  const auto operation = read_operation(
+  const auto operation = must(read_operation(
       replaced(kScaleOperation, R"("reference": {)",
                R"("cases": [{"why": "odd", "problems": [["m=1", "m=2", "m=3"], ["n=5"],
-                  ["dtype=bf16", "dtype=fp32"], ["", "weight=none"]]}], "reference": {)"));
-  ASSERT_TRUE(operation) << operation.error().message;
-  ASSERT_EQ(operation->cases.size(), 1U);
-  const OperationCase& odd = operation->cases[0];
+                  ["dtype=bf16", "dtype=fp32"], ["", "weight=none"]]}], "reference": {)")));
+  ASSERT_EQ(operation.cases.size(), 1U);
+  const OperationCase& odd = operation.cases[0];
   EXPECT_EQ(odd.why, "odd");
   const std::vector<std::string> all = odd.all();
   ASSERT_EQ(all.size(), 12U);
@@ -72,9 +75,8 @@ TEST(OperationTest, ABucketHasFamiliesAndADistance) {
   const auto with = [](const std::string& m) {
     return read_operation(replaced(kScaleOperation, R"("m": {"bind": "bucket"})", R"("m": )" + m));
   };
-  const auto operation = with(R"({"bind": "bucket", "edges": [16, 128], "distance": 1.5})");
-  ASSERT_TRUE(operation) << operation.error().message;
-  const Dim& m = operation->dims[0];
+  const auto operation = must(with(R"({"bind": "bucket", "edges": [16, 128], "distance": 1.5})"));
+  const Dim& m = operation.dims[0];
   EXPECT_EQ(m.distance, 1.5);
   EXPECT_EQ(m.interval(1), 0U);
   EXPECT_EQ(m.interval(16), 0U);
@@ -91,9 +93,8 @@ TEST(OperationTest, ABucketHasFamiliesAndADistance) {
 TEST(OperationTest, AnOperationMayHaveNoExactInputs) {
   const std::string text =
       replaced(kScaleOperation, R"("exact": "small_integers")", R"("exact": "none")");
-  const auto operation = read_operation(text);
-  ASSERT_TRUE(operation) << operation.error().message;
-  EXPECT_FALSE(operation->exact_inputs);
+  const auto operation = must(read_operation(text));
+  EXPECT_FALSE(operation.exact_inputs);
 }
 
 /// The scale operation whose first input, of `dtype`, has a draw of its own.
@@ -105,14 +106,12 @@ Result<Operation> with_draw(std::string_view draw, std::string_view dtype = "int
 
 TEST(OperationTest, ATensorMayHaveADrawOfItsOwn) {
   const auto draw = [](std::string_view text, std::string_view dtype = "int32") {
-    const auto operation = with_draw(text, dtype);
-    EXPECT_TRUE(operation) << operation.error().message;
-    const auto shapes = operation->tensor_shapes(
-        operation->normalize(Problem::parse("scale m=6 n=4 dtype=bf16").value()).value());
-    EXPECT_TRUE(shapes) << shapes.error().message;
-    EXPECT_EQ((*shapes)[1].draw, Draw{}) << "as the operation's inputs";
-    EXPECT_FALSE((*shapes)[1].always);
-    return (*shapes)[0];
+    const auto operation = must(with_draw(text, dtype));
+    const auto shapes = must(operation.tensor_shapes(
+        operation.normalize(Problem::parse("scale m=6 n=4 dtype=bf16").value()).value()));
+    EXPECT_EQ(shapes[1].draw, Draw{}) << "as the operation's inputs";
+    EXPECT_FALSE(shapes[1].always);
+    return shapes[0];
   };
   EXPECT_EQ(draw(R"({"uniform": {"from": 0, "to": "m * n - 1"}})").draw,
             (Draw{DrawKind::uniform, 0, 23}));
@@ -128,20 +127,16 @@ TEST(OperationTest, ATensorMayHaveADrawOfItsOwn) {
 TEST(OperationTest, ADrawThatIsNotKnownNamesThoseThatAre) {
   for (const char* draw : {R"("gaussian")", R"({"permutation": 3})", "3", "{}",
                            R"({"constant": 1, "uniform": {"from": 0, "to": 1}})"}) {
-    const auto operation = with_draw(draw);
-    ASSERT_FALSE(operation) << draw;
-    EXPECT_NE(operation.error().message.find(
-                  "draw: no known draw, which are \"normal\", \"small_integers\", "
-                  "\"permutation\", {\"uniform\""),
-              std::string::npos)
-        << operation.error().message;
+    EXPECT_THAT(with_draw(draw),
+                Fails(HasSubstr("draw: no known draw, which are \"normal\", \"small_integers\", "
+                                "\"permutation\", {\"uniform\"")))
+        << draw;
   }
   EXPECT_FALSE(with_draw(R"({"uniform": {"from": 0}})"));
   EXPECT_FALSE(with_draw(R"({"uniform": {"from": 0, "to": "unknown"}})"));
-  const auto output = read_operation(
-      replaced(kScaleOperation, R"("role": "out",)", R"("role": "out", "draw": "normal",)"));
-  ASSERT_FALSE(output);
-  EXPECT_NE(output.error().message.find("an output is not drawn"), std::string::npos);
+  EXPECT_THAT(read_operation(replaced(kScaleOperation, R"("role": "out",)",
+                                      R"("role": "out", "draw": "normal",)")),
+              Fails(HasSubstr("an output is not drawn")));
 }
 
 TEST(OperationTest, ADrawMustFitTheDtype) {
@@ -150,7 +145,7 @@ TEST(OperationTest, ADrawMustFitTheDtype) {
     return operation ? "accepted" : operation.error().message;
   };
   const auto expect = [&](std::string_view draw, std::string_view dtype, std::string_view what) {
-    EXPECT_NE(message(draw, dtype).find(what), std::string::npos) << message(draw, dtype);
+    EXPECT_THAT(message(draw, dtype), HasSubstr(what));
   };
   expect(R"("permutation")", "bf16", "tensor a: draw permutation: needs integers, not bf16");
   expect(R"({"uniform": {"from": 0, "to": 256}})", "uint8",
@@ -162,22 +157,18 @@ TEST(OperationTest, ADrawMustFitTheDtype) {
 }
 
 TEST(OperationTest, ADtypeThatIsNotKnownNamesThoseThatAre) {
-  const auto operation = with_draw(R"("normal")", "float32");
-  ASSERT_FALSE(operation);
-  EXPECT_NE(operation.error().message.find(
-                "unknown dtype \"float32\", known are bf16, fp16, fp32, fp64, fp8_e4m3, int8, "
-                "int32, int64, uint8, bool, fp8_e5m2"),
-            std::string::npos)
-      << operation.error().message;
+  EXPECT_THAT(with_draw(R"("normal")", "float32"),
+              Fails(HasSubstr(
+                  "unknown dtype \"float32\", known are bf16, fp16, fp32, fp64, fp8_e4m3, int8, "
+                  "int32, int64, uint8, bool, fp8_e5m2")));
 }
 
 TEST(OperationTest, AScalarMayBeAnInt64) {
-  const auto operation = read_operation(
+  const auto operation = must(read_operation(
       replaced(kScaleOperation, R"("dtype": "fp32", "default": 0.5})",
-               R"("dtype": "int64", "default": 5000000000, "when": "weight == weight_none"})"));
-  ASSERT_TRUE(operation) << operation.error().message;
+               R"("dtype": "int64", "default": 5000000000, "when": "weight == weight_none"})")));
   const BoundProblem without =
-      BoundProblem::bind(*operation, Problem::parse("scale m=1 n=2 dtype=bf16").value()).value();
+      BoundProblem::bind(operation, Problem::parse("scale m=1 n=2 dtype=bf16").value()).value();
   const auto plan = make_reference_plan(without, *find_profile("h200")).value();
   EXPECT_EQ(plan.launches[0].arguments.back().kind, ArgumentKind::int64);
   EXPECT_EQ(plan.launches[0].arguments.back().value, 5'000'000'000);
@@ -187,16 +178,12 @@ TEST(OperationTest, ExactInputsMayDependOnTheProblem) {
   const std::string text =
       replaced(kScaleOperation, R"("exact": "small_integers")",
                R"("exact": "small_integers", "exact_when": "weight == weight_none")");
-  const auto operation = read_operation(text);
-  ASSERT_TRUE(operation) << operation.error().message;
-  ASSERT_TRUE(operation->exact_when);
-  EXPECT_EQ(operation->exact_when->text(), "weight == weight_none");
+  const auto operation = must(read_operation(text));
+  ASSERT_TRUE(operation.exact_when);
+  EXPECT_EQ(operation.exact_when->text(), "weight == weight_none");
 
-  const auto refused =
-      read_operation(replaced(text, R"("exact": "small_integers")", R"("exact": "none")"));
-  ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message.find("there are no exact inputs"), std::string::npos)
-      << refused.error().message;
+  EXPECT_THAT(read_operation(replaced(text, R"("exact": "small_integers")", R"("exact": "none")")),
+              Fails(HasSubstr("there are no exact inputs")));
 }
 
 TEST(OperationTest, ARequirementRefusesProblemsWithItsReason) {
@@ -204,38 +191,34 @@ TEST(OperationTest, ARequirementRefusesProblemsWithItsReason) {
       kScaleOperation, R"("tensors": [)",
       R"("requires": [{"rule": "weight == weight_scale || dtype == dtype_fp32", "why": "so"}],
   "tensors": [)");
-  const auto operation = read_operation(text);
-  ASSERT_TRUE(operation) << operation.error().message;
-  EXPECT_TRUE(operation->normalize(Problem::parse("scale m=1 n=2 dtype=fp32 weight=none").value()));
-  const auto refused =
-      operation->normalize(Problem::parse("scale m=1 n=2 dtype=bf16 weight=none").value());
-  ASSERT_FALSE(refused);
-  EXPECT_TRUE(refused.error().message.starts_with(
-      "scale: rule \"weight == weight_scale || dtype == dtype_fp32\" failed: "))
-      << refused.error().message;
-  EXPECT_TRUE(refused.error().message.ends_with(" (so)")) << refused.error().message;
+  const auto operation = must(read_operation(text));
+  EXPECT_TRUE(operation.normalize(Problem::parse("scale m=1 n=2 dtype=fp32 weight=none").value()));
+  EXPECT_THAT(operation.normalize(Problem::parse("scale m=1 n=2 dtype=bf16 weight=none").value()),
+              Fails(::testing::AllOf(
+                  ::testing::StartsWith(
+                      "scale: rule \"weight == weight_scale || dtype == dtype_fp32\" failed: "),
+                  ::testing::EndsWith(" (so)"))));
 }
 
 TEST(OperationTest, AScalarMayBeOfSomeProblemsAlone) {
   const std::string text =
       replaced(kScaleOperation, R"("default": 0.5})",
                R"("default": 0.5, "check": 3, "when": "weight == weight_none"})");
-  const auto operation = read_operation(text);
-  ASSERT_TRUE(operation) << operation.error().message;
+  const auto operation = must(read_operation(text));
   const auto normalized = [&](std::string_view problem) {
-    return operation->normalize(Problem::parse(problem).value()).value();
+    return operation.normalize(Problem::parse(problem).value()).value();
   };
   const Problem with = normalized("scale m=1 n=2 dtype=bf16 weight=none");
   const Problem without = normalized("scale m=1 n=2 dtype=bf16");
-  const auto scalars = operation->present_scalars(with).value();
+  const auto scalars = operation.present_scalars(with).value();
   ASSERT_EQ(scalars.size(), 1U);
   EXPECT_DOUBLE_EQ(scalars[0].default_value, 0.5);
   EXPECT_DOUBLE_EQ(scalars[0].checked_value, 3);
-  EXPECT_TRUE(operation->present_scalars(without).value().empty());
+  EXPECT_TRUE(operation.present_scalars(without).value().empty());
 
   const DeviceProfile profile = *find_profile("h200");
   const auto last_argument = [&](const Problem& problem) {
-    const BoundProblem bound = BoundProblem::bind(*operation, problem).value();
+    const BoundProblem bound = BoundProblem::bind(operation, problem).value();
     return make_reference_plan(bound, profile).value().launches[0].arguments.back();
   };
   EXPECT_EQ(last_argument(with).kind, ArgumentKind::scalar);
@@ -264,26 +247,24 @@ Result<Operation> with_pitch(std::string_view usual = "n") {
 }
 
 TEST(OperationTest, ADimAtItsDefaultIsNoPartOfTheKey) {
-  const auto operation = with_pitch();
-  ASSERT_TRUE(operation) << operation.error().message;
+  const auto operation = must(with_pitch());
   const auto problem = [&](std::string_view text) {
-    return operation->normalize(Problem::parse(text).value()).value();
+    return operation.normalize(Problem::parse(text).value()).value();
   };
   const Problem usual = problem("scale m=2 n=3 dtype=fp32");
   EXPECT_EQ(usual.text(), "scale m=2 n=3 dtype=fp32");
   EXPECT_EQ(usual, problem("scale pitch=3 m=2 n=3 dtype=fp32"));
-  EXPECT_EQ(operation->scope(usual).find("pitch"), 3);
-  EXPECT_EQ(operation->sizes(usual), (std::vector<std::int64_t>{2, 3, 3}));
+  EXPECT_EQ(operation.scope(usual).find("pitch"), 3);
+  EXPECT_EQ(operation.sizes(usual), (std::vector<std::int64_t>{2, 3, 3}));
   const Problem wider = problem("scale pitch=5 n=3 m=2 dtype=fp32");
   EXPECT_EQ(wider.text(), "scale m=2 n=3 pitch=5 dtype=fp32");
   EXPECT_EQ(wider, problem(wider.text()));
-  EXPECT_EQ(operation->sizes(wider), (std::vector<std::int64_t>{2, 3, 5}));
-  EXPECT_EQ(operation->value_names().size(), operation->scope(wider).entries().size());
-  const auto refused = operation->normalize(Problem::parse("scale n=3 dtype=fp32").value());
+  EXPECT_EQ(operation.sizes(wider), (std::vector<std::int64_t>{2, 3, 5}));
+  EXPECT_EQ(operation.value_names().size(), operation.scope(wider).entries().size());
+  const auto refused = operation.normalize(Problem::parse("scale n=3 dtype=fp32").value());
   EXPECT_EQ(refused.error().message,
             "scale: dim m is missing, dims are m, n, pitch; see kernwright operations scale");
-  const auto none =
-      operation->normalize(Problem::parse("scale m=2 n=3 pitch=0 dtype=fp32").value());
+  const auto none = operation.normalize(Problem::parse("scale m=2 n=3 pitch=0 dtype=fp32").value());
   EXPECT_EQ(none.error().message, "scale: dim pitch=0 is less than 1");
 }
 
@@ -345,12 +326,11 @@ TEST(OperationTest, DerivedValuesMayBeNamedLikeDims) {
                                    "\"tensors\"",
                                    concat("\"derived\": {", derived, "}, \"tensors\"")));
   };
-  const auto operation = with(R"("wide": "m + n", "all": "wide * n")");
-  ASSERT_TRUE(operation) << operation.error().message;
-  const Scope scope = operation->scope(scale_problem(2, 3));
+  const auto operation = must(with(R"("wide": "m + n", "all": "wide * n")"));
+  const Scope scope = operation.scope(scale_problem(2, 3));
   EXPECT_EQ(scope.find("all"), 15);
-  EXPECT_EQ(operation->flops.evaluate(scope).value(), 30);
-  EXPECT_EQ(operation->value_names().size(), scope.entries().size());
+  EXPECT_EQ(operation.flops.evaluate(scope).value(), 30);
+  EXPECT_EQ(operation.value_names().size(), scope.entries().size());
   EXPECT_EQ(with(R"("all": "wide")").error().message,
             "o.json:7: derived.all: \"wide\": unknown name \"wide\", known are dtype_bf16, "
             "dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n");
@@ -361,19 +341,17 @@ TEST(OperationTest, DerivedValuesMayBeNamedLikeDims) {
 
 TEST(OperationTest, SpecialFunctionsAreCounted) {
   EXPECT_FALSE(scale_operation().specials);
-  const auto operation = read_operation(
-      replaced(kScaleOperation, "\"example\"", "\"specials\": \"m * n\", \"example\""));
-  ASSERT_TRUE(operation) << operation.error().message;
-  EXPECT_EQ(operation->specials->evaluate(operation->scope(scale_problem(2, 3))).value(), 6);
+  const auto operation = must(read_operation(
+      replaced(kScaleOperation, "\"example\"", "\"specials\": \"m * n\", \"example\"")));
+  EXPECT_EQ(operation.specials->evaluate(operation.scope(scale_problem(2, 3))).value(), 6);
 }
 
 TEST(OperationTest, AScalarsDefaultMayDependOnTheProblem) {
   const auto with = [](std::string_view fields) {
     return read_operation(replaced(kScaleOperation, R"("default": 0.5)", fields));
   };
-  const auto operation = with(R"json("default": "1 / sqrt(n)", "check": 0.11)json");
-  ASSERT_TRUE(operation) << operation.error().message;
-  const auto scalars = operation->present_scalars(scale_problem(2, 64)).value();
+  const auto operation = must(with(R"json("default": "1 / sqrt(n)", "check": 0.11)json"));
+  const auto scalars = operation.present_scalars(scale_problem(2, 64)).value();
   EXPECT_DOUBLE_EQ(scalars[0].default_value, 0.125);
   EXPECT_DOUBLE_EQ(scalars[0].checked_value, 0.11);
   EXPECT_EQ(with(R"json("default": "1 / sqrt(n)")json").error().message,
@@ -391,9 +369,8 @@ TEST(OperationTest, AnOutputSaysHowItIsCompared) {
                                    concat("\"name\": \"", name, "\", ", fields, ",")));
   };
   const auto operation =
-      with("d", R"("exact": "none", "infinite": "equal", "intermediate": "dtype")");
-  ASSERT_TRUE(operation) << operation.error().message;
-  const auto shapes = operation->tensor_shapes(scale_problem(2, 3)).value();
+      must(with("d", R"("exact": "none", "infinite": "equal", "intermediate": "dtype")"));
+  const auto shapes = operation.tensor_shapes(scale_problem(2, 3)).value();
   EXPECT_FALSE(shapes[2].exact);
   EXPECT_TRUE(shapes[2].infinite);
   EXPECT_EQ(shapes[2].intermediate, DType::bf16);
@@ -414,9 +391,8 @@ TEST(OperationTest, AnOutputMaySayWhoseMemoryItMayBe) {
         replaced(kScaleOperation, concat("\"name\": \"", name, "\","),
                  concat("\"name\": \"", name, "\", \"in_place\": \"", input, "\",")));
   };
-  const auto operation = with("d", "a");
-  ASSERT_TRUE(operation) << operation.error().message;
-  const auto shapes = operation->tensor_shapes(scale_problem(2, 3)).value();
+  const auto operation = must(with("d", "a"));
+  const auto shapes = operation.tensor_shapes(scale_problem(2, 3)).value();
   EXPECT_EQ(shapes[2].in_place, "a");
   EXPECT_EQ(shapes[0].in_place, "");
   EXPECT_EQ(with("d", "b").error().message,
@@ -435,11 +411,10 @@ TEST(OperationTest, AnIntegerInputSaysItsValues) {
         kScaleOperation, R"("name": "w", "role": "in", "dtype": "fp32")",
         concat(R"("name": "w", "role": "in", "dtype": ")", dtype, R"(", "values": )", values)));
   };
-  const auto operation = with(
+  const auto operation = must(with(
       "int32",
-      R"({"from": "0", "to": "m - 1", "rise": "n", "counted_by": {"tensor": "a", "per": "m * 2"}})");
-  ASSERT_TRUE(operation) << operation.error().message;
-  const auto shapes = operation->tensor_shapes(scale_problem(5, 3)).value();
+      R"({"from": "0", "to": "m - 1", "rise": "n", "counted_by": {"tensor": "a", "per": "m * 2"}})"));
+  const auto shapes = operation.tensor_shapes(scale_problem(5, 3)).value();
   EXPECT_FALSE(shapes[0].values);
   ASSERT_TRUE(shapes[1].values);
   EXPECT_EQ(shapes[1].values->least, 0);
@@ -467,27 +442,25 @@ TEST(OperationTest, KernelsOfItsOwnMayDrawTheInputs) {
       R"("draw": "draw.cu", "timing": "of_time", "exact": "of_bits", "exact_when": "n > 2",
          "count": "of_number", "nan": "of_nan", "grid": ["m"], "block": ["32"],
          "arguments": [{"tensor": "a"}, {"tensor": "w"}, {"scalar": "seed"}, {"scalar": "alpha"}])";
-  const auto operation = with_input_kernels(kFields);
-  ASSERT_TRUE(operation) << operation.error().message;
-  const InputKernels& kernels = operation->input_kernels.value();
+  const auto operation = must(with_input_kernels(kFields));
+  const InputKernels& kernels = operation.input_kernels.value();
   EXPECT_EQ(kernels.source_file, "draw.cu");
   EXPECT_EQ(kernels.timing, "of_time");
   EXPECT_EQ(kernels.exact, "of_bits");
   EXPECT_EQ(kernels.count, "of_number");
   EXPECT_EQ(kernels.nan, "of_nan");
-  const auto shapes = operation->tensor_shapes(scale_problem(2, 3)).value();
+  const auto shapes = operation.tensor_shapes(scale_problem(2, 3)).value();
   EXPECT_EQ(shapes[0].draw.kind, DrawKind::kernel);
   EXPECT_FALSE(shapes[0].always);
 
-  const auto plan = make_input_plan(BoundProblem::bind(*operation, scale_problem(2, 3)).value(),
-                                    kernels.exact, h200());
-  ASSERT_TRUE(plan) << plan.error().message;
-  ASSERT_EQ(plan->launches.size(), 1U);
-  EXPECT_EQ(plan->launches[0].kernel, "of_bits");
-  EXPECT_EQ(plan->launches[0].grid, (Extent3{2, 1, 1}));
-  ASSERT_EQ(plan->scalars.size(), 2U);
-  EXPECT_EQ(plan->scalars.back().name, "seed");
-  EXPECT_EQ(plan->launches[0].arguments[2].index, 1U);
+  const auto plan = must(make_input_plan(BoundProblem::bind(operation, scale_problem(2, 3)).value(),
+                                         kernels.exact, h200()));
+  ASSERT_EQ(plan.launches.size(), 1U);
+  EXPECT_EQ(plan.launches[0].kernel, "of_bits");
+  EXPECT_EQ(plan.launches[0].grid, (Extent3{2, 1, 1}));
+  ASSERT_EQ(plan.scalars.size(), 2U);
+  EXPECT_EQ(plan.scalars.back().name, "seed");
+  EXPECT_EQ(plan.launches[0].arguments[2].index, 1U);
 
   const auto refused = [&](std::string_view from, std::string_view to,
                            std::string_view tensor = "") {
@@ -517,49 +490,43 @@ Result<Operation> with_out(std::string_view entry) {
 
 TEST(OperationTest, ATypeVariableMayFollowAnother) {
   const auto operation =
-      with_out(R"({"values": ["bf16", "fp32", "fp8_e4m3"], "default": "dtype"})");
-  ASSERT_TRUE(operation) << operation.error().message;
+      must(with_out(R"({"values": ["bf16", "fp32", "fp8_e4m3"], "default": "dtype"})"));
   const auto problem = [&](std::string_view text) {
-    return operation->normalize(Problem::parse(text).value()).value();
+    return operation.normalize(Problem::parse(text).value()).value();
   };
   const Problem followed = problem("scale m=2 n=3 dtype=fp32");
   EXPECT_EQ(followed.text(), "scale m=2 n=3 dtype=fp32");
   EXPECT_EQ(followed, problem("scale m=2 n=3 out=fp32 dtype=fp32"));
-  EXPECT_EQ(operation->dtype(followed, "out"), DType::fp32);
-  EXPECT_EQ(operation->scope(followed).find("out_bytes"), 4);
-  EXPECT_EQ(operation->tensor_shapes(followed)->back().dtype, DType::fp32);
+  EXPECT_EQ(operation.dtype(followed, "out"), DType::fp32);
+  EXPECT_EQ(operation.scope(followed).find("out_bytes"), 4);
+  EXPECT_EQ(operation.tensor_shapes(followed)->back().dtype, DType::fp32);
   const Problem narrowed = problem("scale m=2 n=3 out=fp8_e4m3 dtype=fp32");
   EXPECT_EQ(narrowed.text(), "scale m=2 n=3 dtype=fp32 out=fp8_e4m3");
-  EXPECT_EQ(operation->scope(narrowed).find("out_bytes"), 1);
-  EXPECT_EQ(operation->tensor_shapes(narrowed)->back().bytes(), 6);
-  const auto refused =
-      operation->normalize(Problem::parse("scale m=2 n=3 dtype=fp32 out=int8").value());
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message,
-            "scale: out=int8 is not one of bf16, fp32, fp8_e4m3; see kernwright operations scale");
+  EXPECT_EQ(operation.scope(narrowed).find("out_bytes"), 1);
+  EXPECT_EQ(operation.tensor_shapes(narrowed)->back().bytes(), 6);
+  EXPECT_THAT(
+      operation.normalize(Problem::parse("scale m=2 n=3 dtype=fp32 out=int8").value()),
+      Fails("scale: out=int8 is not one of bf16, fp32, fp8_e4m3; see kernwright operations scale"));
 }
 
 /// The scale operation with a formula over x and y.
 Operation with_formula() {
-  const auto operation = read_operation(replaced(
+  return must(read_operation(replaced(
       replaced(kScaleOperation, R"("flags": {)", R"("flags": {"f": {"formula": ["x", "y"]}, )"),
-      R"("dtype": "bf16"})", R"("dtype": "bf16", "f": "x + 1"})"));
-  EXPECT_TRUE(operation) << operation.error().message;
-  return *operation;
+      R"("dtype": "bf16"})", R"("dtype": "bf16", "f": "x + 1"})")));
 }
 
 TEST(OperationTest, AFormulaIsPartOfTheProblemInNormalForm) {
   const Operation operation = with_formula();
   EXPECT_EQ(operation.example.text(), "scale m=64 n=256 dtype=bf16 f=x+1");
-  const auto given = operation.normalize(
-      Problem::make("scale", {{"m", 2}, {"n", 3}}, {{"f", "(x * y) + 0.50"}, {"dtype", "fp32"}}));
-  ASSERT_TRUE(given) << given.error().message;
-  EXPECT_EQ(given->text(), "scale m=2 n=3 dtype=fp32 f=x*y+0.5");
-  EXPECT_EQ(*operation.normalize(*Problem::parse(given->text())), *given);
-  EXPECT_EQ(operation.scope(*given).find("f_x"), 1);
-  EXPECT_EQ(operation.scope(*given).find("f_y"), 1);
+  const auto given = must(operation.normalize(
+      Problem::make("scale", {{"m", 2}, {"n", 3}}, {{"f", "(x * y) + 0.50"}, {"dtype", "fp32"}})));
+  EXPECT_EQ(given.text(), "scale m=2 n=3 dtype=fp32 f=x*y+0.5");
+  EXPECT_EQ(*operation.normalize(*Problem::parse(given.text())), given);
+  EXPECT_EQ(operation.scope(given).find("f_x"), 1);
+  EXPECT_EQ(operation.scope(given).find("f_y"), 1);
   EXPECT_EQ(operation.scope(operation.example).find("f_y"), 0);
-  EXPECT_EQ(operation.formula(*given, operation.flags.front()).code(), "((x * y) + Value(0.5))");
+  EXPECT_EQ(operation.formula(given, operation.flags.front()).code(), "((x * y) + Value(0.5))");
 }
 
 TEST(OperationTest, AFormulaHasToBeThereAndUnderstood) {
@@ -654,30 +621,23 @@ TEST(OperationTest, AbsentTensorsAreLeftOut) {
 TEST(OperationTest, AnInputMayBeMarkedAsWarm) {
   const std::string text = replaced(kScaleOperation, R"("extent": ["m", "n"]},)",
                                     R"("extent": ["m", "n"], "l2": "warm"},)");
-  const auto operation = read_operation(text);
-  ASSERT_TRUE(operation) << operation.error().message;
-  const auto shapes = operation->tensor_shapes(scale_problem(2, 3));
-  ASSERT_TRUE(shapes);
-  EXPECT_TRUE(shapes->at(0).warm);
-  EXPECT_FALSE(shapes->at(1).warm);
+  const auto operation = must(read_operation(text));
+  const auto shapes = must(operation.tensor_shapes(scale_problem(2, 3)));
+  EXPECT_TRUE(shapes.at(0).warm);
+  EXPECT_FALSE(shapes.at(1).warm);
 }
 
 TEST(OperationTest, SizesThatOverflowAreRefused) {
   const Operation operation = scale_operation();
-  const auto shapes = operation.tensor_shapes(scale_problem(INT64_MAX / 4, 4));
-  ASSERT_FALSE(shapes);
-  EXPECT_EQ(shapes.error().message,
-            "scale: tensor a: 4611686018427387902 * 4 bytes overflow 64 bits");
+  EXPECT_THAT(operation.tensor_shapes(scale_problem(INT64_MAX / 4, 4)),
+              Fails("scale: tensor a: 4611686018427387902 * 4 bytes overflow 64 bits"));
 }
 
 class OperationErrorTest : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(OperationErrorTest, NamesFileLineAndField) {
-  const Result<Operation> operation =
-      read_operation(replaced(kScaleOperation, GetParam().from, GetParam().to));
-  ASSERT_FALSE(operation);
-  EXPECT_EQ(operation.error().code, ErrorCode::invalid_argument);
-  EXPECT_EQ(operation.error().message, GetParam().message);
+  EXPECT_THAT(read_operation(replaced(kScaleOperation, GetParam().from, GetParam().to)),
+              Fails(ErrorCode::invalid_argument, GetParam().message));
 }
 
 INSTANTIATE_TEST_SUITE_P(

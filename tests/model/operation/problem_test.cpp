@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "tests/results.h"
 #include <kernwright/problem.h>
 
 namespace kernwright {
@@ -19,9 +20,8 @@ TEST(DTypeTest, SpellingsComeBack) {
 TEST(ProblemTest, TextAndParseAreInverse) {
   const Problem problem = matmul({.m = 4096, .n = 6144, .k = 4096}, DType::bf16);
   EXPECT_EQ(problem.text(), "matmul m=4096 n=6144 k=4096 dtype=bf16");
-  const Result<Problem> parsed = Problem::parse(problem.text());
-  ASSERT_TRUE(parsed);
-  EXPECT_EQ(*parsed, problem);
+  const Problem parsed = must(Problem::parse(problem.text()));
+  EXPECT_EQ(parsed, problem);
   EXPECT_EQ(rmsnorm(2, 3, DType::fp16).text(), "rmsnorm rows=2 columns=3 dtype=fp16");
   EXPECT_EQ(vector_add(5, DType::fp32).text(), "vector_add n=5 dtype=fp32");
 }
@@ -29,9 +29,8 @@ TEST(ProblemTest, TextAndParseAreInverse) {
 TEST(ProblemTest, ALongTextIsRefusedWithBothLengths) {
   const Result<Problem> longest = Problem::parse(std::string(65'536, 'a'));
   EXPECT_TRUE(longest) << longest.error().message;
-  const Result<Problem> longer = Problem::parse(std::string(65'537, 'a'));
-  ASSERT_FALSE(longer);
-  EXPECT_EQ(longer.error().message, "a problem of 65537 bytes; it may have 65536");
+  EXPECT_THAT(Problem::parse(std::string(65'537, 'a')),
+              Fails("a problem of 65537 bytes; it may have 65536"));
 }
 
 TEST(ProblemTest, WithReplacesOrAdds) {
