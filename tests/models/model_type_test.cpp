@@ -10,6 +10,7 @@
 
 #include "compile/render.h"
 #include "models/model_worklist.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -103,14 +104,12 @@ TEST_F(ModelTypeTest, ANewTypeIsOneFile) {
 }
 
 TEST_F(ModelTypeTest, ATypeMayExtendABuiltInOne) {
-  const auto catalog = with(R"({"extends": "llama.json", "model_types": ["sums"],
-                                "defaults": {"heads": 8}})");
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  const Result<ModelValues> values =
-      model_values(R"({"model_type": "sums", "hidden_size": 512})", "c",
-                   {"type", "head_dim", "activation", "theta"}, **catalog);
-  ASSERT_TRUE(values) << values.error().message;
-  EXPECT_EQ(*values,
+  const auto catalog = must(with(R"({"extends": "llama.json", "model_types": ["sums"],
+                                "defaults": {"heads": 8}})"));
+  const ModelValues values =
+      must(model_values(R"({"model_type": "sums", "hidden_size": 512})", "c",
+                        {"type", "head_dim", "activation", "theta"}, *catalog));
+  EXPECT_EQ(values,
             (ModelValues{
                 {"type", "sums"}, {"head_dim", 64.0}, {"activation", "silu"}, {"theta", 10000.0}}));
 }
@@ -170,23 +169,21 @@ TEST_F(ModelTypeTest, FieldsThatHoldSomethingElseAreNamedWithTheirValue) {
 
 TEST_F(ModelTypeTest, AnUnknownTypeIsReadByItsArchitecture) {
   const auto catalog = Catalog::load({}).value();
-  const Result<ModelWorklist> list =
+  const ModelWorklist list = must(
       model_worklist(R"({"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]})",
-                     "config.json", {.tokens = {1}, .contexts = {}}, *catalog);
-  ASSERT_TRUE(list) << list.error().message;
-  EXPECT_NE(std::ranges::find(list->notes,
+                     "config.json", {.tokens = {1}, .contexts = {}}, *catalog));
+  EXPECT_NE(std::ranges::find(list.notes,
                               "model_type \"kimi_k2\" is not known, so it is read as deepseek_v3, "
                               "which has its architecture"),
-            list->notes.end());
+            list.notes.end());
 }
 
 TEST_F(ModelTypeTest, ADescriptionOfAModelChangesNoKernel) {
   const auto built_in = Catalog::load({}).value();
-  const auto more = with(R"({"model_types": ["sums"], "values": {}})");
-  ASSERT_TRUE(more) << more.error().message;
+  const auto more = must(with(R"({"model_types": ["sums"], "values": {}})"));
   for (const KernelTemplate& each : built_in->templates()) {
     EXPECT_EQ(template_digest(each, *built_in),
-              template_digest(**(*more)->kernel_template(each.name), **more))
+              template_digest(**more->kernel_template(each.name), *more))
         << each.name;
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/hash.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -150,11 +151,9 @@ class ModelWorklistTest : public ::testing::Test {
   /// All that it has of an operation, without its name.
   Texts problems_of(std::string_view operation, std::string_view config, Sizes tokens,
                     Sizes contexts, int parts = 1) const {
-    const Result<ModelWorklist> list = make(config, parts, std::move(tokens), std::move(contexts));
-    EXPECT_TRUE(list) << list.error().message;
+    const ModelWorklist list = must(make(config, parts, std::move(tokens), std::move(contexts)));
     Texts found;
-    if (!list) return found;
-    for (const Problem& problem : list->problems) {
+    for (const Problem& problem : list.problems) {
       if (problem.operation() != operation) continue;
       found.push_back(problem.text().substr(operation.size() + 1));
     }
@@ -185,11 +184,9 @@ class ModelWorklistTest : public ::testing::Test {
   /// The list for 16 tokens and no context, sorted, without what stands at both ends of every
   /// model, the embedding and the choice of a token, and without what is fused.
   Texts texts(std::string_view config, std::int64_t parts = 1) const {
-    const Result<ModelWorklist> list = make(config, parts);
-    EXPECT_TRUE(list) << list.error().message;
+    const ModelWorklist list = must(make(config, parts));
     Texts found;
-    if (!list) return found;
-    for (const Problem& problem : list->problems) {
+    for (const Problem& problem : list.problems) {
       if (problem.operation() == "embedding" || problem.operation() == "argmax") continue;
       if (!is_fused(problem)) found.push_back(problem.text());
     }
@@ -198,22 +195,18 @@ class ModelWorklistTest : public ::testing::Test {
   /// What is fused, in its order.
   Texts fused(std::string_view config, Sizes tokens = {16}, Sizes contexts = {},
               std::int64_t parts = 1) const {
-    const Result<ModelWorklist> list = make(config, parts, std::move(tokens), std::move(contexts));
-    EXPECT_TRUE(list) << list.error().message;
+    const ModelWorklist list = must(make(config, parts, std::move(tokens), std::move(contexts)));
     Texts found;
-    if (!list) return found;
-    for (const Problem& problem : list->problems) {
+    for (const Problem& problem : list.problems) {
       if (is_fused(problem)) found.push_back(problem.text());
     }
     return found;
   }
   /// What holds for `list` from its first to its last note, for messages too.
   std::string notes(std::string_view config, std::int64_t parts = 1) const {
-    const Result<ModelWorklist> list = make(config, parts);
-    EXPECT_TRUE(list) << list.error().message;
+    const ModelWorklist list = must(make(config, parts));
     std::string all;
-    if (!list) return all;
-    for (const std::string& note : list->notes) all += note + "\n";
+    for (const std::string& note : list.notes) all += note + "\n";
     return all;
   }
   static Texts sorted(Texts texts) {
@@ -276,10 +269,9 @@ TEST_F(ModelWorklistTest, EveryListIsWhatItWas) {
       {kGpt2, 1, "8e0cb1b1bd35995c"},       {kPhi3, 1, "9851dbcafda5d872"},
   };
   for (const auto& [config, parts, digest] : lists) {
-    const Result<ModelWorklist> list = make(config, parts, {1, 16, 513}, {64, 8192});
-    ASSERT_TRUE(list) << list.error().message;
+    const ModelWorklist list = must(make(config, parts, {1, 16, 513}, {64, 8192}));
     Hasher hasher;
-    for (const Problem& problem : list->problems) hasher.add("problem", problem.text());
+    for (const Problem& problem : list.problems) hasher.add("problem", problem.text());
     EXPECT_EQ(hasher.finish().hex().substr(0, 16), digest) << config;
   }
 }
@@ -507,11 +499,10 @@ TEST_F(ModelWorklistTest, AStepOfDecodingIsListedInFewKernels) {
 
 TEST_F(ModelWorklistTest, RowsThatAProductCannotNormaliseComeNormalised) {
   for (const DType dtype : {DType::bf16, DType::fp16}) {
-    const Result<ModelWorklist> list = model_worklist(
-        kLlama, "config.json", {.tokens = {1, 32}, .contexts = {}, .dtype = dtype}, *catalog_);
-    ASSERT_TRUE(list) << list.error().message;
+    const ModelWorklist list = must(model_worklist(
+        kLlama, "config.json", {.tokens = {1, 32}, .contexts = {}, .dtype = dtype}, *catalog_));
     const auto listed = [&](const std::string& text) {
-      return std::ranges::any_of(list->problems,
+      return std::ranges::any_of(list.problems,
                                  [&](const Problem& problem) { return problem.text() == text; });
     };
     const std::string name(to_string(dtype));
@@ -523,7 +514,7 @@ TEST_F(ModelWorklistTest, RowsThatAProductCannotNormaliseComeNormalised) {
     EXPECT_FALSE(listed(many + " norm=rms"));
     EXPECT_TRUE(listed(many));
     EXPECT_TRUE(listed("rmsnorm rows=32 columns=4096 dtype=" + name));
-    EXPECT_TRUE(list->notes.empty()) << list->notes.front();
+    EXPECT_TRUE(list.notes.empty()) << list.notes.front();
   }
 }
 
@@ -625,9 +616,8 @@ TEST_F(ModelWorklistTest, LatentAttentionIsListedForPromptsAlone) {
 
 TEST_F(ModelWorklistTest, AttentionOfHeadsThatItCannotHaveIsLeftOutOnce) {
   const std::string odd = with(kLlama, "\"head_dim\": 100");
-  const Result<ModelWorklist> list = make(odd, 1, {1, 16}, {64, 4096});
-  ASSERT_TRUE(list);
-  EXPECT_EQ(std::count_if(list->notes.begin(), list->notes.end(),
+  const ModelWorklist list = must(make(odd, 1, {1, 16}, {64, 4096}));
+  EXPECT_EQ(std::count_if(list.notes.begin(), list.notes.end(),
                           [](const std::string& note) {
                             return note.starts_with("what cannot be is left out, attention: ");
                           }),
@@ -635,9 +625,8 @@ TEST_F(ModelWorklistTest, AttentionOfHeadsThatItCannotHaveIsLeftOutOnce) {
 }
 
 TEST_F(ModelWorklistTest, EveryTokenCountIsARowCount) {
-  const Result<ModelWorklist> list = make(kLlama, 1, {1, 8, 8192});
-  ASSERT_TRUE(list);
-  EXPECT_EQ(list->problems.size(), 61U) << "a single token is no prompt";
+  const ModelWorklist list = must(make(kLlama, 1, {1, 8, 8192}));
+  EXPECT_EQ(list.problems.size(), 61U) << "a single token is no prompt";
 }
 
 TEST_F(ModelWorklistTest, StepsAndContextsThatCannotBeAreNamed) {
