@@ -24,6 +24,7 @@
 #include "support/libraries/signing.h"
 #include "support/libraries/tar.h"
 #include "tests/cache/samples.h"
+#include "tests/results.h"
 #include "tests/support/faulty_files.h"
 #include "tests/temp_dir.h"
 
@@ -72,9 +73,7 @@ std::string raw_tar(char type, const std::string& owner) {
 class BundleTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const Result<KeyPair> keys = make_key_pair();
-    ASSERT_TRUE(keys) << keys.error().message;
-    keys_ = *keys;
+    keys_ = must(make_key_pair());
     record_.winner.artifact = digest_of("winner").hex();
     ASSERT_TRUE(cache_.put_artifact(record_.winner.artifact, sample_kernel("winner")));
     ASSERT_TRUE(cache_.put_artifact(digest_of("other").hex(), sample_kernel("other")));
@@ -126,14 +125,12 @@ class BundleTest : public ::testing::Test {
 };
 
 TEST_F(BundleTest, WhatWasExportedIsServedWhereItIsInstalled) {
-  const Result<ExportReport> exported = pack();
-  ASSERT_TRUE(exported) << exported.error().message;
-  EXPECT_EQ(exported->records, 1);
-  EXPECT_EQ(exported->artifacts, 1) << "the winner's alone";
-  const Result<InstallReport> installed = install();
-  ASSERT_TRUE(installed) << installed.error().message;
-  EXPECT_EQ(installed->digest, exported->digest);
-  EXPECT_EQ(installed->files, 2);
+  const ExportReport exported = must(pack());
+  EXPECT_EQ(exported.records, 1);
+  EXPECT_EQ(exported.artifacts, 1) << "the winner's alone";
+  const InstallReport installed = must(install());
+  EXPECT_EQ(installed.digest, exported.digest);
+  EXPECT_EQ(installed.files, 2);
   const TieredCache fleet(dir_ / "fleet");
   const Answers found = fleet.lookup(record_.key, {"nvrtc 13.0 abcd", "580.65.06", "0.1.0"},
                                      [](std::string_view) { return std::string("template-1"); });
@@ -161,15 +158,13 @@ TEST_F(BundleTest, OnlyRunsThatSomeLookupServesAndWinnersBitsAreInIt) {
   ASSERT_TRUE(cache_.put_record(other_sku));
   Override ban{.key = record_.key, .action = OverrideAction::ban};
   ASSERT_TRUE(cache_.put_override(ban));
-  const Result<ExportReport> all = pack();
-  ASSERT_TRUE(all);
-  EXPECT_EQ(all->records, 2);
-  EXPECT_EQ(all->overrides, 1);
-  const Result<ExportReport> one =
-      export_bundle(cache_, dir_ / "one", {.sku = "a100_80", .secret_key = {}});
-  ASSERT_TRUE(one);
-  EXPECT_EQ(one->records, 1);
-  EXPECT_EQ(one->overrides, 0);
+  const ExportReport all = must(pack());
+  EXPECT_EQ(all.records, 2);
+  EXPECT_EQ(all.overrides, 1);
+  const ExportReport one =
+      must(export_bundle(cache_, dir_ / "one", {.sku = "a100_80", .secret_key = {}}));
+  EXPECT_EQ(one.records, 1);
+  EXPECT_EQ(one.overrides, 0);
 }
 
 TEST_F(BundleTest, WhatStandsInForABannedWinnerHasItsBitsInTheBundle) {
@@ -180,10 +175,9 @@ TEST_F(BundleTest, WhatStandsInForABannedWinnerHasItsBitsInTheBundle) {
   ASSERT_TRUE(cache_.put_record(record_));
   ASSERT_TRUE(cache_.put_override(
       {.key = record_.key, .action = OverrideAction::ban, .choice = record_.winner.choice}));
-  const Result<ExportReport> exported = pack();
-  ASSERT_TRUE(exported) << exported.error().message;
-  EXPECT_EQ(exported->artifacts, 2);
-  EXPECT_THAT(exported->without_bits, IsEmpty());
+  const ExportReport exported = must(pack());
+  EXPECT_EQ(exported.artifacts, 2);
+  EXPECT_THAT(exported.without_bits, IsEmpty());
   ASSERT_TRUE(install());
   const TieredCache fleet(dir_ / "fleet");
   const Answers found = fleet.lookup(record_.key, {"nvrtc 13.0 abcd", "580.65.06", "0.1.0"},
@@ -230,9 +224,7 @@ TEST_F(BundleTest, APinnedCandidateHasItsBitsOrIsNamed) {
 
 TEST_F(BundleTest, AWinnerWithoutItsBitsIsNotExported) {
   fs::remove(cache_.artifacts().path(record_.winner.artifact));
-  const Result<ExportReport> exported = pack();
-  ASSERT_FALSE(exported);
-  EXPECT_THAT(exported.error().message, HasSubstr("matmul m=1"));
+  EXPECT_THAT(pack(), Fails(HasSubstr("matmul m=1")));
   EXPECT_FALSE(fs::exists(dir_ / "bundle"));
   EXPECT_FALSE(export_bundle(TieredCache(dir_ / "none"), dir_ / "bundle", {})) << "no record";
 }
@@ -241,9 +233,8 @@ TEST_F(BundleTest, ASignatureIsAskedForAndChecked) {
   ASSERT_TRUE(pack("signed", keys_.secret_key));
   ASSERT_TRUE(pack("unsigned"));
   const InstallOptions trusting{.trusted_keys = {std::string(64, '0'), keys_.public_key}};
-  const Result<InstallReport> installed = install("signed", trusting);
-  ASSERT_TRUE(installed) << installed.error().message;
-  EXPECT_EQ(installed->signer, keys_.public_key);
+  const InstallReport installed = must(install("signed", trusting));
+  EXPECT_EQ(installed.signer, keys_.public_key);
   const auto message = [&](const std::string& name, const InstallOptions& options) {
     const Result<InstallReport> report = install(name, options);
     return report ? "installed" : report.error().message;
@@ -252,9 +243,8 @@ TEST_F(BundleTest, ASignatureIsAskedForAndChecked) {
   EXPECT_THAT(message("signed", {.trusted_keys = {std::string(64, '0')}}),
               HasSubstr("signed by none of 1 trusted key; --trusted-keys"));
   EXPECT_THAT(message("signed", {}), HasSubstr("no trusted key is given; --trusted-keys"));
-  const Result<InstallReport> allowed = install("unsigned");
-  ASSERT_TRUE(allowed);
-  EXPECT_EQ(allowed->signer, "");
+  const InstallReport allowed = must(install("unsigned"));
+  EXPECT_EQ(allowed.signer, "");
 }
 
 TEST_F(BundleTest, ASignatureOfAnotherManifestIsRefused) {
@@ -330,10 +320,9 @@ TEST_F(BundleTest, WhatOthersMayWriteIsNoPackage) {
     const fs::perms before = fs::status(path).permissions();
     for (const fs::perms more : {fs::perms::group_write, fs::perms::others_write}) {
       fs::permissions(path, before | more);
-      const Result<void> refused = check_packaged_bundle(folder);
-      ASSERT_FALSE(refused) << path;
-      EXPECT_EQ(refused.error().code, ErrorCode::refused);
-      EXPECT_THAT(refused.error().message, HasSubstr("others than you and root may write to it"));
+      EXPECT_THAT(check_packaged_bundle(folder),
+                  Fails(ErrorCode::refused, HasSubstr("others than you and root may write to it")))
+          << path;
     }
     fs::permissions(path, before);
   }
@@ -424,10 +413,8 @@ TEST_F(BundleTest, OneInstallationAtATime) {
   ASSERT_TRUE(other->held());
   const InstallOptions impatient{
       .trusted_keys = {}, .allow_unsigned = true, .patience = std::chrono::milliseconds(0)};
-  const Result<InstallReport> report = install("bundle", impatient);
-  ASSERT_FALSE(report);
-  EXPECT_EQ(report.error().code, ErrorCode::unavailable);
-  EXPECT_THAT(report.error().message, HasSubstr("another installation"));
+  EXPECT_THAT(install("bundle", impatient),
+              Fails(ErrorCode::unavailable, HasSubstr("another installation")));
   EXPECT_TRUE(fs::exists(unpacking / "v1" / "first")) << "it is being unpacked";
   other.reset();
   ASSERT_TRUE(install("bundle", impatient));
@@ -442,9 +429,8 @@ TEST_F(BundleTest, WhatLayInItsPlaceIsNotVouchedFor) {
         "v1/artifacts/00/x", "more"}) {
     ASSERT_TRUE(publish_file(place / planted, "x"));
   }
-  const Result<InstallReport> report = install("bundle", {.trusted_keys = {keys_.public_key}});
-  ASSERT_TRUE(report) << report.error().message;
-  EXPECT_EQ(report->signer, keys_.public_key);
+  const InstallReport report = must(install("bundle", {.trusted_keys = {keys_.public_key}}));
+  EXPECT_EQ(report.signer, keys_.public_key);
   EXPECT_EQ(files_below(place, place).files.size(), 4U) << "two files, manifest and signature";
   EXPECT_TRUE(bundle_defects(place).empty());
 
@@ -503,11 +489,9 @@ TEST_F(BundleTest, AnOlderOneDoesNotReplaceANewerByItself) {
   const InstallOptions trusting{.trusted_keys = {keys_.public_key}};
   ASSERT_TRUE(install("older", trusting));
   EXPECT_EQ(install("newer", trusting).value().serial, 1764000001U);
-  const Result<InstallReport> refused = install("older", trusting);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::refused);
-  EXPECT_THAT(refused.error().message, HasSubstr("1764000000"));
-  EXPECT_THAT(refused.error().message, HasSubstr("1764000001; --allow-older"));
+  EXPECT_THAT(install("older", trusting),
+              Fails(ErrorCode::refused, ::testing::AllOf(HasSubstr("1764000000"),
+                                                         HasSubstr("1764000001; --allow-older"))));
   EXPECT_EQ(installed_bundle(dir_ / "fleet").filename(), newer);
   EXPECT_TRUE(install("newer", trusting)) << "again";
   InstallOptions going_back = trusting;
@@ -543,9 +527,8 @@ TEST_F(BundleTest, OnlyANewOrARegularFileIsWritten) {
   ASSERT_TRUE(publish_file(dir_ / "file", "theirs"));
   fs::create_symlink("file", dir_ / "link");
   for (const char* name : {"pipe", "link", "/dev/full"}) {
-    const Result<ExportReport> exported = export_bundle(cache_, dir_ / name, {});
-    ASSERT_FALSE(exported) << name;
-    EXPECT_THAT(exported.error().message, HasSubstr("no regular file")) << name;
+    EXPECT_THAT(export_bundle(cache_, dir_ / name, {}), Fails(HasSubstr("no regular file")))
+        << name;
     EXPECT_FALSE(fs::is_regular_file(fs::symlink_status(dir_ / name))) << name;
   }
   EXPECT_EQ(*read_file(dir_ / "file"), "theirs");
@@ -593,12 +576,11 @@ TEST(BundleManifestTest, WhatWasWrittenIsRead) {
       .devices = {"GPU-1"},
       .files = {{"v1/records/sm_90/h200/matmul/m=1-0123456789abcdef/20261120T101112.123456Z-1.kwr",
                  17, std::string(64, 'a')}}};
-  const Result<BundleManifest> read = parse_bundle_manifest(to_json(manifest));
-  ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(read->files, manifest.files);
-  EXPECT_EQ(read->serial, manifest.serial);
-  EXPECT_EQ(read->skus, manifest.skus);
-  EXPECT_EQ(read->devices, manifest.devices);
+  const BundleManifest read = must(parse_bundle_manifest(to_json(manifest)));
+  EXPECT_EQ(read.files, manifest.files);
+  EXPECT_EQ(read.serial, manifest.serial);
+  EXPECT_EQ(read.skus, manifest.skus);
+  EXPECT_EQ(read.devices, manifest.devices);
 }
 
 TEST(BundleManifestTest, SizesBeyondTheLimitsAreRefused) {

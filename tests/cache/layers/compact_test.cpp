@@ -11,6 +11,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "tests/cache/samples.h"
+#include "tests/results.h"
 #include "tests/support/faulty_files.h"
 #include "tests/temp_dir.h"
 
@@ -123,10 +124,9 @@ TEST_F(PruneTest, TheOldestGoFirstUntilTheRestFits) {
   const std::string newest = put(1, 1);
   const std::string oldest = put(2, 9);
   const std::string middle = put(3, 5);
-  const Result<Removed> removed = prune(cache_, {.bytes = 2 * bytes_of_one()});
-  ASSERT_TRUE(removed) << removed.error().message;
-  EXPECT_EQ(removed->files, 1);
-  EXPECT_EQ(removed->bytes, bytes_of_one());
+  const Removed removed = must(prune(cache_, {.bytes = 2 * bytes_of_one()}));
+  EXPECT_EQ(removed.files, 1);
+  EXPECT_EQ(removed.bytes, bytes_of_one());
   EXPECT_TRUE(has(newest));
   EXPECT_TRUE(has(middle));
   EXPECT_FALSE(has(oldest));
@@ -204,9 +204,8 @@ TEST_F(PruneTest, AFolderInPlaceOfARecordKeepsAllArtifacts) {
   const fs::path file = cache_.put_record(sample_record(1)).value();
   fs::remove(file);
   fs::create_directory(file);
-  const Result<Removed> removed = prune(cache_, {.bytes = 0, .days = 1});
-  ASSERT_FALSE(removed);
-  EXPECT_THAT(removed.error().message, HasSubstr(file.native() + ": a folder, not a file"));
+  EXPECT_THAT(prune(cache_, {.bytes = 0, .days = 1}),
+              Fails(HasSubstr(file.native() + ": a folder, not a file")));
   EXPECT_TRUE(has(other));
 }
 
@@ -243,18 +242,16 @@ TEST_F(PruneTest, LogsOfKeysWithoutARecordGoAfterAnHour) {
   const auto past = fs::file_time_type::clock::now() - std::chrono::hours(2);
   for (const int m : {1, 2, 3}) ASSERT_TRUE(publish_file(cache_.log(sample_key(m)), "log"));
   for (const int m : {1, 2}) fs::last_write_time(cache_.log(sample_key(m)), past);
-  const Result<Removed> removed = prune(cache_, {});
-  ASSERT_TRUE(removed);
-  EXPECT_EQ(removed->files, 1);
+  const Removed removed = must(prune(cache_, {}));
+  EXPECT_EQ(removed.files, 1);
   EXPECT_TRUE(fs::exists(cache_.log(sample_key(1)))) << "that of a key with a record";
   EXPECT_FALSE(fs::exists(cache_.log(sample_key(2))));
   EXPECT_TRUE(fs::exists(cache_.log(sample_key(3)))) << "its search may still run";
 }
 
 TEST_F(PruneTest, AnEmptyCacheHasNothingToPrune) {
-  const Result<Removed> removed = prune(cache_, {});
-  ASSERT_TRUE(removed);
-  EXPECT_EQ(removed->files, 0);
+  const Removed removed = must(prune(cache_, {}));
+  EXPECT_EQ(removed.files, 0);
 }
 
 }  // namespace

@@ -2,16 +2,20 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "support/files.h"
 #include "support/hash.h"
 #include "tests/cache/samples.h"
+#include "tests/results.h"
 #include "tests/support/faulty_files.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
@@ -31,11 +35,7 @@ class MergeTest : public ::testing::Test {
   static void put_winner(const TieredCache& cache) {
     ASSERT_TRUE(cache.put_artifact(digest_of("winner").hex(), sample_kernel("winner")));
   }
-  MergeReport merged() {
-    const Result<MergeReport> report = merge(into_, from_.root());
-    EXPECT_TRUE(report) << (report ? "" : report.error().message);
-    return report ? *report : MergeReport{};
-  }
+  MergeReport merged() { return must(merge(into_, from_.root())); }
 
   ScopedTempDir dir_;
   TieredCache into_{dir_ / "into"};
@@ -71,7 +71,7 @@ TEST_F(MergeTest, TheTrialsOfARecordComeAlong) {
   const MergeReport report = merged();
   EXPECT_EQ(report.records, 2);
   ASSERT_EQ(report.defects.size(), 1U);
-  EXPECT_NE(report.defects[0].find(".kwt"), std::string::npos);
+  EXPECT_THAT(report.defects[0], HasSubstr(".kwt"));
   const fs::path there = into_.root() / kept->lexically_relative(from_.root());
   EXPECT_TRUE(read_trials(there, sample_key(1), into_.root()));
   EXPECT_FALSE(fs::exists(trials_file(into_.root() / torn->lexically_relative(from_.root()))));
@@ -95,27 +95,25 @@ TEST_F(MergeTest, ReportsWinnersThatDifferByMoreThanTheNoise) {
 }
 
 TEST_F(MergeTest, DefectiveFilesAreLeftOutAndNamed) {
-  const Result<fs::path> torn = from_.put_record(record(1, 4, 100));
-  ASSERT_TRUE(torn);
-  fs::resize_file(*torn, 50);
+  const fs::path torn = must(from_.put_record(record(1, 4, 100)));
+  fs::resize_file(torn, 50);
   ASSERT_TRUE(from_.put_artifact(digest_of("a").hex(), sample_kernel("a")));
   fs::resize_file(from_.artifacts().path(digest_of("a").hex()), 50);
   const MergeReport report = merged();
   EXPECT_EQ(report.records, 0);
   EXPECT_EQ(report.artifacts, 0);
   ASSERT_EQ(report.defects.size(), 2U);
-  EXPECT_NE(report.defects[1].find(torn->native()), std::string::npos);
+  EXPECT_THAT(report.defects[1], HasSubstr(torn.native()));
 }
 
 TEST_F(MergeTest, ADecisionThatCannotBeReadIsLeftOut) {
-  const Result<fs::path> torn = from_.put_override({.key = sample_key(1)});
-  ASSERT_TRUE(torn);
-  fs::resize_file(*torn, 40);
+  const fs::path torn = must(from_.put_override({.key = sample_key(1)}));
+  fs::resize_file(torn, 40);
   ASSERT_TRUE(from_.put_override({.key = sample_key(2)}));
   const MergeReport report = merged();
   EXPECT_EQ(report.overrides, 1);
   ASSERT_EQ(report.defects.size(), 1U);
-  EXPECT_NE(report.defects[0].find(torn->native()), std::string::npos) << report.defects[0];
+  EXPECT_THAT(report.defects[0], HasSubstr(torn.native()));
 }
 
 TEST_F(MergeTest, AFolderThatCannotBeReadIsNamed) {
@@ -127,7 +125,7 @@ TEST_F(MergeTest, AFolderThatCannotBeReadIsNamed) {
   EXPECT_EQ(report.records, 1);
   EXPECT_EQ(report.artifacts, 0);
   ASSERT_EQ(report.defects.size(), 1U);
-  EXPECT_NE(report.defects[0].find(folder.native()), std::string::npos) << report.defects[0];
+  EXPECT_THAT(report.defects[0], HasSubstr(folder.native()));
 }
 
 TEST_F(MergeTest, ARecordWithoutItsArtifactIsLeftOut) {
@@ -135,13 +133,10 @@ TEST_F(MergeTest, ARecordWithoutItsArtifactIsLeftOut) {
   const TrialTable trials{.finals_seconds = 1, .wall_seconds = 2, .rows = {{.us = 5}}};
   ASSERT_TRUE(from_.put_record(record(1, 4, 100), &trials));
   ASSERT_TRUE(from_.put_record(record(2, 4, 100)));
-  const Result<MergeReport> report = merge(empty, from_.root());
-  ASSERT_TRUE(report) << report.error().message;
-  EXPECT_EQ(report->records, 0);
-  ASSERT_EQ(report->defects.size(), 2U);
-  EXPECT_NE(report->defects[0].find(digest_of("winner").hex() + " is in neither cache"),
-            std::string::npos)
-      << report->defects[0];
+  const MergeReport report = must(merge(empty, from_.root()));
+  EXPECT_EQ(report.records, 0);
+  ASSERT_EQ(report.defects.size(), 2U);
+  EXPECT_THAT(report.defects[0], HasSubstr(digest_of("winner").hex() + " is in neither cache"));
   EXPECT_TRUE(empty.records().list().empty());
   put_winner(from_);
   EXPECT_EQ(merge(empty, from_.root())->records, 2);

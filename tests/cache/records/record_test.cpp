@@ -19,6 +19,7 @@
 #include "cache/records/trial_table.h"
 #include "model/files/embedded_files.h"
 #include "tests/cache/samples.h"
+#include "tests/results.h"
 
 namespace kernwright {
 
@@ -41,9 +42,8 @@ std::string error_after(const Edit& edit) {
 
 TEST(RecordTest, WhatWasWrittenIsRead) {
   const TuningRecord record = sample_record(4096);
-  const Result<TuningRecord> back = parse_record(to_json(record));
-  ASSERT_TRUE(back) << back.error().message;
-  EXPECT_EQ(*back, record);
+  const TuningRecord back = must(parse_record(to_json(record)));
+  EXPECT_EQ(back, record);
 }
 
 TEST(RecordTest, RecordsAndTrialsOfAnEarlierCacheAreWrittenAsTheyWere) {
@@ -88,9 +88,8 @@ TEST(RecordTest, DoublesComeBackBitByBit) {
     const auto value = std::bit_cast<double>(random());
     if (std::isfinite(value)) samples.push_back(value);
   }
-  const Result<TuningRecord> back = parse_record(to_json(record));
-  ASSERT_TRUE(back) << back.error().message;
-  const std::vector<double>& read = back->winner.measurement.samples_us;
+  const TuningRecord back = must(parse_record(to_json(record)));
+  const std::vector<double>& read = back.winner.measurement.samples_us;
   ASSERT_EQ(read.size(), samples.size());
   for (std::size_t i = 0; i < samples.size(); ++i) {
     ASSERT_EQ(std::bit_cast<std::uint64_t>(read[i]), std::bit_cast<std::uint64_t>(samples[i])) << i;
@@ -103,21 +102,19 @@ TEST(RecordTest, TheDecisionCanBeRecomputed) {
   record.runners_up.resize(1);
   record.runners_up[0].measurement.samples_us = {10.9, 11.0, 10.8};
   record.baseline->measurement.samples_us = {12.0, 12.5, 12.1};
-  const Result<TuningRecord> back = parse_record(to_json(record));
-  ASSERT_TRUE(back) << back.error().message;
-  EXPECT_EQ(back->winner.measurement.median_us(), 10.2);
-  EXPECT_EQ(back->runners_up[0].measurement.median_us(), 10.9);
-  EXPECT_EQ(back->baseline->measurement.median_us(), 12.1);
-  EXPECT_EQ(back->winner.measurement.mad_us(), record.winner.measurement.mad_us());
+  const TuningRecord back = must(parse_record(to_json(record)));
+  EXPECT_EQ(back.winner.measurement.median_us(), 10.2);
+  EXPECT_EQ(back.runners_up[0].measurement.median_us(), 10.9);
+  EXPECT_EQ(back.baseline->measurement.median_us(), 12.1);
+  EXPECT_EQ(back.winner.measurement.mad_us(), record.winner.measurement.mad_us());
 }
 
 TEST(RecordTest, EveryPolicyIsRead) {
   for (const L2State l2 : {L2State::cold, L2State::warm, L2State::mixed}) {
     TuningRecord record = sample_record(1);
     record.key.policy = {l2};
-    const Result<TuningRecord> back = parse_record(to_json(record));
-    ASSERT_TRUE(back) << back.error().message;
-    EXPECT_EQ(back->key, record.key);
+    const TuningRecord back = must(parse_record(to_json(record)));
+    EXPECT_EQ(back.key, record.key);
   }
 }
 
@@ -127,11 +124,10 @@ TEST(RecordTest, APredictionHasNoBaselineAndNoSamples) {
   record.baseline.reset();
   record.runners_up.clear();
   record.winner.measurement.samples_us.clear();
-  const Result<TuningRecord> back = parse_record(to_json(record));
-  ASSERT_TRUE(back) << back.error().message;
-  EXPECT_EQ(back->grade, RecordGrade::predicted);
-  EXPECT_FALSE(back->baseline);
-  EXPECT_TRUE(back->runners_up.empty());
+  const TuningRecord back = must(parse_record(to_json(record)));
+  EXPECT_EQ(back.grade, RecordGrade::predicted);
+  EXPECT_FALSE(back.baseline);
+  EXPECT_TRUE(back.runners_up.empty());
 }
 
 TEST(RecordTest, LaunchPathsThatWereNotMeasuredAreNone) {
@@ -139,9 +135,8 @@ TEST(RecordTest, LaunchPathsThatWereNotMeasuredAreNone) {
   record.launch_paths = {};
   const std::string json = to_json(record);
   EXPECT_THAT(json, HasSubstr(R"("launch_paths":[],"best_path":null)"));
-  const Result<TuningRecord> back = parse_record(json);
-  ASSERT_TRUE(back) << back.error().message;
-  EXPECT_EQ(back->launch_paths, LaunchTimes{});
+  const TuningRecord back = must(parse_record(json));
+  EXPECT_EQ(back.launch_paths, LaunchTimes{});
 }
 
 TEST(RecordTest, EveryFieldOfTheKeyMakesAnotherText) {
@@ -198,16 +193,15 @@ TEST(RecordTest, ARecordOfVersionOneHasTheLeastTrust) {
       if (is_newer(path, item.key())) object.erase(item.key());
     }
   }
-  const Result<TuningRecord> back = parse_record(json.dump());
-  ASSERT_TRUE(back) << back.error().message;
-  EXPECT_EQ(back->trust, Trust::c);
-  EXPECT_EQ(back->verdict, Verdict::unresolved);
-  EXPECT_TRUE(back->audit.rows.empty());
-  EXPECT_TRUE(back->winner.measurement.sm_mhz.empty());
-  EXPECT_TRUE(back->winner.traits.deterministic);
-  EXPECT_EQ(back->launch_paths, LaunchTimes{});
-  EXPECT_TRUE(back->counters.empty());
-  EXPECT_EQ(back->winner.measurement.samples_us, sample_record(1).winner.measurement.samples_us);
+  const TuningRecord back = must(parse_record(json.dump()));
+  EXPECT_EQ(back.trust, Trust::c);
+  EXPECT_EQ(back.verdict, Verdict::unresolved);
+  EXPECT_TRUE(back.audit.rows.empty());
+  EXPECT_TRUE(back.winner.measurement.sm_mhz.empty());
+  EXPECT_TRUE(back.winner.traits.deterministic);
+  EXPECT_EQ(back.launch_paths, LaunchTimes{});
+  EXPECT_TRUE(back.counters.empty());
+  EXPECT_EQ(back.winner.measurement.samples_us, sample_record(1).winner.measurement.samples_us);
 }
 
 TEST(RecordTest, ATypicalRecordIsSmall) {
@@ -243,10 +237,9 @@ TEST(RecordTest, EveryMissingFieldIsNamed) {
       if (item.key() == "baseline" || is_newer(path, item.key())) continue;
       ordered_json json = whole;
       json[pointer].erase(item.key());
-      const Result<TuningRecord> record = parse_record(json.dump());
-      ASSERT_FALSE(record) << path << '/' << item.key();
-      EXPECT_EQ(record.error().code, ErrorCode::corrupt);
-      EXPECT_THAT(record.error().message, HasSubstr(item.key() + ": missing")) << path;
+      EXPECT_THAT(parse_record(json.dump()),
+                  Fails(ErrorCode::corrupt, HasSubstr(item.key() + ": missing")))
+          << path << '/' << item.key();
       ++checked;
     }
   }
@@ -295,9 +288,7 @@ TEST(RecordTest, ErrorsNameTheFieldByItsPath) {
 
 TEST(RecordTest, WhatIsNoObjectIsRefused) {
   for (const char* text : {"", "null", "[]", "{", "{\"key\":", "3", "{} {}", "\xff"}) {
-    const Result<TuningRecord> record = parse_record(text);
-    ASSERT_FALSE(record) << text;
-    EXPECT_EQ(record.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(parse_record(text), Fails(ErrorCode::corrupt)) << text;
   }
   EXPECT_FALSE(parse_record(std::string(1 << 20, '[')));
 }

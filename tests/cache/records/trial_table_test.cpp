@@ -4,6 +4,7 @@
 #include <string>
 
 #include "support/text.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -32,9 +33,8 @@ TrialTable table() {
 }
 
 TEST(TrialTableTest, ComesBackFromItsText) {
-  const Result<TrialTable> back = parse_trial_table(to_json(table()));
-  ASSERT_TRUE(back) << back.error().message;
-  EXPECT_EQ(*back, table());
+  const TrialTable back = must(parse_trial_table(to_json(table())));
+  EXPECT_EQ(back, table());
   EXPECT_EQ(*parse_trial_table(to_json(TrialTable{})), TrialTable{});
 }
 
@@ -84,9 +84,8 @@ TEST(TrialTableTest, AColumnOfManyValuesComesBack) {
     many.rows.push_back(row("op/one", Configuration({{"A", 7 * i}, {"B", i % 65}})));
     many.rows.back().registers = i % 64;
   }
-  const Result<TrialTable> back = parse_trial_table(to_json(many));
-  ASSERT_TRUE(back) << back.error().message;
-  EXPECT_EQ(*back, many);
+  const TrialTable back = must(parse_trial_table(to_json(many)));
+  EXPECT_EQ(back, many);
 }
 
 TEST(TrialTableTest, ATextThatDoesNotFitIsCorruptAndNamesWhy) {

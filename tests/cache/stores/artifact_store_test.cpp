@@ -9,6 +9,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "tests/cache/samples.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -56,9 +57,7 @@ TEST_F(ArtifactStoreTest, WhatIsNoDigestReachesNoPath) {
        {std::string(), std::string("../../../etc/passwd"), digest_.substr(1), digest_ + "0",
         std::string(64, 'A'), std::string(62, '.') + "/x"}) {
     EXPECT_EQ(store_.get(text).reason, MissReason::absent) << text;
-    const Result<void> put = store_.put(text, sample_kernel("a"));
-    ASSERT_FALSE(put) << text;
-    EXPECT_EQ(put.error().code, ErrorCode::invalid_argument);
+    EXPECT_THAT(store_.put(text, sample_kernel("a")), Fails(ErrorCode::invalid_argument)) << text;
   }
   EXPECT_TRUE(std::filesystem::is_empty(dir_.path()));
 }

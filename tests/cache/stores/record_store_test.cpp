@@ -15,6 +15,7 @@
 #include "support/files.h"
 #include "support/text.h"
 #include "tests/cache/samples.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -37,12 +38,11 @@ class RecordStoreTest : public ::testing::Test {
 };
 
 TEST_F(RecordStoreTest, LiesWhereTheReadmeSays) {
-  const Result<fs::path> path = store_.put(sample_record(4096));
-  ASSERT_TRUE(path) << path.error().message;
-  const std::string relative = fs::relative(*path, dir_.path()).native();
+  const fs::path path = must(store_.put(sample_record(4096)));
+  const std::string relative = fs::relative(path, dir_.path()).native();
   EXPECT_EQ(relative.find("v1/records/sm_90/h200/matmul/m=4096_n=6144_k=4096_dtype=bf16-"), 0U)
       << relative;
-  EXPECT_EQ(path->extension(), ".kwr");
+  EXPECT_EQ(path.extension(), ".kwr");
 }
 
 TEST_F(RecordStoreTest, TheTrialsOfARunLieBesideIt) {
@@ -67,28 +67,24 @@ TEST_F(RecordStoreTest, TheTrialsOfARunLieBesideIt) {
 
 TEST_F(RecordStoreTest, ARecordThatReplacesAnotherKeepsItsTrials) {
   const TrialTable trials{.finals_seconds = 2, .wall_seconds = 3, .rows = {{.us = 7.5}}};
-  const Result<fs::path> before = store_.put(sample_record(1), &trials);
-  ASSERT_TRUE(before);
-  const Result<fs::path> after = store_.replace(*before, sample_record(1));
-  ASSERT_TRUE(after);
-  const Lookup<TrialTable> read = read_trials(*after, sample_key(1), dir_.path());
+  const fs::path before = must(store_.put(sample_record(1), &trials));
+  const fs::path after = must(store_.replace(before, sample_record(1)));
+  const Lookup<TrialTable> read = read_trials(after, sample_key(1), dir_.path());
   ASSERT_TRUE(read) << read.detail;
   EXPECT_EQ(*read.value, trials);
-  EXPECT_FALSE(fs::exists(*before));
-  EXPECT_FALSE(fs::exists(trials_file(*before)));
+  EXPECT_FALSE(fs::exists(before));
+  EXPECT_FALSE(fs::exists(trials_file(before)));
 }
 
 TEST_F(RecordStoreTest, ARunOfAnotherStoreIsReplacedInThisOneAlone) {
   const TrialTable trials{
       .finals_seconds = 2, .wall_seconds = 3, .rows = {{.us = 7.5, .samples = 2}}};
   const RecordStore other(dir_.path() / "other");
-  const Result<fs::path> old = other.put(sample_record(1), &trials);
-  ASSERT_TRUE(old) << old.error().message;
-  const Result<fs::path> path = store_.replace(*old, sample_record(1));
-  ASSERT_TRUE(path) << path.error().message;
-  EXPECT_TRUE(read_trials(*path, sample_key(1)));
-  EXPECT_TRUE(read_record(*old));
-  EXPECT_TRUE(read_trials(*old, sample_key(1)));
+  const fs::path old = must(other.put(sample_record(1), &trials));
+  const fs::path path = must(store_.replace(old, sample_record(1)));
+  EXPECT_TRUE(read_trials(path, sample_key(1)));
+  EXPECT_TRUE(read_record(old));
+  EXPECT_TRUE(read_trials(old, sample_key(1)));
 }
 
 TEST_F(RecordStoreTest, EveryRunIsKeptNewestFirst) {
@@ -148,16 +144,15 @@ TEST_F(RecordStoreTest, ADefectiveRunIsReportedAndTheOthersServed) {
 }
 
 TEST_F(RecordStoreTest, AFrameWhoseKeyIsNotItsRecordsIsAMiss) {
-  const Result<fs::path> path = store_.put(sample_record(1));
-  ASSERT_TRUE(path);
+  const fs::path path = must(store_.put(sample_record(1)));
   const auto write = [&](const EntryFile& entry) {
-    ASSERT_TRUE(publish_file(*path, encode_entry(entry)));
+    ASSERT_TRUE(publish_file(path, encode_entry(entry)));
   };
   const std::string key = sample_key(1).text();
   const TuningRecord other = sample_record(2);
   write({"record", key, encode_head(head_of(other)), to_json(other)});
   EXPECT_EQ(store_.get(sample_key(1)).reason, MissReason::key_mismatch);
-  EXPECT_EQ(read_record(*path).reason, MissReason::key_mismatch);
+  EXPECT_EQ(read_record(path).reason, MissReason::key_mismatch);
   write({"record", key, to_json(other)});
   EXPECT_EQ(store_.get(sample_key(1)).reason, MissReason::key_mismatch);
 }
@@ -173,11 +168,10 @@ TEST_F(RecordStoreTest, ARecordOfTheFirstFormatIsRead) {
 }
 
 TEST_F(RecordStoreTest, ARecordOfALaterVersionIsPassedOverAndTheOthersServed) {
-  const Result<fs::path> later = store_.put(sample_record(1));
-  ASSERT_TRUE(later);
-  std::string bytes = *read_file(*later);
+  const fs::path later = must(store_.put(sample_record(1)));
+  std::string bytes = *read_file(later);
   bytes[8] = 9;
-  ASSERT_TRUE(publish_file(*later, bytes));
+  ASSERT_TRUE(publish_file(later, bytes));
   EXPECT_EQ(store_.get(sample_key(1)).reason, MissReason::other_version);
   ASSERT_TRUE(store_.put(sample_record(1)));
   const RecordStore::Found found = store_.get(sample_key(1));
@@ -186,13 +180,12 @@ TEST_F(RecordStoreTest, ARecordOfALaterVersionIsPassedOverAndTheOthersServed) {
 }
 
 TEST_F(RecordStoreTest, AHeadThatIsNotThatOfItsEvidenceIsADefect) {
-  const Result<fs::path> path = store_.put(sample_record(1));
-  ASSERT_TRUE(path);
+  const fs::path path = must(store_.put(sample_record(1)));
   RecordHead head = head_of(sample_record(1));
   head.winner.artifact = head.artifacts.at(0);
-  ASSERT_TRUE(publish_file(*path, encode_entry({"record", head.key.text(), encode_head(head),
-                                                to_json(sample_record(1))})));
-  EXPECT_EQ(read_record(*path).reason, MissReason::corrupt);
+  ASSERT_TRUE(publish_file(path, encode_entry({"record", head.key.text(), encode_head(head),
+                                               to_json(sample_record(1))})));
+  EXPECT_EQ(read_record(path).reason, MissReason::corrupt);
 }
 
 TEST_F(RecordStoreTest, AHeadFromBeforeLaunchPathsWereMeasuredKnowsNone) {
@@ -203,21 +196,19 @@ TEST_F(RecordStoreTest, AHeadFromBeforeLaunchPathsWereMeasuredKnowsNone) {
   std::string bytes = encode_head(head_of(record));
   EXPECT_EQ(decode_head(bytes)->winner.best_path, std::nullopt);
   bytes.resize(bytes.size() - sizeof(std::uint32_t));  // the length of no name
-  const Result<RecordHead> old = decode_head(bytes);
-  ASSERT_TRUE(old) << old.error().message;
-  EXPECT_EQ(*old, head_of(record));
+  const RecordHead old = must(decode_head(bytes));
+  EXPECT_EQ(old, head_of(record));
   ASSERT_TRUE(whole.ends_with("graph"));
   EXPECT_FALSE(decode_head(whole.substr(0, whole.size() - 1)));
 }
 
 TEST_F(RecordStoreTest, ALookupDoesNotReadTheEvidence) {
-  const Result<fs::path> path = store_.put(sample_record(1));
-  ASSERT_TRUE(path);
-  std::string bytes = *read_file(*path);
+  const fs::path path = must(store_.put(sample_record(1)));
+  std::string bytes = *read_file(path);
   bytes.back() ^= 1;
-  ASSERT_TRUE(publish_file(*path, bytes));
+  ASSERT_TRUE(publish_file(path, bytes));
   EXPECT_EQ(store_.get(sample_key(1)).runs.size(), 1U);
-  EXPECT_EQ(read_record(*path).reason, MissReason::corrupt);
+  EXPECT_EQ(read_record(path).reason, MissReason::corrupt);
 }
 
 TEST_F(RecordStoreTest, DecisionsComeInTheOrderTheyWereMadeWhateverTheClockSays) {
@@ -242,13 +233,12 @@ TEST_F(RecordStoreTest, DecisionsComeInTheOrderTheyWereMadeWhateverTheClockSays)
 
 TEST_F(RecordStoreTest, ATornDecisionIsADefect) {
   Override one{.key = sample_key(1)};
-  const Result<fs::path> path = store_.put(one);
-  ASSERT_TRUE(path);
-  fs::resize_file(*path, 40);
+  const fs::path path = must(store_.put(one));
+  fs::resize_file(path, 40);
   const RecordStore::Found found = store_.get(sample_key(1));
   EXPECT_TRUE(found.overrides.empty());
   ASSERT_EQ(found.defects.size(), 1U);
-  EXPECT_THAT(found.defects[0], HasSubstr(path->native()));
+  EXPECT_THAT(found.defects[0], HasSubstr(path.native()));
 }
 
 TEST_F(RecordStoreTest, ADecisionInTheFolderOfAnotherKeyIsADefect) {
@@ -268,16 +258,15 @@ TEST_F(RecordStoreTest, ADecisionInTheFolderOfAnotherKeyIsADefect) {
 
 TEST_F(RecordStoreTest, ADecisionWhoseFrameHasAnotherKeyIsADefect) {
   const Override one{.key = sample_key(1)};
-  const Result<fs::path> path = store_.put(one);
-  ASSERT_TRUE(path);
+  const fs::path path = must(store_.put(one));
   const std::string bytes =
       encode_entry({.kind = "override", .key = sample_key(2).text(), .payload = to_json(one)});
-  ASSERT_TRUE(publish_file(*path, bytes));
+  ASSERT_TRUE(publish_file(path, bytes));
   const RecordStore::Found found = store_.get(sample_key(1));
   EXPECT_TRUE(found.overrides.empty());
   EXPECT_EQ(found.reason, MissReason::key_mismatch);
   ASSERT_EQ(found.defects.size(), 1U);
-  EXPECT_THAT(found.defects[0], HasSubstr(path->native()));
+  EXPECT_THAT(found.defects[0], HasSubstr(path.native()));
 }
 
 TEST_F(RecordStoreTest, AHeadWithAPolicyThatDoesNotExistIsCorrupt) {
@@ -341,9 +330,7 @@ TEST_F(RecordStoreTest, AFormulaIsNoOpenDim) {
 TEST_F(RecordStoreTest, ARecordThatWouldNotReadBackIsRefused) {
   TuningRecord record = sample_record(1);
   record.winner.predicted_us = std::numeric_limits<double>::infinity();
-  const Result<fs::path> path = store_.put(record);
-  ASSERT_FALSE(path);
-  EXPECT_THAT(path.error().message, HasSubstr("winner.predicted_us"));
+  EXPECT_THAT(store_.put(record), Fails(HasSubstr("winner.predicted_us")));
   EXPECT_EQ(store_.get(record.key).reason, MissReason::absent);
 }
 
@@ -352,10 +339,9 @@ TEST_F(RecordStoreTest, NamesLeadNowhereElse) {
   record.key.problem = "../../../../outside ../..=/" + std::string(1000, 'x');
   record.key.target = "..";
   record.key.sku = "";
-  const Result<fs::path> path = store_.put(record);
-  ASSERT_TRUE(path) << path.error().message;
+  const fs::path path = must(store_.put(record));
   const std::string relative =
-      fs::relative(fs::canonical(*path), fs::canonical(dir_.path())).native();
+      fs::relative(fs::canonical(path), fs::canonical(dir_.path())).native();
   EXPECT_EQ(relative.find("v1/records/"), 0U) << relative;
   EXPECT_EQ(store_.get(record.key).runs.size(), 1U);
 }
@@ -399,15 +385,14 @@ TEST_F(RecordStoreTest, WhatIsReplacedWhileItIsListedIsNoDefect) {
 }
 
 TEST_F(RecordStoreTest, AFolderInPlaceOfARecordIsADefect) {
-  const Result<fs::path> path = store_.put(sample_record(1));
-  ASSERT_TRUE(path);
-  fs::remove(*path);
-  fs::create_directory(*path);
+  const fs::path path = must(store_.put(sample_record(1)));
+  fs::remove(path);
+  fs::create_directory(path);
   const std::vector<RecordStore::ListedHead> heads = store_.list_heads();
   ASSERT_EQ(heads.size(), 1U);
-  EXPECT_EQ(heads[0].path, *path);
+  EXPECT_EQ(heads[0].path, path);
   EXPECT_EQ(heads[0].head.reason, MissReason::unreadable);
-  EXPECT_EQ(heads[0].head.detail, path->native() + ": a folder, not a file");
+  EXPECT_EQ(heads[0].head.detail, path.native() + ": a folder, not a file");
   EXPECT_EQ(store_.list().size(), 1U);
   EXPECT_TRUE(store_.list_overrides().empty());
 }
