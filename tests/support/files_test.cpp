@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/support/faulty_files.h"
 #include "tests/temp_dir.h"
 
@@ -27,9 +28,8 @@ TEST(FilesTest, PublishThenReadGivesTheBytes) {
   const ScopedTempDir dir;
   const std::string bytes("a\0b\n", 4);
   ASSERT_TRUE(publish_file(dir / "new/folder/file", bytes));
-  const Result<std::string> read = read_file(dir / "new/folder/file");
-  ASSERT_TRUE(read);
-  EXPECT_EQ(*read, bytes);
+  const std::string read = must(read_file(dir / "new/folder/file"));
+  EXPECT_EQ(read, bytes);
 }
 
 TEST(FilesTest, PublishReplacesAndLeavesNoTemporaryFile) {
@@ -54,10 +54,7 @@ TEST(FilesTest, FailedPublishNamesThePathAndLeavesNothing) {
   const ScopedTempDir dir;
   std::filesystem::create_directory(dir / "taken");
   ASSERT_TRUE(publish_file(dir / "taken/inside", "x"));
-  const Result<void> published = publish_file(dir / "taken", "x");
-  ASSERT_FALSE(published);
-  EXPECT_EQ(published.error().code, ErrorCode::io);
-  EXPECT_NE(published.error().message.find("taken"), std::string::npos);
+  EXPECT_THAT(publish_file(dir / "taken", "x"), Fails(ErrorCode::io, HasSubstr("taken")));
   EXPECT_EQ(list_directory(dir.path()), std::vector<std::string>{"taken"});
 }
 
@@ -78,12 +75,8 @@ TEST(FilesTest, ReadersSeeTheOldOrTheNewFileWhole) {
 
 TEST(FilesTest, MissingFileIsNotFound) {
   const ScopedTempDir dir;
-  const Result<std::string> read = read_file(dir / "nothing");
-  ASSERT_FALSE(read);
-  EXPECT_EQ(read.error().code, ErrorCode::not_found);
-  const Result<std::string> folder = read_file(dir.path());
-  ASSERT_FALSE(folder);
-  EXPECT_EQ(folder.error().code, ErrorCode::io);
+  EXPECT_THAT(read_file(dir / "nothing"), Fails(ErrorCode::not_found));
+  EXPECT_THAT(read_file(dir.path()), Fails(ErrorCode::io));
 }
 
 TEST(FilesTest, LinesOfConcurrentWritersNeverMix) {
@@ -129,14 +122,11 @@ std::vector<std::pair<std::string, std::string>> make_oddities(const ScopedTempD
 TEST(FilesTest, OnlyRegularFilesAreReadAppendedToOrReplaced) {
   const ScopedTempDir dir;
   for (const auto& [path, what] : make_oddities(dir)) {
-    const Result<std::string> read = read_file(path);
-    ASSERT_FALSE(read) << what;
-    EXPECT_THAT(read.error().message, HasSubstr(path)) << what;
-    EXPECT_THAT(read.error().message, HasSubstr("not a regular file")) << what;
+    EXPECT_THAT(read_file(path),
+                Fails(::testing::AllOf(HasSubstr(path), HasSubstr("not a regular file"))))
+        << what;
     EXPECT_FALSE(append_line(path, "x")) << what;
-    const Result<void> published = publish_file(path, "x");
-    ASSERT_FALSE(published) << what;
-    EXPECT_THAT(published.error().message, HasSubstr("no regular file")) << what;
+    EXPECT_THAT(publish_file(path, "x"), Fails(HasSubstr("no regular file"))) << what;
     EXPECT_FALSE(create_file(path, "x", 0600)) << what;
     EXPECT_FALSE(std::filesystem::is_regular_file(path)) << what;
   }
@@ -156,12 +146,11 @@ TEST(FilesTest, WhatKilledWritersLeftIsRemoved) {
   std::filesystem::create_symlink(others[0], dir / ".page.html.0123456789abcdef-2.tmp");
   others.push_back(dir / ".page.html.0123456789abcdef-2.tmp");
   std::ofstream(dead) << "half";
-  Result<OutputFile> alive = OutputFile::create(dir / "page.html");
-  ASSERT_TRUE(alive) << alive.error().message;
+  OutputFile alive = must(OutputFile::create(dir / "page.html"));
   EXPECT_FALSE(std::filesystem::exists(dead));
   ASSERT_TRUE(publish_file(dir / "page.html", "other"));
-  ASSERT_TRUE(alive->write("first")) << "a writer that lives keeps its file";
-  EXPECT_TRUE(alive->publish());
+  ASSERT_TRUE(alive.write("first")) << "a writer that lives keeps its file";
+  EXPECT_TRUE(alive.publish());
   EXPECT_EQ(*read_file(dir / "page.html"), "first");
   for (const std::string& file : others) {
     EXPECT_TRUE(std::filesystem::is_symlink(file) || std::filesystem::exists(file)) << file;
@@ -188,8 +177,8 @@ TEST(FilesTest, ANameThatMayBeAKeyIsNotRepeated) {
   for (const std::string& key :
        {hex, hex + hex, hex + hex + "\n", base64, "./" + hex + hex, hex + hex + hex + hex + hex}) {
     const std::string said = read_file(key).error().message;
-    EXPECT_EQ(said.find("cdef"), std::string::npos) << said;
-    EXPECT_EQ(said.find("Zm9v"), std::string::npos) << said;
+    EXPECT_THAT(said, ::testing::Not(HasSubstr("cdef")));
+    EXPECT_THAT(said, ::testing::Not(HasSubstr("Zm9v")));
     EXPECT_THAT(said, HasSubstr(concat(key.size(), " bytes that looks like a key")));
   }
   for (const std::string& name :
@@ -224,9 +213,8 @@ TEST(FilesTest, BelowAFolderNothingIsALink) {
   std::filesystem::create_directory_symlink("deep", dir / "root/in");
   std::filesystem::create_symlink("../outside/file", dir / "root/file");
   for (const char* below : {"out/file", "in/file", "file"}) {
-    const Result<std::string> read = read_file(root / below, {}, root);
-    ASSERT_FALSE(read) << below;
-    EXPECT_THAT(read.error().message, HasSubstr("there is a link in it")) << below;
+    EXPECT_THAT(read_file(root / below, {}, root), Fails(HasSubstr("there is a link in it")))
+        << below;
     EXPECT_FALSE(append_line(root / below, "x", {}, root)) << below;
     EXPECT_FALSE(publish_file(root / below, "x", root)) << below;
   }
@@ -242,41 +230,34 @@ TEST(FilesTest, WhatIsTooLongIsNotReadNorMadeSo) {
   const FileKind note{"note", 10};
   ASSERT_TRUE(publish_file(dir / "file", "0123456789"));
   EXPECT_EQ(*read_file(dir / "file", note), "0123456789");
-  const Result<void> appended = append_line(dir / "file", "", note);
-  ASSERT_FALSE(appended);
-  EXPECT_THAT(appended.error().message, HasSubstr("11 bytes, the most of a note is 10"));
+  EXPECT_THAT(append_line(dir / "file", "", note),
+              Fails(HasSubstr("11 bytes, the most of a note is 10")));
   ASSERT_TRUE(append_line(dir / "file", ""));
-  const Result<std::string> read = read_file(dir / "file", note);
-  ASSERT_FALSE(read);
-  EXPECT_EQ(read.error().code, ErrorCode::corrupt);
-  EXPECT_THAT(read.error().message, HasSubstr("11 bytes, the most of a note is 10"));
+  EXPECT_THAT(read_file(dir / "file", note),
+              Fails(ErrorCode::corrupt, HasSubstr("11 bytes, the most of a note is 10")));
   std::filesystem::resize_file(dir / "file", std::uintmax_t{1} << 40);
   EXPECT_FALSE(read_file(dir / "file")) << "a hole of a terabyte";
 }
 
 TEST(FilesTest, AFileThatDoesNotSayItsLengthIsReadToItsEnd) {
-  const Result<std::string> read = read_file("/proc/self/maps");
-  ASSERT_TRUE(read);
-  EXPECT_TRUE(read->ends_with('\n'));
+  const std::string read = must(read_file("/proc/self/maps"));
+  EXPECT_TRUE(read.ends_with('\n'));
   EXPECT_FALSE(read_file("/proc/self/maps", {"note", 10}));
 }
 
 TEST(FilesTest, WhereThereIsNoMemoryItIsNamedForWhat) {
   const ScopedTempDir dir;
   ASSERT_TRUE(publish_file(dir / "file", ""));
-  const Result<InputFile> file = InputFile::open(dir / "file");
-  ASSERT_TRUE(file);
-  const Result<std::string> read = file->read(0, std::string().max_size());
-  ASSERT_FALSE(read);
-  EXPECT_THAT(read.error().message, HasSubstr((dir / "file").native() + ": no memory for"));
+  const InputFile file = must(InputFile::open(dir / "file"));
+  EXPECT_THAT(file.read(0, std::string().max_size()),
+              Fails(HasSubstr((dir / "file").native() + ": no memory for")));
 }
 
 TEST(FilesTest, AnOutputThatIsNotPublishedLeavesNothing) {
   const ScopedTempDir dir;
   {
-    Result<OutputFile> file = OutputFile::create(dir / "file");
-    ASSERT_TRUE(file);
-    ASSERT_TRUE(file->write("half"));
+    OutputFile file = must(OutputFile::create(dir / "file"));
+    ASSERT_TRUE(file.write("half"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }

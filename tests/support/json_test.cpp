@@ -6,6 +6,7 @@
 
 #include "support/text.h"
 #include "tests/comma_locale.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -31,29 +32,27 @@ TEST(JsonTest, NumbersAreTheSameInEveryLocale) {
 }
 
 TEST(JsonTest, AByteOrderMarkIsSkipped) {
-  const Result<JsonNode> root = parse_json("\xEF\xBB\xBF{\"a\":\n1}", "file.json");
-  ASSERT_TRUE(root) << root.error().message;
-  EXPECT_EQ(root->find("a")->line, 2);
+  const JsonNode root = must(parse_json("\xEF\xBB\xBF{\"a\":\n1}", "file.json"));
+  EXPECT_EQ(root.find("a")->line, 2);
 }
 
 TEST(JsonTest, KeepsTheLineOfEveryValue) {
-  const Result<JsonNode> root = parse_json(
-      "{\n"
-      "  \"a\": 1\n"
-      "  ,\n"
-      "  \"b\": [\n"
-      "    2.5\n"
-      "    , true,\n"
-      "\n"
-      "    {\"c\":\n"
-      "      \"text\"}\n"
-      "  ]\n"
-      "}\n",
-      "file.json");
-  ASSERT_TRUE(root);
-  EXPECT_EQ(root->line, 1);
-  EXPECT_EQ(root->find("a")->line, 2);
-  const JsonNode* b = root->find("b");
+  const JsonNode root =
+      must(parse_json("{\n"
+                      "  \"a\": 1\n"
+                      "  ,\n"
+                      "  \"b\": [\n"
+                      "    2.5\n"
+                      "    , true,\n"
+                      "\n"
+                      "    {\"c\":\n"
+                      "      \"text\"}\n"
+                      "  ]\n"
+                      "}\n",
+                      "file.json"));
+  EXPECT_EQ(root.line, 1);
+  EXPECT_EQ(root.find("a")->line, 2);
+  const JsonNode* b = root.find("b");
   EXPECT_EQ(b->line, 4);
   EXPECT_EQ((*b->array())[0].line, 5);
   EXPECT_EQ((*b->array())[1].line, 6);
@@ -62,28 +61,26 @@ TEST(JsonTest, KeepsTheLineOfEveryValue) {
 }
 
 TEST(JsonTest, GivesValuesOfEveryKind) {
-  const Result<JsonNode> root = parse_json(
+  const JsonNode root = must(parse_json(
       R"({"n": null, "t": true, "i": -9223372036854775808, "d": 1e-6, "s": "é\n", "a": [], "o": {}})",
-      "file.json");
-  ASSERT_TRUE(root);
-  EXPECT_EQ(root->find("n")->kind(), "null");
-  EXPECT_TRUE(*root->find("t")->boolean());
-  EXPECT_EQ(*root->find("i")->integer(), INT64_MIN);
-  EXPECT_EQ(*root->find("s")->string(), "é\n");
-  EXPECT_EQ(root->find("a")->array()->size(), 0U);
-  EXPECT_EQ(root->find("o")->object()->size(), 0U);
+      "file.json"));
+  EXPECT_EQ(root.find("n")->kind(), "null");
+  EXPECT_TRUE(*root.find("t")->boolean());
+  EXPECT_EQ(*root.find("i")->integer(), INT64_MIN);
+  EXPECT_EQ(*root.find("s")->string(), "é\n");
+  EXPECT_EQ(root.find("a")->array()->size(), 0U);
+  EXPECT_EQ(root.find("o")->object()->size(), 0U);
   double number = 0;
-  EXPECT_TRUE(root->find("d")->number(number));
+  EXPECT_TRUE(root.find("d")->number(number));
   EXPECT_DOUBLE_EQ(number, 1e-6);
-  EXPECT_FALSE(root->find("s")->number(number));
-  EXPECT_EQ(root->find("missing"), nullptr);
+  EXPECT_FALSE(root.find("s")->number(number));
+  EXPECT_EQ(root.find("missing"), nullptr);
 }
 
 TEST(JsonTest, MembersKeepTheOrderOfTheFile) {
-  const Result<JsonNode> root = parse_json(R"({"z": 1, "a": 2, "m": 3})", "file.json");
-  ASSERT_TRUE(root);
+  const JsonNode root = must(parse_json(R"({"z": 1, "a": 2, "m": 3})", "file.json"));
   std::string order;
-  for (const auto& [name, value] : *root->object()) order += name;
+  for (const auto& [name, value] : *root.object()) order += name;
   EXPECT_EQ(order, "zam");
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "tests/results.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -38,18 +39,14 @@ Result<std::string> take(Source& source) {
 
 TEST(TryTest, ValuesAreMovedOutAndEachExpressionIsEvaluatedOnce) {
   Source source;
-  const Result<std::string> taken = take(source);
-  ASSERT_TRUE(taken);
-  EXPECT_EQ(*taken, "14");
+  const std::string taken = must(take(source));
+  EXPECT_EQ(taken, "14");
   EXPECT_EQ(source.asked, 2);
 }
 
 TEST(TryTest, AnErrorEndsTheFunctionAsItIs) {
   Source source{.asked = 0, .fails = true};
-  const Result<std::string> taken = take(source);
-  ASSERT_FALSE(taken);
-  EXPECT_EQ(taken.error().code, ErrorCode::io);
-  EXPECT_EQ(taken.error().message, "no");
+  EXPECT_THAT(take(source), Fails(ErrorCode::io, "no"));
   EXPECT_EQ(source.asked, 1);
   EXPECT_FALSE(take(source));
   EXPECT_EQ(source.asked, 2) << "KW_TRY gave up before anything was made";

@@ -4,32 +4,32 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 #include <thread>
 #include <unistd.h>
 
 #include "support/processes/process_exit.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
 
+using ::testing::HasSubstr;
+
 TEST(DynamicLibraryTest, OpensTheFirstThatLoads) {
-  const Result<DynamicLibrary> library =
-      DynamicLibrary::open({"/no/such/library.so", "libc.so.6", "libm.so.6"});
-  ASSERT_TRUE(library);
-  EXPECT_EQ(library->name(), "libc.so.6");
-  EXPECT_NE(library->symbol("getpid"), nullptr);
-  EXPECT_EQ(library->symbol("no_such_symbol"), nullptr);
+  const DynamicLibrary library =
+      must(DynamicLibrary::open({"/no/such/library.so", "libc.so.6", "libm.so.6"}));
+  EXPECT_EQ(library.name(), "libc.so.6");
+  EXPECT_NE(library.symbol("getpid"), nullptr);
+  EXPECT_EQ(library.symbol("no_such_symbol"), nullptr);
 }
 
 TEST(DynamicLibraryTest, FailureTellsEveryAttempt) {
-  const Result<DynamicLibrary> library =
-      DynamicLibrary::open({"libone_missing.so", "/two/missing.so"});
-  ASSERT_FALSE(library);
-  EXPECT_EQ(library.error().code, ErrorCode::unavailable);
-  EXPECT_NE(library.error().message.find("libone_missing.so"), std::string::npos);
-  EXPECT_NE(library.error().message.find("/two/missing.so"), std::string::npos);
+  EXPECT_THAT(DynamicLibrary::open({"libone_missing.so", "/two/missing.so"}),
+              Fails(ErrorCode::unavailable, ::testing::AllOf(HasSubstr("libone_missing.so"),
+                                                             HasSubstr("/two/missing.so"))));
 }
 
 TEST(DynamicLibraryTest, PathsWhereNothingLiesAreCountedNotListed) {
@@ -37,10 +37,9 @@ TEST(DynamicLibraryTest, PathsWhereNothingLiesAreCountedNotListed) {
       DynamicLibrary::open({"/one/missing.so", "/two/missing.so", "/proc/self/status"});
   ASSERT_FALSE(library);
   const std::string& message = library.error().message;
-  EXPECT_EQ(message.find("/one/missing.so"), std::string::npos) << message;
-  EXPECT_NE(message.find("nothing at 2 paths"), std::string::npos) << message;
-  EXPECT_NE(message.find("/proc/self/status: "), std::string::npos)
-      << "it is there, and no library";
+  EXPECT_THAT(message, ::testing::Not(HasSubstr("/one/missing.so")));
+  EXPECT_THAT(message, HasSubstr("nothing at 2 paths"));
+  EXPECT_THAT(message, HasSubstr("/proc/self/status: ")) << "it is there, and no library";
 }
 
 /// Exits while another thread loads, on a thread that is our users' or on one of somebody else.

@@ -5,6 +5,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "tests/results.h"
+
 namespace kernwright {
 namespace {
 
@@ -42,16 +44,14 @@ TEST_F(ChannelTest, AMessageBeyondTheSocketsBufferArrives) {
 }
 
 TEST_F(ChannelTest, AFileTravelsWithItsMessage) {
-  const auto file = memory_file("test", "some bytes");
-  ASSERT_TRUE(file);
-  ASSERT_TRUE(one_.send("with", file->get()));
+  const auto file = must(memory_file("test", "some bytes"));
+  ASSERT_TRUE(one_.send("with", file.get()));
   ASSERT_TRUE(one_.send("without"));
-  const auto with = other_.receive();
-  ASSERT_TRUE(with);
-  ASSERT_TRUE(with->file.valid());
-  EXPECT_NE(with->file.get(), file->get());
-  EXPECT_EQ(read_all(with->file).value(), "some bytes");
-  EXPECT_EQ(read_all(with->file).value(), "some bytes") << "from the start again";
+  const auto with = must(other_.receive());
+  ASSERT_TRUE(with.file.valid());
+  EXPECT_NE(with.file.get(), file.get());
+  EXPECT_EQ(read_all(with.file).value(), "some bytes");
+  EXPECT_EQ(read_all(with.file).value(), "some bytes") << "from the start again";
   EXPECT_FALSE(other_.receive().value().file.valid());
 }
 
@@ -72,9 +72,8 @@ TEST_F(ChannelTest, AMessageOrAClosedEndMakesItReadable) {
 }
 
 TEST_F(ChannelTest, AnEndThatNobodyReadsIsATimeout) {
-  const auto sent = one_.send(std::string(8'000'000, 'x'), -1, deadline_in(0.01));
-  ASSERT_FALSE(sent);
-  EXPECT_EQ(sent.error().code, ErrorCode::timed_out);
+  EXPECT_THAT(one_.send(std::string(8'000'000, 'x'), -1, deadline_in(0.01)),
+              Fails(ErrorCode::timed_out));
 }
 
 TEST_F(ChannelTest, AClosedEndIsSeenByBothSides) {
@@ -86,10 +85,7 @@ TEST_F(ChannelTest, AClosedEndIsSeenByBothSides) {
 TEST_F(ChannelTest, ACutOffMessageIsCorrupt) {
   write_raw(std::string("\x08\0\0\0hal", 7));
   one_ = Channel();
-  const auto message = other_.receive();
-  ASSERT_FALSE(message);
-  EXPECT_EQ(message.error().code, ErrorCode::corrupt);
-  EXPECT_EQ(message.error().message, "a message was cut off: 3 of 8 bytes");
+  EXPECT_THAT(other_.receive(), Fails(ErrorCode::corrupt, "a message was cut off: 3 of 8 bytes"));
 }
 
 TEST_F(ChannelTest, ALengthThatNoMessageHasIsCorrupt) {

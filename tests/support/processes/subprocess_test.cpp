@@ -10,6 +10,7 @@
 
 #include "support/files.h"
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -34,21 +35,19 @@ TEST(SubprocessTest, SaysHowAProcessEnded) {
 }
 
 TEST(SubprocessTest, AMissingProgramIsNamed) {
-  const auto process = Subprocess::spawn({"/nowhere/at/all", {}, {}});
-  ASSERT_FALSE(process);
-  EXPECT_THAT(process.error().message, HasSubstr("cannot start /nowhere/at/all"));
+  EXPECT_THAT(Subprocess::spawn({"/nowhere/at/all", {}, {}}),
+              Fails(HasSubstr("cannot start /nowhere/at/all")));
 }
 
 TEST(SubprocessTest, KillsTheWholeGroupPastTheDeadline) {
   const ScopedTempDir directory;
   const auto file = directory / "grandchild";
-  auto process = shell(concat("sleep 1000 & echo $! > ", file.native(), ".part; mv ", file.native(),
-                              ".part ", file.native(), "; wait"));
-  ASSERT_TRUE(process);
+  auto process = must(shell(concat("sleep 1000 & echo $! > ", file.native(), ".part; mv ",
+                                   file.native(), ".part ", file.native(), "; wait")));
   while (!std::filesystem::exists(file)) ::usleep(1000);
-  EXPECT_FALSE(process->wait(deadline_in(0)));
-  process->kill();
-  EXPECT_EQ(process->wait(kNoDeadline).value().text(), "signal 9 (SIGKILL)");
+  EXPECT_FALSE(process.wait(deadline_in(0)));
+  process.kill();
+  EXPECT_EQ(process.wait(kNoDeadline).value().text(), "signal 9 (SIGKILL)");
   const std::string stat = concat("/proc/", trim(read_file(file).value()), "/stat");
   for (int i = 0; i < 60'000; ++i) {
     const auto status = read_file(stat);
@@ -61,9 +60,8 @@ TEST(SubprocessTest, KillsTheWholeGroupPastTheDeadline) {
 TEST(SubprocessTest, IsGoneWithItsOwner) {
   pid_t pid = -1;
   {
-    auto process = shell("sleep 1000");
-    ASSERT_TRUE(process);
-    pid = process->pid();
+    auto process = must(shell("sleep 1000"));
+    pid = process.pid();
     EXPECT_EQ(::kill(pid, 0), 0);
   }
   EXPECT_NE(::kill(pid, 0), 0);
@@ -73,23 +71,21 @@ TEST(SubprocessTest, AStartReapsNobodyElse) {
   {
     Result<Subprocess> moved_from = shell("exit 1"), owner = std::move(moved_from);
   }
-  auto other = shell("exit 7");
-  ASSERT_TRUE(other);
+  auto other = must(shell("exit 7"));
   // Ended, and not yet asked for.
   siginfo_t ended{};
-  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(other->pid()), &ended, WEXITED | WNOWAIT), 0);
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(other.pid()), &ended, WEXITED | WNOWAIT), 0);
   ASSERT_TRUE(shell("exit 0"));
-  EXPECT_EQ(other->wait(kNoDeadline).value().code, 7);
+  EXPECT_EQ(other.wait(kNoDeadline).value().code, 7);
 }
 
 TEST(SubprocessTest, VariablesAreRemovedByName) {
   ::setenv("KERNWRIGHT_TEST_KEPT", "kept", 1);
   ::setenv("KERNWRIGHT_TEST_REMOVED", "x", 1);
-  auto process = shell("echo $KERNWRIGHT_TEST_KEPT${KERNWRIGHT_TEST_REMOVED:-removed} >&2",
-                       {"KERNWRIGHT_TEST_REMOVED", "KERNWRIGHT_TEST_ABSENT"});
-  ASSERT_TRUE(process);
-  process->wait(kNoDeadline);
-  EXPECT_EQ(process->last_words(), "keptremoved");
+  auto process = must(shell("echo $KERNWRIGHT_TEST_KEPT${KERNWRIGHT_TEST_REMOVED:-removed} >&2",
+                            {"KERNWRIGHT_TEST_REMOVED", "KERNWRIGHT_TEST_ABSENT"}));
+  process.wait(kNoDeadline);
+  EXPECT_EQ(process.last_words(), "keptremoved");
   ::unsetenv("KERNWRIGHT_TEST_KEPT");
   ::unsetenv("KERNWRIGHT_TEST_REMOVED");
 }
@@ -97,28 +93,23 @@ TEST(SubprocessTest, VariablesAreRemovedByName) {
 TEST(SubprocessTest, InheritsNothingButTheChannel) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);  // not closed on exec
-  auto process = shell("for fd in /proc/self/fd/*; do readlink $fd >&2; done");
-  ASSERT_TRUE(process);
-  process->wait(kNoDeadline);
-  EXPECT_THAT(process->last_words(), HasSubstr("socket:"));
-  EXPECT_EQ(process->last_words().find("pipe:"), std::string::npos) << process->last_words();
+  auto process = must(shell("for fd in /proc/self/fd/*; do readlink $fd >&2; done"));
+  process.wait(kNoDeadline);
+  EXPECT_THAT(process.last_words(), HasSubstr("socket:"));
+  EXPECT_THAT(process.last_words(), ::testing::Not(HasSubstr("pipe:")));
   ::close(ends[0]);
   ::close(ends[1]);
 }
 
 TEST(SubprocessTest, BytesOfTheChildArriveAsAMessage) {
-  auto process = shell(R"(printf '\005\000\000\000hello' >&3)");
-  ASSERT_TRUE(process);
-  auto message = process->channel().receive();
-  ASSERT_TRUE(message) << message.error().message;
-  EXPECT_EQ(message->text, "hello");
-  EXPECT_EQ(process->channel().receive().error().code, ErrorCode::unavailable);
+  auto process = must(shell(R"(printf '\005\000\000\000hello' >&3)"));
+  auto message = must(process.channel().receive());
+  EXPECT_EQ(message.text, "hello");
+  EXPECT_EQ(process.channel().receive().error().code, ErrorCode::unavailable);
 }
 
 TEST(SubprocessTest, ByHandThereIsNoChannel) {
-  const auto channel = inherited_channel();
-  ASSERT_FALSE(channel);
-  EXPECT_THAT(channel.error().message, HasSubstr("not started by kernwright"));
+  EXPECT_THAT(inherited_channel(), Fails(HasSubstr("not started by kernwright")));
 }
 
 }  // namespace
