@@ -10,6 +10,7 @@
 #include "scripted_kernel.h"
 #include "support/text.h"
 #include "tests/doubles/fake_driver.h"
+#include "tests/results.h"
 #include <kernwright/baked_launch.h>
 
 namespace kernwright {
@@ -27,9 +28,8 @@ class BakedLaunchTest : public ::testing::Test {
 
   /// Kernels with the same `bits` share a library.
   std::shared_ptr<LoadedKernel> load(bool check_launches, std::string_view bits = {}) {
-    auto launcher = load_launcher(driver_.api(), concat(FakeDriver::cubin(), bits), plan_, 0);
-    EXPECT_TRUE(launcher) << launcher.error().message;
-    return make_kernel(plan_, *std::move(launcher), check_launches);
+    auto launcher = must(load_launcher(driver_.api(), concat(FakeDriver::cubin(), bits), plan_, 0));
+    return make_kernel(plan_, std::move(launcher), check_launches);
   }
   Result<BakedLaunch> bake() { return kernel_->handle().bake({kX, kY}); }
 
@@ -53,11 +53,10 @@ class BakedLaunchTest : public ::testing::Test {
 };
 
 TEST_F(BakedLaunchTest, LaunchesWithTensorMapScalarAndAWorkspaceOfItsOwn) {
-  Result<BakedLaunch> baked = bake();
-  ASSERT_TRUE(baked) << baked.error().message;
+  BakedLaunch baked = must(bake());
   EXPECT_EQ(driver_.alive.count("memory"), 1U);
   driver_.calls.clear();
-  const FakeDriver::Launch launch = launched(*baked);
+  const FakeDriver::Launch launch = launched(baked);
   EXPECT_EQ(driver_.calls, std::vector<std::string>{"cuGraphLaunch"});
   EXPECT_EQ(launch.value(0), kX);
   EXPECT_EQ(launch.value(1), kY);
@@ -66,11 +65,10 @@ TEST_F(BakedLaunchTest, LaunchesWithTensorMapScalarAndAWorkspaceOfItsOwn) {
 }
 
 TEST_F(BakedLaunchTest, RebindingTakesOtherPointersAndScalarsAndKeepsTheWorkspace) {
-  Result<BakedLaunch> baked = bake();
-  ASSERT_TRUE(baked);
-  const std::uint64_t workspace = launched(*baked).value(3);
-  ASSERT_TRUE(baked->rebind({kX + 256, kY + 256, 3.0}));
-  const FakeDriver::Launch launch = launched(*baked);
+  BakedLaunch baked = must(bake());
+  const std::uint64_t workspace = launched(baked).value(3);
+  ASSERT_TRUE(baked.rebind({kX + 256, kY + 256, 3.0}));
+  const FakeDriver::Launch launch = launched(baked);
   EXPECT_EQ(launch.value(0), kX + 256);
   EXPECT_EQ(launch.value(1), kY + 256);
   EXPECT_EQ(launch.value(2), std::bit_cast<std::uint32_t>(3.0F));
@@ -81,51 +79,48 @@ TEST_F(BakedLaunchTest, RebindingTakesOtherPointersAndScalarsAndKeepsTheWorkspac
   };
   const std::ptrdiff_t before = changes();
   for (int i = 0; i < 6; ++i) {
-    ASSERT_TRUE(baked->rebind({kX, kY}));
-    EXPECT_EQ(launched(*baked).value(0), kX);
-    ASSERT_TRUE(baked->rebind({kX + 256, kY + 256, 3.0}));
-    EXPECT_EQ(launched(*baked).value(0), kX + 256);
+    ASSERT_TRUE(baked.rebind({kX, kY}));
+    EXPECT_EQ(launched(baked).value(0), kX);
+    ASSERT_TRUE(baked.rebind({kX + 256, kY + 256, 3.0}));
+    EXPECT_EQ(launched(baked).value(0), kX + 256);
   }
   EXPECT_EQ(changes(), before) << "A-B-A-B";
 }
 
 TEST_F(BakedLaunchTest, AWrongRebindNamesTheArgumentAndChangesNothing) {
-  Result<BakedLaunch> baked = bake();
-  ASSERT_TRUE(baked);
-  EXPECT_THAT(message(baked->rebind({kX})), HasSubstr("takes 2 tensors and up to 1 scalars; 1"));
-  EXPECT_THAT(message(baked->rebind({kX + 8, kY})), HasSubstr("(x): must be aligned to 16 bytes"));
-  EXPECT_THAT(message(baked->rebind({kX, 1.0})), HasSubstr("(y): a device pointer expected"));
-  EXPECT_THAT(message(baked->rebind({kX, nullptr})), HasSubstr("(y): null pointer"));
-  EXPECT_EQ(launched(*baked).value(0), kX);
+  BakedLaunch baked = must(bake());
+  EXPECT_THAT(message(baked.rebind({kX})), HasSubstr("takes 2 tensors and up to 1 scalars; 1"));
+  EXPECT_THAT(message(baked.rebind({kX + 8, kY})), HasSubstr("(x): must be aligned to 16 bytes"));
+  EXPECT_THAT(message(baked.rebind({kX, 1.0})), HasSubstr("(y): a device pointer expected"));
+  EXPECT_THAT(message(baked.rebind({kX, nullptr})), HasSubstr("(y): null pointer"));
+  EXPECT_EQ(launched(baked).value(0), kX);
 }
 
 TEST_F(BakedLaunchTest, OutlivesTheKernelsOwnerAndFreesAllItHas) {
   {
-    Result<BakedLaunch> baked = bake();
-    ASSERT_TRUE(baked);
+    BakedLaunch baked = must(bake());
     kernel_.reset();  // as when a service closes
     EXPECT_EQ(driver_.alive.count("library"), 1U);
-    EXPECT_EQ(launched(*baked).value(1), kY);
-    ASSERT_TRUE(baked->rebind({kX + 16, kY}));
-    EXPECT_EQ(baked->summary().problem, "scale rows=32");
+    EXPECT_EQ(launched(baked).value(1), kY);
+    ASSERT_TRUE(baked.rebind({kX + 16, kY}));
+    EXPECT_EQ(baked.summary().problem, "scale rows=32");
   }
   EXPECT_EQ(driver_.alive, std::multiset<std::string>{});
   EXPECT_EQ(driver_.destroyed_twice, 0);
 }
 
 TEST_F(BakedLaunchTest, IsAddedToACaptureAsItsKernels) {
-  Result<BakedLaunch> baked = bake();
-  ASSERT_TRUE(baked);
-  EXPECT_EQ(message(baked->add_to_capture(nullptr)),
+  BakedLaunch baked = must(bake());
+  EXPECT_EQ(message(baked.add_to_capture(nullptr)),
             "scale rows=32: the stream is not being captured");
   driver_.capture_status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-  EXPECT_THAT(message(baked->add_to_capture(nullptr)), HasSubstr("made invalid"));
+  EXPECT_THAT(message(baked.add_to_capture(nullptr)), HasSubstr("made invalid"));
 
   driver_.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  ASSERT_TRUE(baked->rebind({kX, kY + 16}));
+  ASSERT_TRUE(baked.rebind({kX, kY + 16}));
   driver_.launches.clear();
   const auto stream = reinterpret_cast<CUstream>(0x77);
-  ASSERT_TRUE(baked->add_to_capture(stream));
+  ASSERT_TRUE(baked.add_to_capture(stream));
   ASSERT_EQ(driver_.launches.size(), 1U);
   EXPECT_EQ(driver_.launches[0].stream, stream);
   EXPECT_EQ(driver_.launches[0].value(1), kY + 16);
@@ -138,8 +133,7 @@ TEST_F(BakedLaunchTest, NothingThatIsLoadedOrFreedEndsACapture) {
   driver_.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   {
     const std::shared_ptr<LoadedKernel> fresh = load(false, "fresh");
-    const Result<BakedLaunch> baked = fresh->handle().bake({kX, kY});
-    ASSERT_TRUE(baked) << baked.error().message;
+    const BakedLaunch baked = must(fresh->handle().bake({kX, kY}));
     EXPECT_EQ(driver_.alive.count("library"), alive.count("library") + 1);
   }
   EXPECT_EQ(driver_.alive, alive) << "it is freed at once";
@@ -151,12 +145,11 @@ TEST_F(BakedLaunchTest, NothingThatIsLoadedOrFreedEndsACapture) {
 }
 
 TEST_F(BakedLaunchTest, LaunchingIntoACaptureSaysWhatToUseInstead) {
-  Result<BakedLaunch> baked = bake();
-  ASSERT_TRUE(baked);
+  BakedLaunch baked = must(bake());
   driver_.failures["cuGraphLaunch"] = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  EXPECT_THAT(message(baked->launch(nullptr)), HasSubstr("takes add_to_capture"));
+  EXPECT_THAT(message(baked.launch(nullptr)), HasSubstr("takes add_to_capture"));
   driver_.failures["cuGraphLaunch"] = CUDA_ERROR_OUT_OF_MEMORY;
-  EXPECT_EQ(message(baked->launch(nullptr)),
+  EXPECT_EQ(message(baked.launch(nullptr)),
             "scale rows=32: cuGraphLaunch: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
 }
 
@@ -173,13 +166,12 @@ TEST_F(BakedLaunchTest, BakingNamesWhatIsMissing) {
 }
 
 TEST_F(BakedLaunchTest, AMovedFromObjectSaysSo) {
-  Result<BakedLaunch> baked = bake();
-  ASSERT_TRUE(baked);
-  BakedLaunch other = *std::move(baked);
+  BakedLaunch baked = must(bake());
+  BakedLaunch other = std::move(baked);
   EXPECT_TRUE(other.launch(nullptr));
   for (const Result<void>& result :
        // NOLINTNEXTLINE(bugprone-use-after-move): what is tested
-       {baked->launch(nullptr), baked->rebind({kX, kY}), baked->add_to_capture(nullptr)}) {
+       {baked.launch(nullptr), baked.rebind({kX, kY}), baked.add_to_capture(nullptr)}) {
     EXPECT_EQ(message(result), "the baked launch was moved to another object");
   }
 }
@@ -202,10 +194,9 @@ TEST_F(BakedLaunchTest, CheckedLaunchesAskForTheFirstAndTheLastByte) {
   EXPECT_THAT(message(checked->handle().launch(nullptr, {kX, kY}, workspace)), HasSubstr("(x)"));
   EXPECT_THAT(message(checked->handle().bake({kX, kY})), HasSubstr("(x)"));
   driver_.unreachable.clear();
-  Result<BakedLaunch> baked = checked->handle().bake({kX, kY});
-  ASSERT_TRUE(baked);
+  BakedLaunch baked = must(checked->handle().bake({kX, kY}));
   driver_.unreachable = {kX};
-  EXPECT_THAT(message(baked->rebind({kX, kY})), HasSubstr("(x)"));
+  EXPECT_THAT(message(baked.rebind({kX, kY})), HasSubstr("(x)"));
 }
 
 }  // namespace

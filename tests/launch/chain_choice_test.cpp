@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <limits>
 
+#include "tests/results.h"
+
 namespace kernwright {
 namespace {
 
@@ -55,9 +57,7 @@ class ChainChoiceTest : public ::testing::Test {
         group.kernels.push_back({times.early != kNever, false, times.reads_ahead});
       }
     }
-    const Result<ChainChoice> choice = choose_steps(options_);
-    EXPECT_TRUE(choice) << choice.error().message;
-    return choice ? *choice : ChainChoice{};
+    return must(choose_steps(options_));
   }
 
   static std::vector<bool> early(const ChainChoice& choice) {
@@ -172,9 +172,7 @@ TEST_F(ChainChoiceTest, PassesAnErrorOn) {
   options_.faster = [](const ChainChoice&, const ChainChoice&) -> Result<bool> {
     return Error{ErrorCode::device, "cuGraphLaunch"};
   };
-  const Result<ChainChoice> steps = choose_steps(options_);
-  ASSERT_FALSE(steps);
-  EXPECT_EQ(steps.error().message, "cuGraphLaunch");
+  EXPECT_THAT(choose_steps(options_), Fails("cuGraphLaunch"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "scripted_kernel.h"
 #include "tests/doubles/fake_driver.h"
+#include "tests/results.h"
 #include <kernwright/baked_launch.h>
 #include <kernwright/chain.h>
 
@@ -44,9 +45,8 @@ class ChainTest : public ::testing::Test {
   std::shared_ptr<LoadedKernel> load(const std::string& name, bool waits) {
     const ExecutionPlan plan = plan_of(name, waits);
     driver_.kernels[name] = parameter_sizes(plan, plan.launches[0]);
-    auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
-    EXPECT_TRUE(launcher) << launcher.error().message;
-    return make_kernel(plan, *std::move(launcher));
+    auto launcher = must(load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0));
+    return make_kernel(plan, std::move(launcher));
   }
 
   /// in -> plain -> buffer -> waiting -> buffer + 256 -> plain -> out
@@ -82,12 +82,11 @@ class ChainTest : public ::testing::Test {
 };
 
 TEST_F(ChainTest, WiresParametersBuffersWorkspacesAndScalars) {
-  Result<Chain> chain = build();
-  ASSERT_TRUE(chain) << chain.error().message;
-  EXPECT_EQ(chain->kernels(), 3U);
-  EXPECT_EQ(chain->memory_bytes(), 512 + 2 * 256) << "one workspace per kernel, not per step";
+  Chain chain = must(build());
+  EXPECT_EQ(chain.kernels(), 3U);
+  EXPECT_EQ(chain.memory_bytes(), 512 + 2 * 256) << "one workspace per kernel, not per step";
   driver_.calls.clear();
-  const auto nodes = launched(*chain);
+  const auto nodes = launched(chain);
   EXPECT_EQ(driver_.calls, std::vector<std::string>{"cuGraphLaunch"});
   ASSERT_EQ(nodes.size(), 3U);
   const std::uint64_t buffer = nodes[0].value(1);
@@ -104,21 +103,20 @@ TEST_F(ChainTest, WiresParametersBuffersWorkspacesAndScalars) {
 }
 
 TEST_F(ChainTest, OnlyKernelsThatWaitAreLaunchedBeforeTheirPredecessorEnds) {
-  Result<Chain> chain = build();
-  ASSERT_TRUE(chain);
-  EXPECT_EQ(chain->paths(),
+  Chain chain = must(build());
+  EXPECT_EQ(chain.paths(),
             (std::vector{ChainPath::stream, ChainPath::graph, ChainPath::programmatic_stream,
                          ChainPath::programmatic_graph}));
-  ASSERT_TRUE(chain->set_path(ChainPath::programmatic_graph));
-  const auto nodes = launched(*chain);
+  ASSERT_TRUE(chain.set_path(ChainPath::programmatic_graph));
+  const auto nodes = launched(chain);
   EXPECT_EQ(nodes[1].programmatic_after, nodes[0].node);
   EXPECT_EQ(nodes[1].after, std::vector<CUgraphNode>{});
   EXPECT_EQ(nodes[2].programmatic_after, nullptr);
   EXPECT_EQ(nodes[2].after, std::vector<CUgraphNode>{nodes[1].node});
 
-  ASSERT_TRUE(chain->set_path(ChainPath::programmatic_stream));
+  ASSERT_TRUE(chain.set_path(ChainPath::programmatic_stream));
   driver_.launches.clear();
-  ASSERT_TRUE(chain->launch(nullptr));
+  ASSERT_TRUE(chain.launch(nullptr));
   ASSERT_EQ(driver_.launches.size(), 3U);
   const auto programmatic = [&](std::size_t i) {
     return driver_.launches[i].attributes.count(
@@ -131,23 +129,21 @@ TEST_F(ChainTest, OnlyKernelsThatWaitAreLaunchedBeforeTheirPredecessorEnds) {
   ChainBuilder builder;
   builder.add(waiting_->handle(), {pointer(0x1000), pointer(0x2000)});
   builder.add(plain_->handle(), {pointer(0x2000), pointer(0x1000)});
-  Result<Chain> none = builder.build();
-  ASSERT_TRUE(none);
-  EXPECT_EQ(none->paths(), (std::vector{ChainPath::stream, ChainPath::graph}))
+  Chain none = must(builder.build());
+  EXPECT_EQ(none.paths(), (std::vector{ChainPath::stream, ChainPath::graph}))
       << "the first has no predecessor in the chain";
-  EXPECT_THAT(message(none->set_path(ChainPath::programmatic_graph)),
+  EXPECT_THAT(message(none.set_path(ChainPath::programmatic_graph)),
               HasSubstr("chain of 2 kernels: no kernel of it"));
 }
 
 TEST_F(ChainTest, OnlyEarlyLaunchesGetWhatIsMeantForThem) {
-  Result<Chain> chain = build();
-  ASSERT_TRUE(chain);
+  Chain chain = must(build());
   for (const DevicePointer in : {0x1000U, 0x5000U}) {
-    ASSERT_TRUE(chain->rebind({pointer(in), pointer(0x2000)}));
-    for (const ChainPath path : chain->paths()) {
-      ASSERT_TRUE(chain->set_path(path));
+    ASSERT_TRUE(chain.rebind({pointer(in), pointer(0x2000)}));
+    for (const ChainPath path : chain.paths()) {
+      ASSERT_TRUE(chain.set_path(path));
       driver_.launches.clear();
-      ASSERT_TRUE(chain->launch(nullptr));
+      ASSERT_TRUE(chain.launch(nullptr));
       const auto nodes = driver_.launches.empty()
                              ? driver_.executables[driver_.graph_launches.back()]
                              : driver_.launches;
@@ -158,9 +154,8 @@ TEST_F(ChainTest, OnlyEarlyLaunchesGetWhatIsMeantForThem) {
       EXPECT_EQ(nodes[2].value(4), 0U) << to_string(path) << ": it does not wait";
     }
   }
-  Result<BakedLaunch> baked = waiting_->handle().bake({pointer(0x1000), pointer(0x2000)});
-  ASSERT_TRUE(baked) << baked.error().message;
-  ASSERT_TRUE(baked->launch(nullptr));
+  BakedLaunch baked = must(waiting_->handle().bake({pointer(0x1000), pointer(0x2000)}));
+  ASSERT_TRUE(baked.launch(nullptr));
   EXPECT_EQ(driver_.executables[driver_.graph_launches.back()][0].value(4), 0U);
 }
 
@@ -169,9 +164,8 @@ TEST_F(ChainTest, WhatAKernelInFrontWritesIsNotReadAhead) {
   plan.launches[0].ahead = {0};
   plan.launches[0].arguments.back().kind = ArgumentKind::ahead;
   driver_.kernels["reading"] = parameter_sizes(plan, plan.launches[0]);
-  auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
-  ASSERT_TRUE(launcher) << launcher.error().message;
-  const std::shared_ptr<LoadedKernel> reading = make_kernel(plan, *std::move(launcher));
+  auto launcher = must(load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0));
+  const std::shared_ptr<LoadedKernel> reading = make_kernel(plan, std::move(launcher));
   constexpr std::int64_t kBytes = 256;
 
   ChainBuilder builder;
@@ -185,17 +179,16 @@ TEST_F(ChainTest, WhatAKernelInFrontWritesIsNotReadAhead) {
   builder.add(reading->handle(), {memory.at(kBytes - 16), last});  // two steps wrote of it
   builder.add(reading->handle(), {memory.at(3 * kBytes), last});   // nobody wrote it
   builder.add(reading->handle(), {last, last});                    // written in front of it
-  Result<Chain> chain = builder.build();
-  ASSERT_TRUE(chain) << chain.error().message;
+  Chain chain = must(builder.build());
 
   /// Which of the last four kernels read ahead, on every programmatic path.
   const auto ahead = [&](const std::vector<const void*>& parameters) {
     std::vector<bool> told;
     for (const ChainPath path : {ChainPath::programmatic_graph, ChainPath::programmatic_stream}) {
-      EXPECT_TRUE(chain->set_path(path));
-      EXPECT_TRUE(chain->rebind(parameters.data(), parameters.size()));
+      EXPECT_TRUE(chain.set_path(path));
+      EXPECT_TRUE(chain.rebind(parameters.data(), parameters.size()));
       driver_.launches.clear();
-      EXPECT_TRUE(chain->launch(nullptr));
+      EXPECT_TRUE(chain.launch(nullptr));
       const auto nodes = driver_.launches.empty()
                              ? driver_.executables[driver_.graph_launches.back()]
                              : driver_.launches;
@@ -219,9 +212,9 @@ TEST_F(ChainTest, WhatAKernelInFrontWritesIsNotReadAhead) {
   EXPECT_EQ(ahead({in, pointer(0x20000), out}), apart);
 
   // Addresses of the chain's own memory, as a caller cannot know them.
-  ASSERT_TRUE(chain->set_path(ChainPath::graph));
-  const std::uint64_t own = launched(*chain)[1].value(1);
-  EXPECT_EQ(launched(*chain)[2].value(4), 0U) << "no step is early on this path";
+  ASSERT_TRUE(chain.set_path(ChainPath::graph));
+  const std::uint64_t own = launched(chain)[1].value(1);
+  EXPECT_EQ(launched(chain)[2].value(4), 0U) << "no step is early on this path";
   const auto at = [&](std::uint64_t offset) { return pointer(own + offset); };
   EXPECT_EQ(ahead({in, at(kBytes - 16), out}), (std::vector<bool>{false, false, true, false}));
   EXPECT_EQ(ahead({in, at(kBytes), out}), apart) << "its own output, at another time";
@@ -245,33 +238,30 @@ TEST_F(ChainTest, NothingIsReadAheadOutsideOfAChain) {
   plan.launches[0].arguments.push_back(number(ArgumentKind::ahead, kEarly + 1));
   plan.launches.push_back(plan.launches[0]);
   driver_.kernels["reading"] = parameter_sizes(plan, plan.launches[0]);
-  auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
-  ASSERT_TRUE(launcher) << launcher.error().message;
-  const std::shared_ptr<LoadedKernel> reading = make_kernel(plan, *std::move(launcher));
+  auto launcher = must(load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0));
+  const std::shared_ptr<LoadedKernel> reading = make_kernel(plan, std::move(launcher));
   ASSERT_TRUE(reading->handle().launch(nullptr, {pointer(0x1000), pointer(0x2000)}, &plan));
   ASSERT_EQ(driver_.launches.size(), 2U);
   for (const auto& one : driver_.launches) {
     EXPECT_EQ(one.value(4), kEarly) << "it starts early all the same";
     EXPECT_EQ(one.value(5), 0U);
   }
-  Result<BakedLaunch> baked = reading->handle().bake({pointer(0x1000), pointer(0x2000)});
-  ASSERT_TRUE(baked) << baked.error().message;
+  BakedLaunch baked = must(reading->handle().bake({pointer(0x1000), pointer(0x2000)}));
   driver_.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   driver_.launches.clear();
-  ASSERT_TRUE(baked->add_to_capture(nullptr));
+  ASSERT_TRUE(baked.add_to_capture(nullptr));
   EXPECT_EQ(driver_.launches[0].value(5), 0U);
   driver_.capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
-  ASSERT_TRUE(baked->launch(nullptr));
+  ASSERT_TRUE(baked.launch(nullptr));
   EXPECT_EQ(driver_.executables[driver_.graph_launches.back()][1].value(5), 0U)
       << "it follows a launch of its own kernel";
 
   ChainBuilder builder;
   builder.add(waiting_->handle(), {pointer(0x1000), pointer(0x2000)});
   builder.add(reading->handle(), {pointer(0x3000), pointer(0x2000)});
-  Result<Chain> chain = builder.build();
-  ASSERT_TRUE(chain) << chain.error().message;
-  ASSERT_TRUE(chain->set_path(ChainPath::programmatic_graph));
-  const auto nodes = launched(*chain);
+  Chain chain = must(builder.build());
+  ASSERT_TRUE(chain.set_path(ChainPath::programmatic_graph));
+  const auto nodes = launched(chain);
   ASSERT_EQ(nodes.size(), 3U);
   EXPECT_EQ(nodes[1].value(5), kEarly + 1);
   EXPECT_EQ(nodes[2].programmatic_after, nodes[1].node);
@@ -279,64 +269,59 @@ TEST_F(ChainTest, NothingIsReadAheadOutsideOfAChain) {
 }
 
 TEST_F(ChainTest, RebindsWhatTheCallerGivesOnEveryPath) {
-  Result<Chain> chain = build();
-  ASSERT_TRUE(chain);
-  const std::uint64_t buffer = launched(*chain)[0].value(1);
-  ASSERT_TRUE(chain->rebind({pointer(0x5000), pointer(0x6000)}));
-  for (const ChainPath path : chain->paths()) {
-    ASSERT_TRUE(chain->set_path(path));
+  Chain chain = must(build());
+  const std::uint64_t buffer = launched(chain)[0].value(1);
+  ASSERT_TRUE(chain.rebind({pointer(0x5000), pointer(0x6000)}));
+  for (const ChainPath path : chain.paths()) {
+    ASSERT_TRUE(chain.set_path(path));
     driver_.launches.clear();
-    ASSERT_TRUE(chain->launch(nullptr));
+    ASSERT_TRUE(chain.launch(nullptr));
     const auto nodes = driver_.launches.empty() ? driver_.executables[driver_.graph_launches.back()]
                                                 : driver_.launches;
     EXPECT_EQ(nodes[0].value(0), 0x5000U) << to_string(path);
     EXPECT_EQ(nodes[0].value(1), buffer) << to_string(path);
     EXPECT_EQ(nodes[2].value(1), 0x6000U) << to_string(path);
   }
-  EXPECT_EQ(message(chain->rebind({pointer(0x5000)})), "the chain has 2 parameters; 1 given");
-  EXPECT_THAT(message(chain->rebind({pointer(0x5008), pointer(0x6000)})),
+  EXPECT_EQ(message(chain.rebind({pointer(0x5000)})), "the chain has 2 parameters; 1 given");
+  EXPECT_THAT(message(chain.rebind({pointer(0x5008), pointer(0x6000)})),
               HasSubstr("parameter 0 of the chain, kernel 0: argument 0"));
-  EXPECT_THAT(message(chain->rebind({pointer(0x5000), nullptr})),
+  EXPECT_THAT(message(chain.rebind({pointer(0x5000), nullptr})),
               HasSubstr("parameter 1 of the chain, kernel 2: null pointer"));
 }
 
 TEST_F(ChainTest, AFailedRebindKeepsTheAddressesThatWere) {
-  Result<Chain> chain = build();
-  ASSERT_TRUE(chain);
+  Chain chain = must(build());
   driver_.failures["cuGraphExecKernelNodeSetParams"] = CUDA_ERROR_OUT_OF_MEMORY;
-  EXPECT_FALSE(chain->rebind({pointer(0x5000), pointer(0x6000)}));
+  EXPECT_FALSE(chain.rebind({pointer(0x5000), pointer(0x6000)}));
   driver_.failures.clear();
-  EXPECT_EQ(launched(*chain)[0].value(0), 0x1000U);
-  ASSERT_TRUE(chain->set_path(ChainPath::stream));
+  EXPECT_EQ(launched(chain)[0].value(0), 0x1000U);
+  ASSERT_TRUE(chain.set_path(ChainPath::stream));
   driver_.launches.clear();
-  ASSERT_TRUE(chain->launch(nullptr));
+  ASSERT_TRUE(chain.launch(nullptr));
   EXPECT_EQ(driver_.launches[0].value(0), 0x1000U);
 }
 
 TEST_F(ChainTest, TuningTimesEveryPathAndStaysWithOne) {
-  Result<Chain> chain = build();
-  ASSERT_TRUE(chain);
-  const Result<std::vector<ChainTime>> times = chain->tune(nullptr);
-  ASSERT_TRUE(times) << times.error().message;
-  ASSERT_EQ(times->size(), 4U);
-  for (const ChainTime& time : *times) {
+  Chain chain = must(build());
+  const std::vector<ChainTime> times = must(chain.tune(nullptr));
+  ASSERT_EQ(times.size(), 4U);
+  for (const ChainTime& time : times) {
     EXPECT_GT(time.host_us, 0);
     EXPECT_GT(time.period_us, 0);
   }
-  EXPECT_THAT(chain->paths(), ::testing::Contains(chain->path()));
+  EXPECT_THAT(chain.paths(), ::testing::Contains(chain.path()));
 }
 
 TEST_F(ChainTest, TuningKeepsTheAddressesThatWereGivenLast) {
-  Result<Chain> chain = build();
-  ASSERT_TRUE(chain);
-  EXPECT_EQ(chain->early_kernels(), std::vector<std::size_t>{1});
-  ASSERT_TRUE(chain->rebind({pointer(0x5000), pointer(0x6000)}));
-  ASSERT_TRUE(chain->tune(nullptr));
-  EXPECT_EQ(chain->early_kernels(), std::vector<std::size_t>{1})
+  Chain chain = must(build());
+  EXPECT_EQ(chain.early_kernels(), std::vector<std::size_t>{1});
+  ASSERT_TRUE(chain.rebind({pointer(0x5000), pointer(0x6000)}));
+  ASSERT_TRUE(chain.tune(nullptr));
+  EXPECT_EQ(chain.early_kernels(), std::vector<std::size_t>{1})
       << "where none gains, the programmatic paths stay what they were";
   for (const ChainPath path : {ChainPath::graph, ChainPath::programmatic_graph}) {
-    ASSERT_TRUE(chain->set_path(path));
-    const auto nodes = launched(*chain);
+    ASSERT_TRUE(chain.set_path(path));
+    const auto nodes = launched(chain);
     EXPECT_EQ(nodes[0].value(0), 0x5000U) << to_string(path);
     EXPECT_EQ(nodes[2].value(1), 0x6000U) << to_string(path);
   }
@@ -345,12 +330,11 @@ TEST_F(ChainTest, TuningKeepsTheAddressesThatWereGivenLast) {
 }
 
 TEST_F(ChainTest, TuningFailsWithTheDriversWords) {
-  Result<Chain> chain = build();
-  ASSERT_TRUE(chain);
+  Chain chain = must(build());
   driver_.failures["cuGraphInstantiate"] = CUDA_ERROR_OUT_OF_MEMORY;
-  EXPECT_THAT(message(chain->tune(nullptr)), HasSubstr("chain of 3 kernels: cuGraphInstantiate"));
+  EXPECT_THAT(message(chain.tune(nullptr)), HasSubstr("chain of 3 kernels: cuGraphInstantiate"));
   driver_.failures.clear();
-  EXPECT_EQ(launched(*chain).size(), 3U);
+  EXPECT_EQ(launched(chain).size(), 3U);
 }
 
 /// A chain whose kernels have alternatives, on a driver whose launches take time.
@@ -390,55 +374,50 @@ class ChainOfAlternativesTest : public ChainTest {
 };
 
 TEST_F(ChainOfAlternativesTest, BeginsWithTheFirst) {
-  Result<Chain> chain = build_with_alternatives();
-  ASSERT_TRUE(chain) << chain.error().message;
-  EXPECT_EQ(kernels(*chain), (std::vector<std::string>{"plain", "first", "first"}));
-  EXPECT_EQ(chain->memory_bytes(), 4 * 256) << "each has a workspace of its own";
-  EXPECT_EQ(&chain->summary(1), &alternatives_[0]->summary());
+  Chain chain = must(build_with_alternatives());
+  EXPECT_EQ(kernels(chain), (std::vector<std::string>{"plain", "first", "first"}));
+  EXPECT_EQ(chain.memory_bytes(), 4 * 256) << "each has a workspace of its own";
+  EXPECT_EQ(&chain.summary(1), &alternatives_[0]->summary());
 }
 
 TEST_F(ChainOfAlternativesTest, TuningTakesWhatIsFasterInTheChain) {
   takes_ = {{"first", 100}, {"second", 300}, {"third", 30}};
   gain_ = 10;
-  Result<Chain> chain = build_with_alternatives();
-  ASSERT_TRUE(chain) << chain.error().message;
-  const std::uint64_t workspace = launched(*chain)[1].value(2);
-  ASSERT_TRUE(chain->rebind({pointer(0x5000), pointer(0x6000)}));
-  const auto times = chain->tune(nullptr);
-  ASSERT_TRUE(times) << times.error().message;
-  EXPECT_EQ(chain->early_kernels(), (std::vector<std::size_t>{1, 2}));
-  EXPECT_EQ(&chain->summary(2), &alternatives_[2]->summary());
+  Chain chain = must(build_with_alternatives());
+  const std::uint64_t workspace = launched(chain)[1].value(2);
+  ASSERT_TRUE(chain.rebind({pointer(0x5000), pointer(0x6000)}));
+  must(chain.tune(nullptr));
+  EXPECT_EQ(chain.early_kernels(), (std::vector<std::size_t>{1, 2}));
+  EXPECT_EQ(&chain.summary(2), &alternatives_[2]->summary());
   for (const ChainPath path : {ChainPath::graph, ChainPath::programmatic_graph}) {
-    ASSERT_TRUE(chain->set_path(path));
-    EXPECT_EQ(kernels(*chain), (std::vector<std::string>{"plain", "third", "third"}));
-    const auto nodes = launched(*chain);
+    ASSERT_TRUE(chain.set_path(path));
+    EXPECT_EQ(kernels(chain), (std::vector<std::string>{"plain", "third", "third"}));
+    const auto nodes = launched(chain);
     EXPECT_EQ(nodes[1].value(0), 0x6000U);
     EXPECT_EQ(nodes[2].value(0), 0x5000U);
     EXPECT_EQ(nodes[2].value(3), std::bit_cast<std::uint64_t>(3.0));
     EXPECT_EQ(nodes[1].value(2), nodes[2].value(2)) << "steps of one kernel share its workspace";
     EXPECT_NE(nodes[1].value(2), workspace);
     // Addresses that come later reach the kernels that were chosen, and leave their workspaces.
-    ASSERT_TRUE(chain->rebind({pointer(0x7000), pointer(0x6000)}));
-    const auto bound = launched(*chain);
+    ASSERT_TRUE(chain.rebind({pointer(0x7000), pointer(0x6000)}));
+    const auto bound = launched(chain);
     EXPECT_EQ(bound[2].value(0), 0x7000U);
     EXPECT_EQ(bound[2].value(2), nodes[2].value(2));
-    ASSERT_TRUE(chain->rebind({pointer(0x5000), pointer(0x6000)}));
+    ASSERT_TRUE(chain.rebind({pointer(0x5000), pointer(0x6000)}));
   }
   EXPECT_EQ(driver_.alive.count("graph"), 2U) << "those of the two paths";
 }
 
 TEST_F(ChainOfAlternativesTest, TuningKeepsTheFirstWhereNoneIsFaster) {
   takes_ = {{"first", 100}, {"second", 140}, {"third", 120}};
-  Result<Chain> chain = build_with_alternatives();
-  ASSERT_TRUE(chain) << chain.error().message;
-  ASSERT_TRUE(chain->tune(nullptr));
-  EXPECT_EQ(kernels(*chain), (std::vector<std::string>{"plain", "first", "first"}));
+  Chain chain = must(build_with_alternatives());
+  ASSERT_TRUE(chain.tune(nullptr));
+  EXPECT_EQ(kernels(chain), (std::vector<std::string>{"plain", "first", "first"}));
 }
 
 TEST_F(ChainOfAlternativesTest, AnErrorWhileTuningLeavesTheChainAsItWas) {
   takes_ = {{"first", 100}, {"second", 50}, {"third", 30}};
-  Result<Chain> chain = build_with_alternatives();
-  ASSERT_TRUE(chain) << chain.error().message;
+  Chain chain = must(build_with_alternatives());
   int launches = 0;
   driver_.takes = [&](const FakeDriver::Launch& launch) {
     if (launch.kernel == "third" && ++launches == 20) {
@@ -446,9 +425,9 @@ TEST_F(ChainOfAlternativesTest, AnErrorWhileTuningLeavesTheChainAsItWas) {
     }
     return std::chrono::microseconds(takes_[launch.kernel]);
   };
-  EXPECT_THAT(message(chain->tune(nullptr)), HasSubstr("chain of 3 kernels"));
+  EXPECT_THAT(message(chain.tune(nullptr)), HasSubstr("chain of 3 kernels"));
   driver_.failures.clear();
-  EXPECT_EQ(kernels(*chain), (std::vector<std::string>{"plain", "first", "first"}));
+  EXPECT_EQ(kernels(chain), (std::vector<std::string>{"plain", "first", "first"}));
   EXPECT_EQ(driver_.alive.count("graph"), 2U);
 }
 
@@ -457,10 +436,9 @@ TEST_F(ChainOfAlternativesTest, ThoseOfOneStepAreForOneProblem) {
   summary.problem = "scale rows=64";
   const ExecutionPlan plan = plan_of("other", true);
   driver_.kernels["other"] = parameter_sizes(plan, plan.launches[0]);
-  auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
-  ASSERT_TRUE(launcher) << launcher.error().message;
+  auto launcher = must(load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0));
   const auto other =
-      std::make_shared<LoadedKernel>(std::move(summary), plan, *std::move(launcher), Error{});
+      std::make_shared<LoadedKernel>(std::move(summary), plan, std::move(launcher), Error{});
   ChainBuilder builder;
   builder.add({plain_->handle(), other->handle()}, {pointer(0x1000), pointer(0x2000)});
   EXPECT_EQ(message(builder.build()),
@@ -471,24 +449,22 @@ TEST_F(ChainOfAlternativesTest, ThoseOfOneStepAreForOneProblem) {
 }
 
 TEST_F(ChainTest, IsAddedToACaptureAsItsKernels) {
-  Result<Chain> chain = build();
-  ASSERT_TRUE(chain);
-  EXPECT_EQ(message(chain->add_to_capture(nullptr)),
+  Chain chain = must(build());
+  EXPECT_EQ(message(chain.add_to_capture(nullptr)),
             "chain of 3 kernels: the stream is not being captured");
   driver_.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   driver_.launches.clear();
-  ASSERT_TRUE(chain->add_to_capture(nullptr));
+  ASSERT_TRUE(chain.add_to_capture(nullptr));
   EXPECT_EQ(driver_.launches.size(), 3U);
 }
 
 TEST_F(ChainTest, OutlivesItsKernelsAndGivesEverythingBack) {
   {
-    Result<Chain> chain = build();
-    ASSERT_TRUE(chain);
+    Chain chain = must(build());
     plain_.reset();
     waiting_.reset();
-    EXPECT_EQ(launched(*chain).size(), 3U);
-    Chain moved = *std::move(chain);
+    EXPECT_EQ(launched(chain).size(), 3U);
+    Chain moved = std::move(chain);
     EXPECT_TRUE(moved.launch(nullptr));
   }
   EXPECT_EQ(driver_.alive, std::multiset<std::string>{});
@@ -496,17 +472,16 @@ TEST_F(ChainTest, OutlivesItsKernelsAndGivesEverythingBack) {
 }
 
 TEST_F(ChainTest, AMovedFromObjectSaysSo) {
-  Result<Chain> chain = build();
-  ASSERT_TRUE(chain);
-  Chain other = *std::move(chain);
+  Chain chain = must(build());
+  Chain other = std::move(chain);
   EXPECT_TRUE(other.launch(nullptr));
   for (const Result<void>& result :
        // NOLINTNEXTLINE(bugprone-use-after-move): what is tested
-       {chain->launch(nullptr), chain->rebind({pointer(0x5000), pointer(0x6000)}),
-        chain->add_to_capture(nullptr), chain->set_path(ChainPath::graph)}) {
+       {chain.launch(nullptr), chain.rebind({pointer(0x5000), pointer(0x6000)}),
+        chain.add_to_capture(nullptr), chain.set_path(ChainPath::graph)}) {
     EXPECT_EQ(message(result), "the chain was moved to another object");
   }
-  EXPECT_EQ(message(chain->tune(nullptr)), "the chain was moved to another object");
+  EXPECT_EQ(message(chain.tune(nullptr)), "the chain was moved to another object");
 }
 
 TEST_F(ChainTest, MemoryThatIsNotThereIsNamed) {

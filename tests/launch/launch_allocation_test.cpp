@@ -4,6 +4,7 @@
 
 #include "scripted_kernel.h"
 #include "tests/doubles/fake_driver.h"
+#include "tests/results.h"
 #include <kernwright/baked_launch.h>
 
 namespace {
@@ -35,12 +36,10 @@ TEST(LaunchAllocationTest, NoLaunchPathTouchesTheHeap) {
   driver.kernels["scale"] = parameter_sizes(plan, plan.launches[0]);
   // The fake records what it is asked on the heap; what is called below does not.
   DriverApi api = driver.api();
-  auto launcher = load_launcher(api, FakeDriver::cubin(), plan, 0);
-  ASSERT_TRUE(launcher) << launcher.error().message;
-  const auto loaded = make_kernel(plan, *std::move(launcher));
+  auto launcher = must(load_launcher(api, FakeDriver::cubin(), plan, 0));
+  const auto loaded = make_kernel(plan, std::move(launcher));
   const Kernel kernel = loaded->handle();
-  Result<BakedLaunch> baked = kernel.bake({0x1000ULL, 0x2000ULL});
-  ASSERT_TRUE(baked) << baked.error().message;
+  BakedLaunch baked = must(kernel.bake({0x1000ULL, 0x2000ULL}));
   api.launch_kernel_ex = [](const CUlaunchConfig*, CUfunction, void**, void**) {
     return CUDA_SUCCESS;
   };
@@ -55,7 +54,7 @@ TEST(LaunchAllocationTest, NoLaunchPathTouchesTheHeap) {
     const Arg arguments[] = {0x1000ULL + i * 16, 0x2000ULL, 3.0};
     succeeded = succeeded && kernel.launch(nullptr, arguments, 3, workspace) &&
                 kernel.launch_checked(nullptr, arguments, 3, workspace) &&
-                baked->rebind(arguments, 3) && baked->launch(nullptr);
+                baked.rebind(arguments, 3) && baked.launch(nullptr);
   }
   const int after = allocations;
   EXPECT_TRUE(succeeded);
