@@ -6,6 +6,7 @@
 #include "model/result/trial.h"
 #include "support/files.h"
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 #include "tuner/search/trial_log.h"
 
@@ -48,16 +49,15 @@ TEST(LoggedTrials, ReadsWhatATrialLogWrites) {
   again.measurement.samples_us = {7, 1, 2};
   for (const Trial& one : {slow, failed, again}) ASSERT_TRUE(log.append(one));
 
-  const auto space = read_recorded_space(path);
-  ASSERT_TRUE(space) << space.error().message;
-  EXPECT_EQ(space->name, "few");
-  EXPECT_EQ(space->device, "h200");
-  EXPECT_EQ(space->kernel, "matmul");
-  EXPECT_EQ(space->problem, "matmul m=1 n=2");
-  EXPECT_EQ(space->policy, key.policy.text());
-  EXPECT_EQ(space->templates, (std::vector<std::string>{"matmul/a", "matmul/b"}));
-  EXPECT_EQ(space->default_index, 0U);
-  const auto& all = space->configurations;
+  const auto space = must(read_recorded_space(path));
+  EXPECT_EQ(space.name, "few");
+  EXPECT_EQ(space.device, "h200");
+  EXPECT_EQ(space.kernel, "matmul");
+  EXPECT_EQ(space.problem, "matmul m=1 n=2");
+  EXPECT_EQ(space.policy, key.policy.text());
+  EXPECT_EQ(space.templates, (std::vector<std::string>{"matmul/a", "matmul/b"}));
+  EXPECT_EQ(space.default_index, 0U);
+  const auto& all = space.configurations;
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0].configuration, slow.choice.configuration);
   EXPECT_EQ(all[0].samples_us, slow.measurement.samples_us);
@@ -70,18 +70,17 @@ TEST(LoggedTrials, ReadsWhatATrialLogWrites) {
   EXPECT_EQ(all[1].outcome, Outcome::wrong_result);
   EXPECT_EQ(all[1].truth_us, 0);
   EXPECT_EQ(all[1].final_us, 0);
-  EXPECT_EQ(space->best_us(), 4);
+  EXPECT_EQ(space.best_us(), 4);
 }
 
 TEST(LoggedTrials, TakesTheLastSession) {
   const std::string first = trial(R"({"A": 1})", R"("outcome": "ok", "samples_us": [1])");
   const std::string last = trial(R"({"A": 2})", R"("outcome": "ok", "samples_us": [3, 5])");
-  const auto space = read_logged_trials(
-      concat(kSession, "\n", first, "\n", kSession, "\n", last, "\n"), "a/log.jsonl.gz");
-  ASSERT_TRUE(space) << space.error().message;
-  EXPECT_EQ(space->name, "log");
-  ASSERT_EQ(space->configurations.size(), 1U);
-  EXPECT_EQ(space->best_us(), 4);
+  const auto space = must(read_logged_trials(
+      concat(kSession, "\n", first, "\n", kSession, "\n", last, "\n"), "a/log.jsonl.gz"));
+  EXPECT_EQ(space.name, "log");
+  ASSERT_EQ(space.configurations.size(), 1U);
+  EXPECT_EQ(space.best_us(), 4);
 }
 
 TEST(LoggedTrials, AFailureInTheFinalsSupersedes) {

@@ -1,6 +1,7 @@
 #include "bench/simulation/record_space.h"
 
 #include <fstream>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 
@@ -8,10 +9,13 @@
 #include "bench/simulation/synthetic_space.h"
 #include "bench/simulation/virtual_compile_queue.h"
 #include "support/files.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 const LandscapeHeader kHeader{.space = "copy",
                               .device = "simulated",
@@ -51,21 +55,18 @@ class RecordSpaceTest : public ::testing::Test {
 };
 
 TEST_F(RecordSpaceTest, WhatWasRecordedReadsBack) {
-  auto file = open();
-  ASSERT_TRUE(file) << file.error().message;
-  const auto left = record(*file);
-  ASSERT_TRUE(left) << left.error().message;
-  EXPECT_EQ(*left, 0U);
-  ASSERT_TRUE(file->finish());
-  const auto read = read_recorded_space(path_);
-  ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(read->name, "copy");
-  EXPECT_EQ(read->templates, space_.templates);
-  ASSERT_EQ(read->configurations.size(), 5U);
-  const BareCandidates again(*read);
-  EXPECT_EQ(again[read->default_index].id(), candidates_[1].id());
+  auto file = must(open());
+  const auto left = must(record(file));
+  EXPECT_EQ(left, 0U);
+  ASSERT_TRUE(file.finish());
+  const auto read = must(read_recorded_space(path_));
+  EXPECT_EQ(read.name, "copy");
+  EXPECT_EQ(read.templates, space_.templates);
+  ASSERT_EQ(read.configurations.size(), 5U);
+  const BareCandidates again(read);
+  EXPECT_EQ(again[read.default_index].id(), candidates_[1].id());
   for (std::size_t i = 0; i < 5; ++i) {
-    const RecordedConfiguration& one = read->configurations[*again.find(candidates_[i].id())];
+    const RecordedConfiguration& one = read.configurations[*again.find(candidates_[i].id())];
     EXPECT_EQ(one.outcome, space_.configurations[i].outcome) << i;
     if (one.outcome != Outcome::ok) continue;
     EXPECT_EQ(one.samples_us.size(), 32U);
@@ -81,78 +82,63 @@ TEST_F(RecordSpaceTest, ARecordingGoesOnWhereItStopped) {
   RecordingOptions options;
   options.limit = 2;
   {
-    auto file = open();
-    ASSERT_TRUE(file);
-    ASSERT_TRUE(record(*file, options));
-    EXPECT_EQ(file->recorded(), 2U);
+    auto file = must(open());
+    ASSERT_TRUE(record(file, options));
+    EXPECT_EQ(file.recorded(), 2U);
   }
-  auto file = open();
-  ASSERT_TRUE(file) << file.error().message;
-  EXPECT_EQ(file->recorded(), 2U);
-  EXPECT_TRUE(file->has(1)) << "the default comes first";
+  auto file = must(open());
+  EXPECT_EQ(file.recorded(), 2U);
+  EXPECT_TRUE(file.has(1)) << "the default comes first";
   std::size_t measured = 0;
   options.limit = 5;
   options.progress = [&](std::size_t, const LandscapeEntry&) { ++measured; };
-  ASSERT_TRUE(record(*file, options));
+  ASSERT_TRUE(record(file, options));
   EXPECT_EQ(measured, 3U);
-  ASSERT_TRUE(file->finish());
+  ASSERT_TRUE(file.finish());
   EXPECT_EQ(read_recorded_space(path_)->configurations.size(), 5U);
 }
 
 TEST_F(RecordSpaceTest, WhenTheTimeIsOverItSaysWhatIsLeft) {
-  auto file = open();
-  ASSERT_TRUE(file);
+  auto file = must(open());
   RecordingOptions options;
   options.seconds = 1.1;  // the compilers take one second each
-  const auto left = record(*file, options);
-  ASSERT_TRUE(left);
-  EXPECT_GT(*left, 0U);
-  EXPECT_EQ(*left + file->recorded(), 5U);
+  const auto left = must(record(file, options));
+  EXPECT_GT(left, 0U);
+  EXPECT_EQ(left + file.recorded(), 5U);
 }
 
 TEST_F(RecordSpaceTest, WhoTookTheProcessAlongIsNotTriedAgain) {
   {
-    auto file = open();
-    ASSERT_TRUE(file);
-    ASSERT_TRUE(file->begin(2));
+    auto file = must(open());
+    ASSERT_TRUE(file.begin(2));
   }
-  auto file = open();
-  ASSERT_TRUE(file) << file.error().message;
-  EXPECT_TRUE(file->has(2));
-  ASSERT_TRUE(record(*file));
-  ASSERT_TRUE(file->finish());
-  const auto read = read_recorded_space(path_);
-  ASSERT_TRUE(read);
-  const BareCandidates again(*read);
-  EXPECT_EQ(read->configurations[*again.find(candidates_[2].id())].outcome, Outcome::worker_died);
+  auto file = must(open());
+  EXPECT_TRUE(file.has(2));
+  ASSERT_TRUE(record(file));
+  ASSERT_TRUE(file.finish());
+  const auto read = must(read_recorded_space(path_));
+  const BareCandidates again(read);
+  EXPECT_EQ(read.configurations[*again.find(candidates_[2].id())].outcome, Outcome::worker_died);
 }
 
 TEST_F(RecordSpaceTest, ALostDeviceIsInTheFile) {
   space_.configurations[1].outcome = Outcome::device_lost;
-  auto file = open();
-  ASSERT_TRUE(file);
-  const auto left = record(*file);
-  ASSERT_FALSE(left);
-  EXPECT_EQ(left.error().code, ErrorCode::device);
-  EXPECT_TRUE(file->has(1));
+  auto file = must(open());
+  EXPECT_THAT(record(file), Fails(ErrorCode::device));
+  EXPECT_TRUE(file.has(1));
 }
 
 TEST_F(RecordSpaceTest, AnotherSpacesFileIsRefused) {
   ASSERT_TRUE(open());
   LandscapeHeader other = kHeader;
   other.problem = "n=2";
-  const auto refused = open(other);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
-  EXPECT_NE(refused.error().message.find("n=2"), std::string::npos);
+  EXPECT_THAT(open(other), Fails(ErrorCode::invalid_argument, HasSubstr("n=2")));
 }
 
 TEST_F(RecordSpaceTest, ADefectiveFileIsRefused) {
   ASSERT_TRUE(open());
   ASSERT_TRUE(append_line(path_.string() + ".part", R"({"c":[7,7],"ok":true})"));
-  const auto refused = open();
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::corrupt);
+  EXPECT_THAT(open(), Fails(ErrorCode::corrupt));
 }
 
 }  // namespace

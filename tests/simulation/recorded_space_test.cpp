@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -39,19 +40,19 @@ class RecordedSpaceTest : public ::testing::Test {
 };
 
 TEST_F(RecordedSpaceTest, ReadsTimesInMicrosecondsAndTheSteadyHalf) {
-  const auto space = read(R"({"c": [1, "x"], "ok": true, "compile_s": 0.5, "t": [9, 9, 1, 3, 2]})"
-                          "\n"
-                          R"({"c": [1, "y"], "ok": false, "compile_s": 2, "t": []})"
-                          "\n\n"
-                          R"({"c": [2, "x"], "ok": true, "t": [1.5, 0.5, 0.7, 0.9], "unknown": {}})"
-                          "\n");
-  ASSERT_TRUE(space) << space.error().message;
-  EXPECT_EQ(space->name, "s");
-  EXPECT_EQ(space->problem, "[4,5]");
-  EXPECT_EQ(space->templates, std::vector<std::string>{"k"});
-  EXPECT_EQ(space->default_index, 0U);
-  ASSERT_EQ(space->configurations.size(), 3U);
-  const auto& all = space->configurations;
+  const auto space =
+      must(read(R"({"c": [1, "x"], "ok": true, "compile_s": 0.5, "t": [9, 9, 1, 3, 2]})"
+                "\n"
+                R"({"c": [1, "y"], "ok": false, "compile_s": 2, "t": []})"
+                "\n\n"
+                R"({"c": [2, "x"], "ok": true, "t": [1.5, 0.5, 0.7, 0.9], "unknown": {}})"
+                "\n"));
+  EXPECT_EQ(space.name, "s");
+  EXPECT_EQ(space.problem, "[4,5]");
+  EXPECT_EQ(space.templates, std::vector<std::string>{"k"});
+  EXPECT_EQ(space.default_index, 0U);
+  ASSERT_EQ(space.configurations.size(), 3U);
+  const auto& all = space.configurations;
   EXPECT_EQ(all[0].configuration.text(), "A=1 B=0") << "no number: its place in the list";
   EXPECT_EQ(all[0].samples_us, (std::vector<double>{9000, 9000, 1000, 3000, 2000}));
   EXPECT_EQ(all[0].truth_us, 2000);
@@ -59,11 +60,11 @@ TEST_F(RecordedSpaceTest, ReadsTimesInMicrosecondsAndTheSteadyHalf) {
   EXPECT_EQ(all[1].outcome, Outcome::launch_failed);
   EXPECT_EQ(all[1].truth_us, 0);
   EXPECT_NEAR(all[2].truth_us, 800, 1e-9);
-  EXPECT_NEAR(space->best_us(), 800, 1e-9);
+  EXPECT_NEAR(space.best_us(), 800, 1e-9);
 }
 
 TEST_F(RecordedSpaceTest, ReadsSpacesOfSeveralTemplates) {
-  const auto space = read_recorded_space(write(
+  const auto space = must(read_recorded_space(write(
       R"({"space": "s", "device": "d", "kernel": "matmul", "problem": "matmul m=1", "policy": "l2=cold",)"
       R"( "problem_size": 7, "parameters": ["template", "BM", "WARPS"], "templates": ["a", "b"],)"
       R"( "default": [1, 64, -1], "unit": "us"})"
@@ -73,12 +74,11 @@ TEST_F(RecordedSpaceTest, ReadsSpacesOfSeveralTemplates) {
       "\n"
       R"({"c": [0, 64, 4], "ok": false, "outcome": "wrong_result"})"
       "\n"
-      R"({"c": [1, 64, -1], "ok": true, "t": [4]})"));
-  ASSERT_TRUE(space) << space.error().message;
-  EXPECT_EQ(space->problem, "matmul m=1");
-  EXPECT_EQ(space->policy, "l2=cold");
-  EXPECT_EQ(space->default_index, 2U);
-  const auto& all = space->configurations;
+      R"({"c": [1, 64, -1], "ok": true, "t": [4]})")));
+  EXPECT_EQ(space.problem, "matmul m=1");
+  EXPECT_EQ(space.policy, "l2=cold");
+  EXPECT_EQ(space.default_index, 2U);
+  const auto& all = space.configurations;
   EXPECT_EQ(all[0].sm_mhz, (std::vector<double>{1900, 1800}));
   EXPECT_EQ(all[0].registers, 40);
   EXPECT_EQ(all[0].spill_bytes, 8);
@@ -88,7 +88,7 @@ TEST_F(RecordedSpaceTest, ReadsSpacesOfSeveralTemplates) {
   EXPECT_EQ(all[2].kernel_template, 1);
   EXPECT_EQ(all[2].configuration.text(), "BM=64") << "what its template lacks is not there";
 
-  const SearchSpace search = make_search_space(*space);
+  const SearchSpace search = make_search_space(space);
   EXPECT_EQ(search.template_of, (std::vector<int>{0, 0, 1}));
   EXPECT_EQ(search.default_index, 2U);
 }
@@ -101,9 +101,8 @@ TEST_F(RecordedSpaceTest, ReadsGzipWhateverTheName) {
   ASSERT_NE(file, nullptr);
   gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
   gzclose(file);
-  const auto space = read_recorded_space(path);
-  ASSERT_TRUE(space) << space.error().message;
-  EXPECT_EQ(space->configurations.size(), 1U);
+  const auto space = must(read_recorded_space(path));
+  EXPECT_EQ(space.configurations.size(), 1U);
 
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 12);
   EXPECT_EQ(read_recorded_space(path).error().code, ErrorCode::corrupt);
@@ -129,11 +128,10 @@ TEST_F(RecordedSpaceTest, ReadsEverySessionOfAFileOfLogs) {
                   R"(},"outcome":"ok","median_us":9,"samples_us":[9,9]})", "\n");
   };
   write(session(1) + session(2), "logs.jsonl");
-  const auto spaces = read_recorded_spaces(folder_ / "logs.jsonl");
-  ASSERT_TRUE(spaces) << spaces.error().message;
-  ASSERT_EQ(spaces->size(), 2U);
-  EXPECT_EQ(spaces->at(0).problem, "matmul m=1 n=8 k=8 dtype=bf16");
-  EXPECT_EQ(spaces->at(1).problem, "matmul m=2 n=8 k=8 dtype=bf16");
+  const auto spaces = must(read_recorded_spaces(folder_ / "logs.jsonl"));
+  ASSERT_EQ(spaces.size(), 2U);
+  EXPECT_EQ(spaces.at(0).problem, "matmul m=1 n=8 k=8 dtype=bf16");
+  EXPECT_EQ(spaces.at(1).problem, "matmul m=2 n=8 k=8 dtype=bf16");
 }
 
 TEST_F(RecordedSpaceTest, NamesFileLineAndDefect) {

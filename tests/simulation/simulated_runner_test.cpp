@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/simulation/synthetic_space.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -65,10 +66,8 @@ TEST(SimulatedRunnerTest, RefusesWhatWasNotRecorded) {
   Simulation simulation(two(), "none");
   Candidate other = simulation.candidates[0];
   other.configuration = Configuration({{"N", 7}});
-  const auto prepared = simulation.runner.prepare(other, CompiledKernel{});
-  ASSERT_FALSE(prepared);
-  EXPECT_EQ(prepared.error().code, ErrorCode::not_found);
-  EXPECT_EQ(prepared.error().message, "the recorded space two has no synthetic N=7");
+  EXPECT_THAT(simulation.runner.prepare(other, CompiledKernel{}),
+              Fails(ErrorCode::not_found, "the recorded space two has no synthetic N=7"));
 }
 
 TEST(SimulatedRunnerTest, WithoutNoiseTimesAreTrue) {
@@ -225,19 +224,18 @@ TEST(SimulatedRunnerTest, EveryDrawnFailureIsFinalAndNamed) {
   Simulation simulation(synthetic_space(Landscape::bowl, 100, 1), "failures=100");
   int late = 0;
   for (std::size_t i = 0; i < 200; ++i) {
-    const auto prepared = simulation.runner.prepare(simulation.candidates[i], CompiledKernel{});
-    ASSERT_TRUE(prepared);
-    if (prepared->step.outcome != Outcome::ok) continue;
-    const auto checked = simulation.runner.check(prepared->id, Runner::CheckDepth::screening);
-    ASSERT_TRUE(checked);
-    if (checked->step.outcome != Outcome::ok) continue;
+    const auto prepared =
+        must(simulation.runner.prepare(simulation.candidates[i], CompiledKernel{}));
+    if (prepared.step.outcome != Outcome::ok) continue;
+    const auto checked = must(simulation.runner.check(prepared.id, Runner::CheckDepth::screening));
+    if (checked.step.outcome != Outcome::ok) continue;
     ++late;
-    const std::vector<Id> order(60, prepared->id);
+    const std::vector<Id> order(60, prepared.id);
     const auto sampled = simulation.runner.sample(order).value();
     EXPECT_NE(sampled.back().step.outcome, Outcome::ok);
     EXPECT_EQ(sampled[58].step.detail, sampled[59].step.detail);
     const double before = simulation.clock.seconds();
-    EXPECT_EQ(simulation.step(prepared->id).outcome, sampled.back().step.outcome);
+    EXPECT_EQ(simulation.step(prepared.id).outcome, sampled.back().step.outcome);
     EXPECT_EQ(simulation.clock.seconds(), before) << "it is not run again";
   }
   EXPECT_GT(late, 10);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
 #include <string>
@@ -11,10 +12,13 @@
 #include "bench/simulation/synthetic_space.h"
 #include "cache/records/record.h"
 #include "cache/records/record_view.h"
+#include "tests/results.h"
 #include "tuner/finals/decision.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr std::string_view kUsual = "samples=0.5+outliers+tick+drift=0.5";
 
@@ -25,11 +29,7 @@ RecordedSpace small_space() {
   return gap_space("small", 80, gaps);
 }
 
-TuningRecord record_of(VirtualSession& session) {
-  auto found = session.run();
-  EXPECT_TRUE(found) << found.error().message;
-  return found ? found->record : TuningRecord{};
-}
+TuningRecord record_of(VirtualSession& session) { return must(session.run()).record; }
 
 /// When the finals of a session with this noise and seed take place.
 struct FinalsTime {
@@ -38,9 +38,8 @@ struct FinalsTime {
 };
 FinalsTime finals_time(const NoiseModel& noise, std::uint64_t seed) {
   VirtualSession session(small_space(), noise, seed);
-  auto found = session.run();
-  EXPECT_TRUE(found);
-  const TimeShares& shares = found->shares;
+  auto found = must(session.run());
+  const TimeShares& shares = found.shares;
   return {shares.wall_seconds - shares.finals_seconds, shares.wall_seconds};
 }
 
@@ -48,12 +47,11 @@ TEST(VirtualSessionTest, TheBudgetHoldsInVirtualSeconds) {
   for (const double seconds : {5.0, 10.0, 30.0}) {
     VirtualSession session(synthetic_space(Landscape::bowl, 50, 2), kUsual);
     session.options.budget.seconds = seconds;
-    const auto found = session.run();
-    ASSERT_TRUE(found) << found.error().message;
+    const auto found = must(session.run());
     EXPECT_LE(session.seconds(), 1.05 * seconds + 0.5);
     EXPECT_GE(session.seconds(), 0.7 * seconds) << "and is used";
-    EXPECT_EQ(found->record.search.stop_reason, "budget");
-    const TimeShares& shares = found->shares;
+    EXPECT_EQ(found.record.search.stop_reason, "budget");
+    const TimeShares& shares = found.shares;
     EXPECT_NEAR(shares.setup_seconds + shares.settle_seconds + shares.measure_seconds +
                     shares.filler_seconds + shares.finals_seconds,
                 shares.wall_seconds, 0.05 * shares.wall_seconds);
@@ -78,15 +76,14 @@ RecordedSpace slow_to_compile() {
 TEST(VirtualSessionTest, TrialsAreDatedInTheirOrderAndBeforeTheFinals) {
   VirtualSession session(synthetic_space(Landscape::bowl, 50, 2), kUsual);
   session.options.budget.seconds = 10;
-  const auto found = session.run();
-  ASSERT_TRUE(found) << found.error().message;
+  const auto found = must(session.run());
   double last = 0;
-  for (const Trial& trial : found->trials) {
+  for (const Trial& trial : found.trials) {
     EXPECT_GE(trial.at_seconds, last);
     last = trial.at_seconds;
   }
   EXPECT_GT(last, 0);
-  EXPECT_LE(last, found->shares.wall_seconds - found->shares.finals_seconds);
+  EXPECT_LE(last, found.shares.wall_seconds - found.shares.finals_seconds);
 }
 
 TEST(VirtualSessionTest, FewSecondsGoToTheCostModelsFirstChoicesAndClaimLittle) {
@@ -101,9 +98,8 @@ TEST(VirtualSessionTest, FewSecondsGoToTheCostModelsFirstChoicesAndClaimLittle) 
   VirtualSession session(space, parse_noise(kUsual).value(), 1, 2);
   session.options.strategy = "portfolio";
   session.options.budget.seconds = 6;
-  const auto found = session.run();
-  ASSERT_TRUE(found) << found.error().message;
-  const std::vector<Trial>& trials = found->trials;
+  const auto found = must(session.run());
+  const std::vector<Trial>& trials = found.trials;
   ASSERT_GE(trials.size(), 4U);
   EXPECT_EQ(trials[0].choice.configuration,
             space.configurations[space.default_index].configuration);
@@ -112,7 +108,7 @@ TEST(VirtualSessionTest, FewSecondsGoToTheCostModelsFirstChoicesAndClaimLittle) 
         << i;
   }
 
-  const TuningRecord& record = found->record;
+  const TuningRecord& record = found.record;
   EXPECT_LT(record.measured, kFewestLooks);
   EXPECT_TRUE(hardly_looked(record));
   EXPECT_EQ(record.verdict, Verdict::unresolved);
@@ -132,9 +128,8 @@ TEST(VirtualSessionTest, TheSearchDoesNotEndBeforeThePredictedChoiceWasMeasured)
   VirtualSession session(std::move(space), parse_noise(kUsual).value());
   session.options.strategy = "portfolio";
   session.options.budget.seconds = 2;
-  const auto found = session.run();
-  ASSERT_TRUE(found) << found.error().message;
-  EXPECT_TRUE(std::ranges::any_of(found->trials, [&](const Trial& trial) {
+  const auto found = must(session.run());
+  EXPECT_TRUE(std::ranges::any_of(found.trials, [&](const Trial& trial) {
     return trial.choice.configuration == expected && trial.outcome == Outcome::ok;
   }));
 }
@@ -210,9 +205,8 @@ TEST(VirtualSessionTest, TheRecordGivesItsVerdictAgain) {
                            seed);
     session.options.budget.seconds = 10;
     const TuningRecord record = record_of(session);
-    const auto read = parse_record(to_json(record));
-    ASSERT_TRUE(read) << read.error().message;
-    const Decision decision = decide(*read);
+    const auto read = must(parse_record(to_json(record)));
+    const Decision decision = decide(read);
     EXPECT_EQ(decision.winner, 0U);
     EXPECT_EQ(decision.verdict, record.verdict);
   }
@@ -304,9 +298,7 @@ TEST(VirtualSessionTest, WhereEverythingFailsTheErrorSaysHow) {
   RecordedSpace space = small_space();
   for (RecordedConfiguration& one : space.configurations) one.outcome = Outcome::wrong_result;
   VirtualSession session(std::move(space), kUsual);
-  const auto found = session.run();
-  ASSERT_FALSE(found);
-  EXPECT_NE(found.error().message.find("wrong_result"), std::string::npos) << found.error().message;
+  EXPECT_THAT(session.run(), Fails(HasSubstr("wrong_result")));
 }
 
 TEST(VirtualSessionTest, FailuresCostTheirCandidatesAlone) {
@@ -319,10 +311,9 @@ TEST(VirtualSessionTest, FailuresCostTheirCandidatesAlone) {
     space.default_index = 2;
     VirtualSession session(std::move(space), kUsual, seed);
     session.options.budget.seconds = 120;  // a time-out and a new process take their time
-    auto found = session.run();
-    ASSERT_TRUE(found) << found.error().message;
-    EXPECT_EQ(session.regret(found->record), 0);
-    const auto failed = std::count_if(found->trials.begin(), found->trials.end(),
+    auto found = must(session.run());
+    EXPECT_EQ(session.regret(found.record), 0);
+    const auto failed = std::count_if(found.trials.begin(), found.trials.end(),
                                       [](const Trial& t) { return t.outcome != Outcome::ok; });
     EXPECT_EQ(failed, 25);
   }
@@ -337,9 +328,7 @@ TEST(VirtualSessionTest, ALostDeviceEndsTheSession) {
   RecordedSpace space = small_space();
   space.configurations[7].outcome = Outcome::device_lost;
   VirtualSession session(std::move(space), kUsual);
-  const auto found = session.run();
-  ASSERT_FALSE(found);
-  EXPECT_EQ(found.error().code, ErrorCode::device);
+  EXPECT_THAT(session.run(), Fails(ErrorCode::device));
 }
 
 }  // namespace
