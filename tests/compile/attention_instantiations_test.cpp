@@ -17,6 +17,7 @@
 #include "tests/compile/covering_set.h"
 #include "tests/compile/toolkit_world.h"
 #include "tests/model/attention_problems.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -58,10 +59,8 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
         EXPECT_LE(dropped, most_dropped) << compile.label << " spills " << spilled;
       }
       EXPECT_TRUE(kernel.warnings.empty()) << compile.label << ": " << kernel.warnings.front();
-      const auto counts = count_instructions(kernel.bits);
-      EXPECT_TRUE(counts) << counts.error().message;
-      if (!counts) continue;
-      for (const InstructionCounts& count : *counts) {
+      const auto counts = must(count_instructions(kernel.bits));
+      for (const InstructionCounts& count : counts) {
         EXPECT_TRUE(spilled > 0 || count.count("LDL") + count.count("STL") == 0)
             << compile.label << ", " << count.kernel;
         if (count.kernel == "attention_" + name) compile.count = count;

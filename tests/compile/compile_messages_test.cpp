@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "tests/results.h"
+
 namespace kernwright::detail {
 namespace {
 
@@ -40,35 +42,30 @@ CompiledKernel sample_kernel() {
 
 TEST(CompileMessagesTest, AnOrderArrivesWhole) {
   const CompileOrder sent = sample_order();
-  const Result<CompileOrder> read = decode_order(encode(sent));
-  ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(read->files, sent.files);
-  EXPECT_EQ(read->request.name, sent.request.name);
-  EXPECT_EQ(read->request.linked.at(0).name, "epilogue");
-  EXPECT_EQ(read->request.digest({}), sent.request.digest({}));
+  const CompileOrder read = must(decode_order(encode(sent)));
+  EXPECT_EQ(read.files, sent.files);
+  EXPECT_EQ(read.request.name, sent.request.name);
+  EXPECT_EQ(read.request.linked.at(0).name, "epilogue");
+  EXPECT_EQ(read.request.digest({}), sent.request.digest({}));
 }
 
 TEST(CompileMessagesTest, AnAnswerArrivesWhole) {
   const CompiledKernel sent = sample_kernel();
-  const Result<CompiledKernel> read = decode_answer(encode(Result<CompiledKernel>(sent)));
-  ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(read->bits, sent.bits);
-  EXPECT_EQ(read->output, sent.output);
-  EXPECT_EQ(read->target, sent.target);
-  ASSERT_EQ(read->entries.size(), 2U);
-  EXPECT_EQ(read->entries[0].name, "f");
-  EXPECT_EQ(read->entries[0].resources, sent.entries[0].resources);
-  EXPECT_EQ(read->warnings, sent.warnings);
-  EXPECT_EQ(read->log, sent.log);
-  EXPECT_EQ(read->seconds, sent.seconds);
+  const CompiledKernel read = must(decode_answer(encode(Result<CompiledKernel>(sent))));
+  EXPECT_EQ(read.bits, sent.bits);
+  EXPECT_EQ(read.output, sent.output);
+  EXPECT_EQ(read.target, sent.target);
+  ASSERT_EQ(read.entries.size(), 2U);
+  EXPECT_EQ(read.entries[0].name, "f");
+  EXPECT_EQ(read.entries[0].resources, sent.entries[0].resources);
+  EXPECT_EQ(read.warnings, sent.warnings);
+  EXPECT_EQ(read.log, sent.log);
+  EXPECT_EQ(read.seconds, sent.seconds);
 }
 
 TEST(CompileMessagesTest, AnErrorArrivesAsItself) {
-  const Result<CompiledKernel> read =
-      decode_answer(encode(Result<CompiledKernel>(Error{ErrorCode::compile, "line 3"})));
-  ASSERT_FALSE(read);
-  EXPECT_EQ(read.error().code, ErrorCode::compile);
-  EXPECT_EQ(read.error().message, "line 3");
+  EXPECT_THAT(decode_answer(encode(Result<CompiledKernel>(Error{ErrorCode::compile, "line 3"}))),
+              Fails(ErrorCode::compile, "line 3"));
 }
 
 TEST(CompileMessagesTest, WhatIsCutOffOrTooLongIsCorrupt) {

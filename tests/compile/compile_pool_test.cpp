@@ -14,9 +14,12 @@
 #include <thread>
 #include <vector>
 
+#include "tests/results.h"
+
 namespace kernwright {
 namespace {
 
+using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
 /// Compiles by calling a function; the counters say how often and how many at once.
@@ -151,9 +154,7 @@ TEST(CompilePoolTest, AFailedCompileIsItsErrorAndIsNotKept) {
   CompilePool pool(compiler, {.threads = 1});
   for (int i = 0; i < 2; ++i) {
     const CompileResult result = pool.submit(request_named("bad")).get();
-    ASSERT_FALSE(result);
-    EXPECT_EQ(result.error().code, ErrorCode::compile);
-    EXPECT_EQ(result.error().message, "line 3: nonsense");
+    EXPECT_THAT(result, Fails(ErrorCode::compile, "line 3: nonsense"));
   }
   EXPECT_EQ(compiler->calls, 2);
 }
@@ -165,9 +166,7 @@ TEST(CompilePoolTest, AnExceptionBecomesAnError) {
       });
   CompilePool pool(compiler, {.threads = 1});
   const CompileResult result = pool.submit(request_named("thrower")).get();
-  ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().code, ErrorCode::internal);
-  EXPECT_EQ(result.error().message, "thrower.cu: out of luck");
+  EXPECT_THAT(result, Fails(ErrorCode::internal, "thrower.cu: out of luck"));
 }
 
 TEST(CompilePoolTest, PastItsDeadlineACompileIsAbandoned) {
@@ -175,12 +174,11 @@ TEST(CompilePoolTest, PastItsDeadlineACompileIsAbandoned) {
   const auto compiler = gated(gate);
   CompilePool pool(compiler, {.threads = 2, .deadline = 2000ms});
   const CompileResult slow = pool.submit(request_named("slow")).get();
-  ASSERT_FALSE(slow);
-  EXPECT_EQ(slow.error().code, ErrorCode::timed_out);
-  EXPECT_NE(slow.error().message.find("slow.cu"), std::string::npos);
-  EXPECT_NE(slow.error().message.find("2000 ms; a larger KERNWRIGHT_COMPILE_SECONDS allows more"),
-            std::string::npos)
-      << slow.error().message;
+  EXPECT_THAT(slow,
+              Fails(ErrorCode::timed_out,
+                    ::testing::AllOf(
+                        HasSubstr("slow.cu"),
+                        HasSubstr("2000 ms; a larger KERNWRIGHT_COMPILE_SECONDS allows more"))));
 
   EXPECT_TRUE(eventually([&] { return pool.submit(request_named("quick")).get().has_value(); }));
   EXPECT_EQ(compiler->running, 1);
@@ -199,7 +197,7 @@ TEST(CompilePoolTest, TheDeadlineIsThatOfTheEnvironment) {
   for (const char* const odd : {"0", "-3", "1e3", "10 s", "99999999999999999999"}) {
     ::setenv(variable, odd, 1);
     EXPECT_EQ(compile_deadline(), 60s);
-    EXPECT_NE(more_compile_time().find(std::string("is \"") + odd + '"'), std::string::npos);
+    EXPECT_THAT(more_compile_time(), HasSubstr(std::string("is \"") + odd + '"'));
   }
   ::unsetenv(variable);
   EXPECT_EQ(compile_deadline(), 60s);
@@ -234,8 +232,7 @@ TEST(CompilePoolTest, WhereEveryThreadRunsAnAbandonedCompileRequestsAreRefused) 
   }
   EXPECT_EQ(compiler->running, 2);
   const CompileResult refused = pool.submit(request_named("quick")).get();
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::timed_out);
+  EXPECT_THAT(refused, Fails(ErrorCode::timed_out));
   EXPECT_EQ(compiler->calls, 2);
 
   gate->open();
@@ -326,9 +323,8 @@ TEST(CompilePoolTest, StoppedItCompilesNothingMore) {
   pool.stop();
   for (const Build& build : {waiting, pool.submit(request_named("late"))}) {
     const CompileResult result = build.get();
-    ASSERT_FALSE(result);
-    EXPECT_EQ(result.error().code, ErrorCode::unavailable);
-    EXPECT_THAT(result.error().message, testing::HasSubstr("the compile pool was closed"));
+    EXPECT_THAT(result,
+                Fails(ErrorCode::unavailable, testing::HasSubstr("the compile pool was closed")));
   }
   gate->open();
   EXPECT_TRUE(begun.get());

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <gtest/gtest.h>
 
+#include "tests/results.h"
+
 namespace kernwright {
 namespace {
 
@@ -66,27 +68,23 @@ std::string parameter(std::uint32_t ordinal, std::uint32_t offset, std::uint32_t
 }
 
 TEST(CubinTest, CountsInstructionsByTheirLowTwelveBits) {
-  const auto counts = count_instructions(small_cubin({0x9f0, 0xdf0, 0x23c, 0x983, 0x123}));
-  ASSERT_TRUE(counts) << counts.error().message;
-  ASSERT_EQ(counts->size(), 1U);
-  EXPECT_EQ(counts->front().kernel, "kernel");
-  EXPECT_EQ(counts->front().total, 5);
-  EXPECT_EQ(counts->front().count("HGMMA"), 2);
-  EXPECT_EQ(counts->front().count("HMMA"), 1);
-  EXPECT_EQ(counts->front().count("LDL"), 1);
-  EXPECT_EQ(counts->front().count("STL"), 0);
-  EXPECT_EQ(counts->front().first,
+  const auto counts = must(count_instructions(small_cubin({0x9f0, 0xdf0, 0x23c, 0x983, 0x123})));
+  ASSERT_EQ(counts.size(), 1U);
+  EXPECT_EQ(counts.front().kernel, "kernel");
+  EXPECT_EQ(counts.front().total, 5);
+  EXPECT_EQ(counts.front().count("HGMMA"), 2);
+  EXPECT_EQ(counts.front().count("HMMA"), 1);
+  EXPECT_EQ(counts.front().count("LDL"), 1);
+  EXPECT_EQ(counts.front().count("STL"), 0);
+  EXPECT_EQ(counts.front().first,
             (std::map<std::string, int>{{"HGMMA", 0}, {"HMMA", 2}, {"LDL", 3}}));
-  EXPECT_EQ(counts->front().order,
-            (std::vector<std::string_view>{"HGMMA", "HGMMA", "HMMA", "LDL"}));
+  EXPECT_EQ(counts.front().order, (std::vector<std::string_view>{"HGMMA", "HGMMA", "HMMA", "LDL"}));
 }
 
 TEST(CubinTest, WhatIsNoElfFileIsCorrupt) {
   for (const std::string& bytes :
        {std::string(), std::string("not a cubin"), std::string(64, '\0')}) {
-    const auto counts = count_instructions(bytes);
-    ASSERT_FALSE(counts);
-    EXPECT_EQ(counts.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(count_instructions(bytes), Fails(ErrorCode::corrupt));
   }
 }
 
@@ -94,9 +92,9 @@ TEST(CubinTest, EveryTruncationIsCorrupt) {
   const std::string cubin = small_cubin({0x9f0, 0x23c});
   // The last 24 bytes are fields of the last section header that are not read.
   for (std::size_t size = 0; size < cubin.size() - 24; ++size) {
-    const auto counts = count_instructions(std::string_view(cubin).substr(0, size));
-    ASSERT_FALSE(counts) << size << " bytes";
-    EXPECT_EQ(counts.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(count_instructions(std::string_view(cubin).substr(0, size)),
+                Fails(ErrorCode::corrupt))
+        << size << " bytes";
   }
 }
 
@@ -115,12 +113,11 @@ TEST(CubinTest, SaysWhatAKernelTakes) {
   const std::string info = attribute(4, 0x37, 4, {130}) + parameter(2, 64, 128) +
                            parameter(1, 8, 4) + parameter(0, 0, 8) + attribute(3, 0x1b, 255) +
                            attribute(4, 0x05, 12, {64, 2, 1}) + attribute(3, 0x19, 192);
-  const auto kernels = kernel_interfaces(cubin_with(".nv.info.add", info));
-  ASSERT_TRUE(kernels) << kernels.error().message;
-  ASSERT_EQ(kernels->size(), 1U);
-  EXPECT_EQ(kernels->front().kernel, "add");
-  EXPECT_EQ(kernels->front().parameter_bytes, (std::vector<std::size_t>{8, 4, 128}));
-  EXPECT_EQ(kernels->front().max_threads, 128);
+  const auto kernels = must(kernel_interfaces(cubin_with(".nv.info.add", info)));
+  ASSERT_EQ(kernels.size(), 1U);
+  EXPECT_EQ(kernels.front().kernel, "add");
+  EXPECT_EQ(kernels.front().parameter_bytes, (std::vector<std::size_t>{8, 4, 128}));
+  EXPECT_EQ(kernels.front().max_threads, 128);
 }
 
 TEST(CubinTest, AKernelThatIsNotWhollyDescribedIsCorrupt) {
@@ -128,9 +125,7 @@ TEST(CubinTest, AKernelThatIsNotWhollyDescribedIsCorrupt) {
   for (const std::string& info :
        {parameter(1, 8, 4) + size, parameter(0, 0, 8) + size, parameter(0, 0, 8),
         (parameter(0, 0, 12) + size).substr(0, 17), parameter(0, 0, 12).substr(0, 12)}) {
-    const auto kernels = kernel_interfaces(cubin_with(".nv.info.add", info));
-    ASSERT_FALSE(kernels);
-    EXPECT_EQ(kernels.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(kernel_interfaces(cubin_with(".nv.info.add", info)), Fails(ErrorCode::corrupt));
   }
 }
 

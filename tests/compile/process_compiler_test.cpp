@@ -14,6 +14,7 @@
 #include "support/files.h"
 #include "support/processes/subprocess.h"
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -122,14 +123,8 @@ TEST_F(ProcessCompilerTest, AProcessInheritsNoDescriptors) {
 
 TEST_F(ProcessCompilerTest, WhatTheCompilerSaysIsTheAnswer) {
   make();
-  const Result<CompiledKernel> refused = compile("refuse");
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::compile);
-  EXPECT_EQ(refused.error().message, "line 3: nonsense");
-  const Result<CompiledKernel> thrown = compile("throw");
-  ASSERT_FALSE(thrown);
-  EXPECT_EQ(thrown.error().code, ErrorCode::internal);
-  EXPECT_EQ(thrown.error().message, "a.cu: out of luck");
+  EXPECT_THAT(compile("refuse"), Fails(ErrorCode::compile, "line 3: nonsense"));
+  EXPECT_THAT(compile("throw"), Fails(ErrorCode::internal, "a.cu: out of luck"));
 }
 
 TEST_F(ProcessCompilerTest, WhatEndsItsProcessIsCompiledOnceMore) {
@@ -143,10 +138,8 @@ TEST_F(ProcessCompilerTest, WhatEndsItsProcessIsCompiledOnceMore) {
 
 TEST_F(ProcessCompilerTest, WhatEndsItsProcessTwiceIsAnError) {
   make();
-  const Result<CompiledKernel> ended = compile("exit");
-  ASSERT_FALSE(ended);
-  EXPECT_EQ(ended.error().code, ErrorCode::compile);
-  EXPECT_EQ(ended.error().message, "a.cu: the compile process ended, exit status 7, twice");
+  EXPECT_THAT(compile("exit"),
+              Fails(ErrorCode::compile, "a.cu: the compile process ended, exit status 7, twice"));
   EXPECT_EQ(bits("a"), "a");
   EXPECT_TRUE(logged_.empty());
 }
@@ -163,12 +156,10 @@ TEST_F(ProcessCompilerTest, WhatHangsIsKilled) {
   // On a machine that others keep busy a process may take long to start.
   for (const std::chrono::milliseconds deadline : {2s, 8s, 32s, 128s}) {
     make({}, deadline);
-    const Result<CompiledKernel> hung = compile(concat("hang ", file.native()));
-    ASSERT_FALSE(hung);
-    EXPECT_EQ(hung.error().code, ErrorCode::timed_out);
-    EXPECT_EQ(hung.error().message,
-              concat("a.cu: compile for sm_90a ended after ", deadline.count(),
-                     " ms; a larger KERNWRIGHT_COMPILE_SECONDS allows more"));
+    EXPECT_THAT(compile(concat("hang ", file.native())),
+                Fails(ErrorCode::timed_out,
+                      concat("a.cu: compile for sm_90a ended after ", deadline.count(),
+                             " ms; a larger KERNWRIGHT_COMPILE_SECONDS allows more")));
     const Result<CompiledKernel> next = compile("a");
     if (!fs::exists(file) || !next) continue;
     EXPECT_TRUE(is_gone(pid_in(file)));
@@ -213,21 +204,18 @@ TEST_F(ProcessCompilerTest, ACompileThatIsStoppedEndsWithItsProcess) {
   const pid_t pid = pid_in(file);
   compiler_->stop();
   waits.join();
-  ASSERT_FALSE(stopped);
-  EXPECT_EQ(stopped.error().code, ErrorCode::unavailable);
-  EXPECT_EQ(stopped.error().message, "a.cu: the compile was stopped");
+  EXPECT_THAT(stopped, Fails(ErrorCode::unavailable, "a.cu: the compile was stopped"));
   EXPECT_TRUE(is_gone(pid));
   EXPECT_EQ(bits("a"), "a.cu: the compile was stopped");
 }
 
 TEST_F(ProcessCompilerTest, AProcessEndsWithItsParent) {
   const fs::path file = directory_ / "pid";
-  auto parent =
-      Subprocess::spawn({beside_this("kernwright_fake_compiler"), {"parent", file.native()}, {}});
-  ASSERT_TRUE(parent) << parent.error().message;
+  auto parent = must(
+      Subprocess::spawn({beside_this("kernwright_fake_compiler"), {"parent", file.native()}, {}}));
   const pid_t pid = pid_in(file);
   EXPECT_EQ(::kill(pid, 0), 0);
-  ASSERT_EQ(::kill(parent->pid(), SIGKILL), 0);  // the process alone: the other has its own group
+  ASSERT_EQ(::kill(parent.pid(), SIGKILL), 0);  // the process alone: the other has its own group
   EXPECT_TRUE(is_gone(pid));
 }
 
@@ -254,14 +242,12 @@ TEST_F(ProcessCompilerToolkitTest, AProcessCompilesTheSameBits) {
 extern "C" __global__ void scale(float* x) { x[threadIdx.x] *= kFactor; })");
   request.headers = {{"own.h", "constexpr float kFactor = 2;"}};
   request.options = {"--use_fast_math"};
-  const Result<CompiledKernel> other = compiler_->compile(request);
-  ASSERT_TRUE(other) << other.error().message;
-  const Result<CompiledKernel> own = toolkit->compile(request);
-  ASSERT_TRUE(own) << own.error().message;
-  EXPECT_EQ(other->bits, own->bits);
-  ASSERT_EQ(other->entries.size(), 1U);
-  EXPECT_EQ(other->entries[0].name, "scale");
-  EXPECT_EQ(other->resources(), own->resources());
+  const CompiledKernel other = must(compiler_->compile(request));
+  const CompiledKernel own = must(toolkit->compile(request));
+  EXPECT_EQ(other.bits, own.bits);
+  ASSERT_EQ(other.entries.size(), 1U);
+  EXPECT_EQ(other.entries[0].name, "scale");
+  EXPECT_EQ(other.resources(), own.resources());
   EXPECT_TRUE(logged_.empty());
 }
 

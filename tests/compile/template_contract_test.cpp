@@ -3,6 +3,7 @@
 // compiler knows of.
 
 #include <algorithm>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <limits>
 #include <map>
@@ -14,9 +15,12 @@
 #include "support/text.h"
 #include "tests/compile/toolkit_world.h"
 #include "tests/model/valid_candidates.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 /// One built-in profile of every architecture.
 std::vector<DeviceProfile> one_profile_per_arch() {
@@ -42,8 +46,7 @@ std::vector<BoundProblem> variations(const Operation& operation) {
   const auto add_if_valid = [&](const Problem& given) {
     const auto problem = BoundProblem::bind(operation, given);
     if (!problem) {
-      EXPECT_NE(problem.error().message.find(operation.name + ": rule \""), std::string::npos)
-          << problem.error().message;
+      EXPECT_THAT(problem.error().message, HasSubstr(operation.name + ": rule \""));
       return false;
     }
     if (known.insert(problem->text()).second) problems.push_back(*problem);
@@ -171,11 +174,10 @@ TEST_F(TemplateContractToolkitTest, LaunchesThatWaitDoSoBeforeTheyTouchMemory) {
       const CompileResult kernel =
           pool_->submit(render(*candidate, *catalog_, profile.sm_arch)).get();
       ASSERT_TRUE(kernel) << kernel.error().message;
-      const auto counts = count_instructions((*kernel)->bits);
-      ASSERT_TRUE(counts) << counts.error().message;
+      const auto counts = must(count_instructions((*kernel)->bits));
       for (const LaunchPlan& launch : candidate->plan.launches) {
         if (!launch.waits) continue;
-        const InstructionCounts count = of_kernel(*counts, launch.kernel);
+        const InstructionCounts count = of_kernel(counts, launch.kernel);
         ASSERT_EQ(count.count("ACQBULK"), 1) << made.name << ' ' << launch.kernel;
         EXPECT_EQ(count.count("PREEXIT"), 1) << made.name << ' ' << launch.kernel;
         const bool by_tma = count.count("UTMALDG") > 0;
@@ -232,14 +234,13 @@ TEST_F(TemplateContractToolkitTest, ReferencesAndInputKernelsCompile) {
 TEST_F(TemplateContractToolkitTest, TheHopperMatmulIsMadeOfWgmmaAndTma) {
   const KernelTemplate& made = **catalog_->kernel_template("matmul/persistent_wave");
   const Operation& operation = **catalog_->operation("matmul");
-  const auto candidate = make_candidate(made, *BoundProblem::bind(operation, operation.example),
-                                        made.default_configuration, *find_profile("h200"));
-  ASSERT_TRUE(candidate) << candidate.error().message;
-  const CompileResult kernel = pool_->submit(render(*candidate, *catalog_, 90)).get();
+  const auto candidate =
+      must(make_candidate(made, *BoundProblem::bind(operation, operation.example),
+                          made.default_configuration, *find_profile("h200")));
+  const CompileResult kernel = pool_->submit(render(candidate, *catalog_, 90)).get();
   ASSERT_TRUE(kernel) << kernel.error().message;
-  const auto counts = count_instructions((*kernel)->bits);
-  ASSERT_TRUE(counts) << counts.error().message;
-  const InstructionCounts count = of_kernel(*counts, "matmul_persistent_wave");
+  const auto counts = must(count_instructions((*kernel)->bits));
+  const InstructionCounts count = of_kernel(counts, "matmul_persistent_wave");
   EXPECT_GE(count.count("HGMMA"), 4);
   EXPECT_EQ(count.count("HMMA"), 0);
   EXPECT_GE(count.count("UTMALDG"), 2);
@@ -347,10 +348,9 @@ TEST_F(TemplateContractToolkitTest, GatedMatmulsCompileCleanlyWithTheBareMainLoo
       for (const auto& [other, to] : changed) value = parameter == other ? to : value;
     }
     const auto candidate =
-        make_candidate(made, *BoundProblem::bind(matmul, *Problem::parse(problem)),
-                       Configuration(std::move(values)), *find_profile("h200"));
-    EXPECT_TRUE(candidate) << candidate.error().message;
-    return pool_->submit(render(*candidate, *catalog_, 90));
+        must(make_candidate(made, *BoundProblem::bind(matmul, *Problem::parse(problem)),
+                            Configuration(std::move(values)), *find_profile("h200")));
+    return pool_->submit(render(candidate, *catalog_, 90));
   };
   struct Case {
     const char* name;
@@ -392,9 +392,8 @@ TEST_F(TemplateContractToolkitTest, MatmulsOfFewRowsKeepTheirLoadsTogether) {
     const BoundProblem problem =
         *catalog_->bind(*Problem::parse("matmul m=5 n=4096 k=4096 dtype=fp16"));
     const auto candidate =
-        make_candidate(made, problem, made.default_configuration, *find_profile("h200"));
-    EXPECT_TRUE(candidate) << candidate.error().message;
-    return *pool_->submit(render(*candidate, *catalog_, 90)).get();
+        must(make_candidate(made, problem, made.default_configuration, *find_profile("h200")));
+    return *pool_->submit(render(candidate, *catalog_, 90)).get();
   };
   const auto ring = compile("matmul/skinny");
   const InstructionCounts in_ring = of_kernel(*count_instructions(ring->bits), "matmul_skinny");
@@ -422,10 +421,9 @@ TEST_F(TemplateContractToolkitTest, RowsThatBeginAnywhereAreReadAndWrittenInWhol
     }
     const BoundProblem problem =
         *catalog_->bind(*Problem::parse(concat(operation_name, " dtype=bf16 ", sizes)));
-    const auto candidate =
-        make_candidate(made, problem, Configuration(std::move(values)), *find_profile("h200"));
-    EXPECT_TRUE(candidate) << candidate.error().message;
-    const CompileResult kernel = pool_->submit(render(*candidate, *catalog_, 90)).get();
+    const auto candidate = must(
+        make_candidate(made, problem, Configuration(std::move(values)), *find_profile("h200")));
+    const CompileResult kernel = pool_->submit(render(candidate, *catalog_, 90)).get();
     EXPECT_TRUE(kernel) << kernel.error().message;
     const auto counts = *count_instructions((*kernel)->bits);
     const InstructionCounts count = of_kernel(counts, concat(operation_name, "_row"));
@@ -464,17 +462,16 @@ TEST_F(TemplateContractToolkitTest, RowsThatBeginAnywhereAreReadAndWrittenInWhol
 TEST_F(TemplateContractToolkitTest, TheTiledMatmulIsMadeOfMmaAndAsynchronousCopies) {
   const KernelTemplate& made = **catalog_->kernel_template("matmul/tiled");
   const Operation& operation = **catalog_->operation("matmul");
-  const auto candidate = make_candidate(made, *BoundProblem::bind(operation, operation.example),
-                                        made.default_configuration, *find_profile("a100_80"));
-  ASSERT_TRUE(candidate) << candidate.error().message;
-  const CompileResult kernel = pool_->submit(render(*candidate, *catalog_, 80)).get();
+  const auto candidate =
+      must(make_candidate(made, *BoundProblem::bind(operation, operation.example),
+                          made.default_configuration, *find_profile("a100_80")));
+  const CompileResult kernel = pool_->submit(render(candidate, *catalog_, 80)).get();
   ASSERT_TRUE(kernel) << kernel.error().message;
-  const auto counts = count_instructions((*kernel)->bits);
-  ASSERT_TRUE(counts) << counts.error().message;
-  EXPECT_GT(counts->front().count("HMMA"), 0);
-  EXPECT_GT(counts->front().count("LDSM"), 0);
-  EXPECT_GT(counts->front().count("LDGSTS"), 0);
-  EXPECT_EQ(counts->front().count("LDL") + counts->front().count("STL"), 0);
+  const auto counts = must(count_instructions((*kernel)->bits));
+  EXPECT_GT(counts.front().count("HMMA"), 0);
+  EXPECT_GT(counts.front().count("LDSM"), 0);
+  EXPECT_GT(counts.front().count("LDGSTS"), 0);
+  EXPECT_EQ(counts.front().count("LDL") + counts.front().count("STL"), 0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <thread>
@@ -8,10 +9,13 @@
 #include "compile/compiler.h"
 #include "compile/cubin.h"
 #include "support/files.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr const char* kAdd = R"(
 extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
@@ -98,11 +102,10 @@ TEST_F(ToolkitCompilerTest, CompilesForEveryArchitecture) {
     EXPECT_EQ(kernel.resources().spill_bytes(), 0);
     EXPECT_TRUE(kernel.warnings.empty());
     EXPECT_GT(kernel.seconds, 0);
-    const auto counts = count_instructions(kernel.bits);
-    ASSERT_TRUE(counts) << counts.error().message;
-    ASSERT_EQ(counts->size(), 1U);
-    EXPECT_EQ(counts->front().kernel, "add");
-    EXPECT_GT(counts->front().total, 10);
+    const auto counts = must(count_instructions(kernel.bits));
+    ASSERT_EQ(counts.size(), 1U);
+    EXPECT_EQ(counts.front().kernel, "add");
+    EXPECT_GT(counts.front().total, 10);
   }
 }
 
@@ -122,26 +125,20 @@ TEST_F(ToolkitCompilerTest, ReportsSpills) {
   EXPECT_GT(kernel.resources().spill_store_bytes, 0);
   EXPECT_GT(kernel.resources().spill_load_bytes, 0);
   EXPECT_GT(kernel.resources().stack_bytes, 0);
-  const auto counts = count_instructions(kernel.bits);
-  ASSERT_TRUE(counts);
-  EXPECT_GT(counts->front().count("LDL"), 0);
-  EXPECT_GT(counts->front().count("STL"), 0);
+  const auto counts = must(count_instructions(kernel.bits));
+  EXPECT_GT(counts.front().count("LDL"), 0);
+  EXPECT_GT(counts.front().count("STL"), 0);
 }
 
 TEST_F(ToolkitCompilerTest, ARefusedSourceIsAnErrorWithTheLog) {
-  const auto kernel = compiler_->compile(request("__global__ void f(int* p) { *p = nonsense; }"));
-  ASSERT_FALSE(kernel);
-  EXPECT_EQ(kernel.error().code, ErrorCode::compile);
-  EXPECT_NE(kernel.error().message.find("test/kernel.cu(1): error"), std::string::npos)
-      << kernel.error().message;
-  EXPECT_NE(kernel.error().message.find("\"nonsense\""), std::string::npos);
+  EXPECT_THAT(compiler_->compile(request("__global__ void f(int* p) { *p = nonsense; }")),
+              Fails(ErrorCode::compile, ::testing::AllOf(HasSubstr("test/kernel.cu(1): error"),
+                                                         HasSubstr("\"nonsense\""))));
 }
 
 TEST_F(ToolkitCompilerTest, AnUnknownTargetIsAnErrorThatNamesIt) {
-  const auto kernel = compiler_->compile(request(kAdd, "sm_1"));
-  ASSERT_FALSE(kernel);
-  EXPECT_EQ(kernel.error().code, ErrorCode::compile);
-  EXPECT_NE(kernel.error().message.find("sm_1"), std::string::npos);
+  EXPECT_THAT(compiler_->compile(request(kAdd, "sm_1")),
+              Fails(ErrorCode::compile, HasSubstr("sm_1")));
 }
 
 TEST_F(ToolkitCompilerTest, HeadersAreFoundByTheirNames) {
@@ -214,25 +211,21 @@ TEST_F(ToolkitCompilerTest, NoOtherFileIsReadHoweverItIsAskedFor) {
     const auto kernel =
         compiler_->compile(request(source + "extern \"C\" __global__ void f() {}\n"));
     if (kernel) {
-      EXPECT_NE(source.find("__has_include(\"secret.h"), std::string::npos) << source;
+      EXPECT_THAT(source, HasSubstr("__has_include(\"secret.h"));
       continue;
     }
     EXPECT_EQ(kernel.error().code, ErrorCode::compile);
     // A message may show the line of the source, never a line of the file.
-    EXPECT_EQ(kernel.error().message.find(kSecret), std::string::npos)
-        << source << kernel.error().message;
+    EXPECT_THAT(kernel.error().message, ::testing::Not(HasSubstr(kSecret))) << source;
   }
 }
 
 TEST_F(ToolkitCompilerTest, WhatIsNotFoundIsNamedWithWhatThereIs) {
-  const auto kernel = compiler_->compile(request("#include \"nowhere.cuh\"\n"));
-  ASSERT_FALSE(kernel);
-  EXPECT_NE(kernel.error().message.find("\"nowhere.cuh\""), std::string::npos)
-      << kernel.error().message;
-  EXPECT_NE(kernel.error().message.find("kernels may include kernwright's headers, files beside "
-                                        "them and what is in /"),
-            std::string::npos)
-      << kernel.error().message;
+  EXPECT_THAT(
+      compiler_->compile(request("#include \"nowhere.cuh\"\n")),
+      Fails(::testing::AllOf(HasSubstr("\"nowhere.cuh\""),
+                             HasSubstr("kernels may include kernwright's headers, files beside "
+                                       "them and what is in /"))));
 }
 
 TEST_F(ToolkitCompilerTest, TheToolkitsHeadersCountWhereTheyAreIncluded) {
@@ -258,7 +251,7 @@ TEST_F(ToolkitCompilerTest, FlagsOfTheEnvironmentAreInTheIdentity) {
   ASSERT_EQ(::setenv("NVRTC_APPEND_FLAGS", "--use_fast_math", 1), 0);
   const std::string with_flags = *make_toolkit_compiler()->identity();
   ASSERT_EQ(::unsetenv("NVRTC_APPEND_FLAGS"), 0);
-  EXPECT_NE(with_flags.find("--use_fast_math"), std::string::npos) << with_flags;
+  EXPECT_THAT(with_flags, HasSubstr("--use_fast_math"));
   EXPECT_NE(plain, with_flags);
 }
 
@@ -277,13 +270,12 @@ TEST_F(ToolkitCompilerTest, LinkedLtoIrHasTheSameReport) {
   EXPECT_TRUE(ir.entries.empty());
   EXPECT_FALSE(ir.bits.empty());
 
-  const auto linked = compiler_->link({ir.bits}, "sm_90a");
-  ASSERT_TRUE(linked) << linked.error().message;
-  ASSERT_EQ(linked->entries.size(), 1U);
-  EXPECT_EQ(linked->output, OutputKind::cubin);
-  EXPECT_EQ(linked->entries[0].name, "add");
-  EXPECT_EQ(linked->resources(), direct.resources());
-  EXPECT_TRUE(count_instructions(linked->bits));
+  const auto linked = must(compiler_->link({ir.bits}, "sm_90a"));
+  ASSERT_EQ(linked.entries.size(), 1U);
+  EXPECT_EQ(linked.output, OutputKind::cubin);
+  EXPECT_EQ(linked.entries[0].name, "add");
+  EXPECT_EQ(linked.resources(), direct.resources());
+  EXPECT_TRUE(count_instructions(linked.bits));
 }
 
 TEST_F(ToolkitCompilerTest, LinksAFunctionOfAnotherInput) {
@@ -293,31 +285,24 @@ TEST_F(ToolkitCompilerTest, LinksAFunctionOfAnotherInput) {
       "  p[threadIdx.x] = shape(p[threadIdx.x]);\n}");
   CompileRequest function = request("__device__ float shape(float x) { return x * x; }");
   kernel.output = function.output = OutputKind::lto_ir;
-  const auto linked = compiler_->link({compile(kernel).bits, compile(function).bits}, "sm_90a");
-  ASSERT_TRUE(linked) << linked.error().message;
-  const auto counts = count_instructions(linked->bits);
-  ASSERT_TRUE(counts);
-  EXPECT_EQ(counts->front().count("CALL"), 0) << "the function was not inlined";
+  const auto linked =
+      must(compiler_->link({compile(kernel).bits, compile(function).bits}, "sm_90a"));
+  const auto counts = must(count_instructions(linked.bits));
+  EXPECT_EQ(counts.front().count("CALL"), 0) << "the function was not inlined";
 
-  const auto unresolved = compiler_->link({compile(kernel).bits}, "sm_90a");
-  ASSERT_FALSE(unresolved);
-  EXPECT_EQ(unresolved.error().code, ErrorCode::compile);
-  EXPECT_NE(unresolved.error().message.find("shape"), std::string::npos)
-      << unresolved.error().message;
+  EXPECT_THAT(compiler_->link({compile(kernel).bits}, "sm_90a"),
+              Fails(ErrorCode::compile, HasSubstr("shape")));
 }
 
 TEST_F(ToolkitCompilerTest, WhatIsNoLtoIrIsNotLinked) {
-  const auto linked = compiler_->link({"no LTO-IR at all"}, "sm_90a");
-  ASSERT_FALSE(linked);
-  EXPECT_EQ(linked.error().code, ErrorCode::compile);
+  EXPECT_THAT(compiler_->link({"no LTO-IR at all"}, "sm_90a"), Fails(ErrorCode::compile));
 }
 
 TEST_F(ToolkitCompilerTest, APlainWgmmaHasNoWarning) {
   const CompiledKernel kernel = compile(request(wgmma_around("")));
   EXPECT_TRUE(kernel.warnings.empty()) << kernel.warnings.front();
-  const auto counts = count_instructions(kernel.bits);
-  ASSERT_TRUE(counts);
-  EXPECT_EQ(counts->front().count("HGMMA"), 1);
+  const auto counts = must(count_instructions(kernel.bits));
+  EXPECT_EQ(counts.front().count("HGMMA"), 1);
 }
 
 TEST_F(ToolkitCompilerTest, ASerialisedWgmmaIsAWarning) {
