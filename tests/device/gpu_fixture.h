@@ -12,6 +12,7 @@
 #include "gpu_kernels.h"
 #include "plans.h"
 #include "support/text.h"
+#include "tests/results.h"
 
 namespace kernwright {
 
@@ -28,11 +29,7 @@ class GpuTest : public ::testing::Test {
     open({});
   }
 
-  void open(const CudaDeviceOptions& options) {
-    Result<std::unique_ptr<Device>> device = open_cuda_device(0, options);
-    ASSERT_TRUE(device) << device.error().message;
-    device_ = std::move(*device);
-  }
+  void open(const CudaDeviceOptions& options) { device_ = must(open_cuda_device(0, options)); }
   bool hopper() const { return device_->profile().sm_arch >= 90; }
 
   std::string compile(const char* source) {
@@ -40,14 +37,10 @@ class GpuTest : public ::testing::Test {
     request.name = "test.cu";
     request.source = source;
     request.target = concat("sm_", device_->profile().sm_arch);
-    Result<CompiledKernel> kernel = compiler_->compile(request);
-    EXPECT_TRUE(kernel) << kernel.error().message;
-    return kernel ? kernel->bits : std::string();
+    return must(compiler_->compile(request)).bits;
   }
   std::shared_ptr<LoadedProgram> load(const ExecutionPlan& plan, const char* source = kGpuKernels) {
-    Result<std::shared_ptr<LoadedProgram>> program = device_->load(compile(source), plan);
-    EXPECT_TRUE(program) << program.error().message;
-    return program ? *program : nullptr;
+    return must(device_->load(compile(source), plan));
   }
   /// Loads and runs; returns true if both succeeded.
   bool run(const ExecutionPlan& plan, const LaunchArguments& arguments,
@@ -61,11 +54,9 @@ class GpuTest : public ::testing::Test {
 
   /// Device memory of `bytes`, every byte 0xff.
   DevicePointer allocate(std::int64_t bytes) {
-    Result<std::unique_ptr<DeviceBuffer>> buffer = device_->allocate(bytes);
-    EXPECT_TRUE(buffer) << buffer.error().message;
-    if (!buffer) return 0;
-    EXPECT_TRUE(device_->fill((*buffer)->address(), 0xff, bytes));
-    buffers_.push_back(std::move(*buffer));
+    std::unique_ptr<DeviceBuffer> buffer = must(device_->allocate(bytes));
+    EXPECT_TRUE(device_->fill(buffer->address(), 0xff, bytes));
+    buffers_.push_back(std::move(buffer));
     return buffers_.back()->address();
   }
   template <typename T>

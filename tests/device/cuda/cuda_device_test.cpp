@@ -10,6 +10,7 @@
 #include "device/cuda/driver_device.h"
 #include "tests/device/plans.h"
 #include "tests/doubles/fake_driver.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -59,23 +60,19 @@ TEST_F(CudaDeviceTest, DescribesItself) {
 }
 
 TEST_F(CudaDeviceTest, AMissingGpuIsUnavailable) {
-  const auto device = open_device(driver_.api(), 3, {});
-  ASSERT_FALSE(device);
-  EXPECT_EQ(device.error().code, ErrorCode::unavailable);
-  EXPECT_THAT(device.error().message, StartsWith("GPU 3: cuDeviceGet"));
+  EXPECT_THAT(open_device(driver_.api(), 3, {}),
+              Fails(ErrorCode::unavailable, StartsWith("GPU 3: cuDeviceGet")));
 }
 
 TEST_F(CudaDeviceTest, EverythingIsGivenBackOnceAndTheCallersContextRestored) {
   {
     const auto device = open();
-    const auto buffer = device->allocate(256);
-    ASSERT_TRUE(buffer);
-    EXPECT_EQ((*buffer)->bytes(), 256);
+    const auto buffer = must(device->allocate(256));
+    EXPECT_EQ(buffer->bytes(), 256);
     const auto program = load(*device);
     ASSERT_TRUE(device->run(*program, arguments_));
-    const auto units = device->prepare_timing(*program, {&arguments_, 1}, 3);
-    ASSERT_TRUE(units);
-    ASSERT_TRUE(device->sample(**units));
+    const auto units = must(device->prepare_timing(*program, {&arguments_, 1}, 3));
+    ASSERT_TRUE(device->sample(*units));
     EXPECT_EQ(driver_.current, nullptr);
   }
   EXPECT_TRUE(driver_.alive.empty()) << *driver_.alive.begin();
@@ -83,10 +80,9 @@ TEST_F(CudaDeviceTest, EverythingIsGivenBackOnceAndTheCallersContextRestored) {
 }
 
 TEST_F(CudaDeviceTest, ABufferMayOutliveItsDevice) {
-  Result<std::unique_ptr<DeviceBuffer>> buffer = open()->allocate(256);
-  ASSERT_TRUE(buffer);
+  std::unique_ptr<DeviceBuffer> buffer = must(open()->allocate(256));
   EXPECT_EQ(driver_.alive.count("stream"), 1U) << "the context keeps it";
-  buffer->reset();
+  buffer.reset();
   EXPECT_TRUE(driver_.alive.empty());
 }
 
@@ -116,8 +112,7 @@ TEST_F(CudaDeviceTest, WhatIsEnqueuedIsNotWaitedFor) {
 TEST_F(CudaDeviceTest, WorkCountsFromItsEnqueueingToTheWait) {
   const auto device = open();
   const auto program = load(*device);
-  const auto units = device->prepare_timing(*program, {&arguments_, 1}, 3);
-  ASSERT_TRUE(units);
+  const auto units = must(device->prepare_timing(*program, {&arguments_, 1}, 3));
   EXPECT_EQ(device->take_use().busy_seconds, 0) << "loading and building are no work";
   constexpr double kSeconds = 0.02;
   const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
@@ -125,9 +120,9 @@ TEST_F(CudaDeviceTest, WorkCountsFromItsEnqueueingToTheWait) {
   pause();
   ASSERT_TRUE(device->wait());
   EXPECT_GE(device->take_use().busy_seconds, kSeconds);
-  ASSERT_TRUE(device->sample(**units));
+  ASSERT_TRUE(device->sample(*units));
   pause();
-  ASSERT_TRUE(device->sample(**units));
+  ASSERT_TRUE(device->sample(*units));
   const DeviceUse use = device->take_use();
   EXPECT_GT(use.busy_seconds, 0);
   EXPECT_GE(use.longest_idle_seconds, kSeconds);
@@ -152,12 +147,11 @@ TEST_F(CudaDeviceTest, BesideIsASecondStreamThatWaitsKnow) {
 TEST_F(CudaDeviceTest, FencedMemoryHasAnUnmappedPageOnEitherSide) {
   {
     const auto device = open();
-    const auto buffer = device->allocate_fenced(0x1234);
-    ASSERT_TRUE(buffer) << buffer.error().message;
-    EXPECT_EQ((*buffer)->bytes(), 0x2000);
+    const auto buffer = must(device->allocate_fenced(0x1234));
+    EXPECT_EQ(buffer->bytes(), 0x2000);
     ASSERT_EQ(driver_.reserved.size(), 1U);
     ASSERT_EQ(driver_.mapped.size(), 1U);
-    EXPECT_EQ(driver_.mapped[0].address, (*buffer)->address());
+    EXPECT_EQ(driver_.mapped[0].address, buffer->address());
     EXPECT_EQ(driver_.mapped[0].bytes, 0x2000U);
     EXPECT_EQ(driver_.reserved[0].address + 0x1000, driver_.mapped[0].address);
     EXPECT_EQ(driver_.reserved[0].bytes, 0x4000U);
@@ -177,9 +171,7 @@ TEST_F(CudaDeviceTest, ReferenceBuffersReachTheKernelByTensor) {
                     launch("second", {1, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::magnitude, 0)})};
   const auto device = open();
   const auto program = load(*device);
-  const Result<void> missing = device->run(*program, arguments_);
-  ASSERT_FALSE(missing);
-  EXPECT_THAT(missing.error().message, HasSubstr("references"));
+  EXPECT_THAT(device->run(*program, arguments_), Fails(HasSubstr("references")));
   arguments_.references = {0x70};
   arguments_.magnitudes = {0x80};
   ASSERT_TRUE(device->run(*program, arguments_));
@@ -190,11 +182,10 @@ TEST_F(CudaDeviceTest, ReferenceBuffersReachTheKernelByTensor) {
 TEST_F(CudaDeviceTest, AFailureThatDoesNotStickLeavesTheDeviceUsable) {
   const auto device = open();
   driver_.failures["cuMemAlloc"] = CUDA_ERROR_OUT_OF_MEMORY;
-  const auto buffer = device->allocate(1 << 20);
-  ASSERT_FALSE(buffer);
-  EXPECT_EQ(buffer.error().message,
-            "allocating 1048576 bytes: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory); "
-            "3.2 GB of 137.4 GB are free");
+  EXPECT_THAT(
+      device->allocate(1 << 20),
+      Fails("allocating 1048576 bytes: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory); "
+            "3.2 GB of 137.4 GB are free"));
   EXPECT_EQ(device->last_failure(), Outcome::out_of_memory);
   EXPECT_FALSE(device->lost());
   driver_.failures.clear();
@@ -240,9 +231,7 @@ TEST_F(CudaDeviceTest, AHangEndsAtTheDeadline) {
   const auto device = open(std::chrono::milliseconds(20));
   const auto program = load(*device);
   driver_.stream_state = CUDA_ERROR_NOT_READY;
-  const Result<void> ran = device->run(*program, arguments_);
-  ASSERT_FALSE(ran);
-  EXPECT_EQ(ran.error().code, ErrorCode::timed_out);
+  EXPECT_THAT(device->run(*program, arguments_), Fails(ErrorCode::timed_out));
   EXPECT_EQ(device->last_failure(), Outcome::timed_out);
   EXPECT_TRUE(device->lost());
 }
@@ -253,8 +242,7 @@ TEST_F(CudaDeviceTest, TimingChainsEveryNodeAndRotatesTheSets) {
   LaunchArguments other = arguments_;
   other.tensors = {0x11000};
   const LaunchArguments sets[] = {arguments_, other};
-  const auto units = device->prepare_timing(*program, sets, 3);
-  ASSERT_TRUE(units) << units.error().message;
+  const auto units = must(device->prepare_timing(*program, sets, 3));
   ASSERT_EQ(driver_.fills.size(), 3U);
   ASSERT_EQ(driver_.launches.size(), 6U);
   for (std::size_t unit = 0; unit < 3; ++unit) {
@@ -271,11 +259,10 @@ TEST_F(CudaDeviceTest, TimingChainsEveryNodeAndRotatesTheSets) {
 
 TEST_F(CudaDeviceTest, APlanWithoutLaunchesIsTimedToo) {
   const auto device = open();
-  const auto program = device->load(FakeDriver::cubin(), {});
-  ASSERT_TRUE(program) << program.error().message;
+  const auto program = must(device->load(FakeDriver::cubin(), {}));
   const LaunchArguments none;
-  EXPECT_TRUE(device->prepare_timing(**program, {&none, 1}, 1));
-  EXPECT_TRUE(device->enqueue(**program, none));
+  EXPECT_TRUE(device->prepare_timing(*program, {&none, 1}, 1));
+  EXPECT_TRUE(device->enqueue(*program, none));
   EXPECT_TRUE(driver_.launches.empty());
 }
 
@@ -286,11 +273,10 @@ TEST_F(CudaDeviceTest, OnEveryLaunchPathTheSetsTakeTurns) {
     LaunchArguments other = arguments_;
     other.tensors = {0x11000};
     const LaunchArguments sets[] = {arguments_, other};
-    const auto paths = device->time_launch_paths(*program, sets, 1e-3);
-    ASSERT_TRUE(paths) << paths.error().message;
-    ASSERT_EQ(paths->times.size(), 3U);
-    ASSERT_TRUE(paths->best);
-    for (const PathTime& time : paths->times) {
+    const auto paths = must(device->time_launch_paths(*program, sets, 1e-3));
+    ASSERT_EQ(paths.times.size(), 3U);
+    ASSERT_TRUE(paths.best);
+    for (const PathTime& time : paths.times) {
       EXPECT_GT(time.host_us, 0) << to_string(time.path);
       EXPECT_GT(time.period_us, 0) << to_string(time.path);
     }
@@ -316,9 +302,8 @@ TEST_F(CudaDeviceTest, ALaunchPathThatFailsLeavesNothingBehind) {
     const auto device = open();
     const auto program = load(*device);
     driver_.failures["cuGraphInstantiate"] = CUDA_ERROR_OUT_OF_MEMORY;
-    const auto paths = device->time_launch_paths(*program, {&arguments_, 1}, 1e-3);
-    ASSERT_FALSE(paths);
-    EXPECT_THAT(paths.error().message, HasSubstr("cuGraphInstantiate"));
+    EXPECT_THAT(device->time_launch_paths(*program, {&arguments_, 1}, 1e-3),
+                Fails(HasSubstr("cuGraphInstantiate")));
     EXPECT_FALSE(device->lost());
   }
   EXPECT_TRUE(driver_.alive.empty()) << *driver_.alive.begin();
@@ -337,14 +322,12 @@ TEST_F(CudaDeviceTest, GraphsOfALostContextAreLeftAlone) {
 TEST_F(CudaDeviceTest, ASampleIsTheReplaysTimePerUnitBehindAGate) {
   const auto device = open();
   const auto program = load(*device);
-  const auto units = device->prepare_timing(*program, {&arguments_, 1}, 4);
-  ASSERT_TRUE(units);
+  const auto units = must(device->prepare_timing(*program, {&arguments_, 1}, 4));
   driver_.elapsed_ms = 0.5F;
   driver_.calls.clear();
   for (cuuint32_t sample = 1; sample <= 2; ++sample) {
-    const Result<Sample> sampled = device->sample(**units);
-    ASSERT_TRUE(sampled);
-    EXPECT_DOUBLE_EQ(sampled->us, 125);
+    const Sample sampled = must(device->sample(*units));
+    EXPECT_DOUBLE_EQ(sampled.us, 125);
     EXPECT_EQ(driver_.gate_value, sample);
     EXPECT_EQ(*driver_.gate_word, sample) << "the gate is open again";
   }
@@ -359,19 +342,17 @@ TEST_F(CudaDeviceTest, StampsOutsideOfTheEventsGiveTheClockAndCheckTheTimer) {
   {
     const auto device = open();
     const auto program = load(*device);
-    const auto units = device->prepare_timing(*program, {&arguments_, 1}, 4);
-    ASSERT_TRUE(units);
+    const auto units = must(device->prepare_timing(*program, {&arguments_, 1}, 4));
     driver_.calls.clear();
     driver_.elapsed_ms = 1;
-    const Result<Sample> sampled = device->sample(**units);
-    ASSERT_TRUE(sampled);
-    EXPECT_DOUBLE_EQ(sampled->sm_mhz, 1980);
+    const Sample sampled = must(device->sample(*units));
+    EXPECT_DOUBLE_EQ(sampled.sm_mhz, 1980);
     driver_.calls.resize(6);
     EXPECT_EQ(driver_.calls,
               (std::vector<std::string>{"cuStreamWaitValue32", "cuLaunchKernelEx", "cuEventRecord",
                                         "cuGraphLaunch", "cuEventRecord", "cuLaunchKernelEx"}));
     driver_.elapsed_ms = 0.9F;
-    ASSERT_TRUE(device->sample(**units));
+    ASSERT_TRUE(device->sample(*units));
     const TimerCheck check = device->take_timer_check();
     EXPECT_EQ(check.samples, 2);
     EXPECT_EQ(check.disagreed, 1);
@@ -390,9 +371,8 @@ TEST_F(CudaDeviceTest, ReplaysBeyondTheQueueAreEnqueuedBehindAnOpenGate) {
   (*units)->replays = 4;
   driver_.elapsed_ms = 1;
   driver_.calls.clear();
-  const Result<Sample> sampled = device->sample(**units);
-  ASSERT_TRUE(sampled);
-  EXPECT_DOUBLE_EQ(sampled->us, 6.25);
+  const Sample sampled = must(device->sample(**units));
+  EXPECT_DOUBLE_EQ(sampled.us, 6.25);
   EXPECT_EQ(std::count(driver_.calls.begin(), driver_.calls.end(), "cuGraphLaunch"), 4);
   EXPECT_EQ(driver_.open_launches, 2) << "the third would not fit behind the gate";
 }
@@ -400,10 +380,9 @@ TEST_F(CudaDeviceTest, ReplaysBeyondTheQueueAreEnqueuedBehindAnOpenGate) {
 TEST_F(CudaDeviceTest, AFailedReplayStillOpensTheGate) {
   const auto device = open();
   const auto program = load(*device);
-  const auto units = device->prepare_timing(*program, {&arguments_, 1}, 4);
-  ASSERT_TRUE(units);
+  const auto units = must(device->prepare_timing(*program, {&arguments_, 1}, 4));
   driver_.failures["cuGraphLaunch"] = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  EXPECT_FALSE(device->sample(**units));
+  EXPECT_FALSE(device->sample(*units));
   EXPECT_EQ(device->last_failure(), Outcome::launch_failed);
   EXPECT_EQ(*driver_.gate_word, driver_.gate_value);
 }
@@ -411,12 +390,11 @@ TEST_F(CudaDeviceTest, AFailedReplayStillOpensTheGate) {
 TEST_F(CudaDeviceTest, AGateThatAToolKeepsShutIsOpenedAndNotUsedAgain) {
   const auto device = open();
   const auto program = load(*device);
-  const auto units = device->prepare_timing(*program, {&arguments_, 1}, 4);
-  ASSERT_TRUE(units);
+  const auto units = must(device->prepare_timing(*program, {&arguments_, 1}, 4));
   driver_.launches_wait = true;
-  ASSERT_TRUE(device->sample(**units));
+  ASSERT_TRUE(device->sample(*units));
   EXPECT_EQ(driver_.gate_value, 1U);
-  EXPECT_TRUE(device->sample(**units));
+  EXPECT_TRUE(device->sample(*units));
   EXPECT_EQ(driver_.gate_value, 1U) << "the second sample had no gate";
 }
 
@@ -424,9 +402,8 @@ TEST_F(CudaDeviceTest, WithoutStreamMemoryOperationsThereIsNoGate) {
   driver_.device_attributes[CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS] = 0;
   const auto device = open();
   const auto program = load(*device);
-  const auto units = device->prepare_timing(*program, {&arguments_, 1}, 1);
-  ASSERT_TRUE(units);
-  EXPECT_TRUE(device->sample(**units));
+  const auto units = must(device->prepare_timing(*program, {&arguments_, 1}, 1));
+  EXPECT_TRUE(device->sample(*units));
   EXPECT_EQ(driver_.gate_value, 0U);
 }
 

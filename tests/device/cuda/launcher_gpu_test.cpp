@@ -4,6 +4,7 @@
 #include "device/cuda/launcher.h"
 #include "device/driver/handles.h"
 #include "tests/device/gpu_fixture.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -37,8 +38,7 @@ TEST_F(LauncherGpuTest, ManyThreadsLaunchOneKernelOnStreamsOfTheirOwn) {
   plan.launches = {
       launch("add_one", {8, 1, 1}, {128, 1, 1},
              {refer(ArgumentKind::tensor, 0), number(ArgumentKind::int32, kElements)})};
-  const auto launcher = Launcher::load(compile(kGpuKernels), plan);
-  ASSERT_TRUE(launcher) << launcher.error().message;
+  const auto launcher = must(Launcher::load(compile(kGpuKernels), plan));
 
   std::vector<DevicePointer> memory;
   for (int i = 0; i < kThreads; ++i) {
@@ -56,7 +56,7 @@ TEST_F(LauncherGpuTest, ManyThreadsLaunchOneKernelOnStreamsOfTheirOwn) {
       const StreamHandle owned(*api_, stream);
       const DevicePointer tensors[] = {memory[static_cast<std::size_t>(i)]};
       for (int j = 0; j < kLaunches; ++j) {
-        if (!(*launcher)->launch(stream, tensors, {}, 0)) ++failures;
+        if (!launcher->launch(stream, tensors, {}, 0)) ++failures;
       }
       wait(stream);
     });
@@ -74,8 +74,7 @@ TEST_F(LauncherGpuTest, LoadsTensorMapsWithNoContextCurrentAndTakesAnyAddressLat
   CUcontext current = nullptr;
   ASSERT_EQ(api_->context_get_current(&current), CUDA_SUCCESS);
   ASSERT_EQ(current, nullptr);
-  const auto launcher = Launcher::load(compile(kHopperKernels), copy_box_plan());
-  ASSERT_TRUE(launcher) << launcher.error().message;
+  const auto launcher = must(Launcher::load(compile(kHopperKernels), copy_box_plan()));
 
   const ContextScope scope(*api_, context_);
   CUstream stream = nullptr;
@@ -85,8 +84,7 @@ TEST_F(LauncherGpuTest, LoadsTensorMapsWithNoContextCurrentAndTakesAnyAddressLat
     const std::vector<std::uint16_t> matrix(512, static_cast<std::uint16_t>(i));
     const DevicePointer tensors[] = {allocate(1024), allocate(1024)};
     upload(tensors[0], matrix);
-    const Result<void> launched = (*launcher)->launch(stream, tensors, {}, 0);
-    ASSERT_TRUE(launched) << launched.error().message;
+    must(launcher->launch(stream, tensors, {}, 0));
     wait(stream);
     EXPECT_EQ(download<std::uint16_t>(tensors[1], 512), matrix);
   }
@@ -96,9 +94,8 @@ TEST_F(LauncherGpuTest, AKernelWithMoreParametersThanThePlanGivesIsRefused) {
   ExecutionPlan plan;
   plan.tensors = {tensor("x", TensorRole::inout, DType::int32, {32})};
   plan.launches = {launch("add_one", {1, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::tensor, 0)})};
-  const auto launcher = Launcher::load(compile(kGpuKernels), plan);
-  ASSERT_FALSE(launcher);
-  EXPECT_EQ(launcher.error().message, "kernel add_one takes 2 parameters; the launch gives 1");
+  EXPECT_THAT(Launcher::load(compile(kGpuKernels), plan),
+              Fails("kernel add_one takes 2 parameters; the launch gives 1"));
 }
 
 }  // namespace

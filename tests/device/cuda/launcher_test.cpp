@@ -10,6 +10,7 @@
 #include "support/text.h"
 #include "tests/device/plans.h"
 #include "tests/doubles/fake_driver.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -78,12 +79,10 @@ class LauncherTest : public ::testing::Test {
 };
 
 TEST_F(LauncherTest, PacksEveryKindOfArgument) {
-  const auto launcher = load(full_plan());
-  ASSERT_TRUE(launcher) << launcher.error().message;
+  const auto launcher = must(load(full_plan()));
   const DevicePointer tensors[] = {0x10000, 0x20000};
   const double scalars[] = {2.5, 1.5};
-  const Result<void> launched = (*launcher)->launch(nullptr, tensors, scalars, 0x30000);
-  ASSERT_TRUE(launched) << launched.error().message;
+  must(launcher->launch(nullptr, tensors, scalars, 0x30000));
 
   ASSERT_EQ(driver_.launches.size(), 2U);
   const auto& arguments = driver_.launches[0].arguments;
@@ -107,13 +106,12 @@ TEST_F(LauncherTest, PacksTheReferencesAndMagnitudesOfAReferenceKernel) {
                           {refer(ArgumentKind::tensor, 0), refer(ArgumentKind::reference, 1),
                            refer(ArgumentKind::magnitude, 1), refer(ArgumentKind::reference, 0)})};
   driver_.kernels["first"] = parameter_sizes(plan, plan.launches[0]);
-  const auto launcher = load(plan);
-  ASSERT_TRUE(launcher) << launcher.error().message;
+  const auto launcher = must(load(plan));
   LaunchArguments arguments;
   arguments.tensors = {0x1000, 0x2000};
   arguments.references = {0, 0x3000};
   arguments.magnitudes = {0, 0x4000};
-  ASSERT_TRUE((*launcher)->program().enqueue(nullptr, arguments, false));
+  ASSERT_TRUE(launcher->program().enqueue(nullptr, arguments, false));
   const FakeDriver::Launch& launched = driver_.launches[0];
   EXPECT_EQ(launched.value(0), 0x1000U);
   EXPECT_EQ(launched.value(1), 0x3000U);
@@ -129,10 +127,9 @@ TEST_F(LauncherTest, ArgumentsOfEarlyLaunchesAreZeroInOthers) {
   plan.launches[0].waits = true;
   for (const LaunchPlan& it : plan.launches) driver_.kernels[it.kernel] = parameter_sizes(plan, it);
   const auto given = [&](const ExecutionPlan& made, bool early) {
-    const auto launcher = load(made);
-    EXPECT_TRUE(launcher) << launcher.error().message;
+    const auto launcher = must(load(made));
     driver_.launches.clear();
-    EXPECT_TRUE((*launcher)->program().enqueue(nullptr, LaunchArguments(), early));
+    EXPECT_TRUE(launcher->program().enqueue(nullptr, LaunchArguments(), early));
     const FakeDriver::Launch &first = driver_.launches[0], &second = driver_.launches[1];
     EXPECT_EQ(read<std::int32_t>(second.arguments[0]), 5);
     return std::pair(read<std::int32_t>(first.arguments[0]),
@@ -153,10 +150,9 @@ TEST_F(LauncherTest, StartsEarlyByItselfWhereThePlanSaysSo) {
     plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {})};
     plan.launches[0].waits = true;
     plan.launches[0].programmatic = programmatic;
-    const auto launcher = load(plan);
-    ASSERT_TRUE(launcher) << launcher.error().message;
+    const auto launcher = must(load(plan));
     driver_.launches.clear();
-    ASSERT_TRUE((*launcher)->launch(nullptr, {}, {}, 0));
+    ASSERT_TRUE(launcher->launch(nullptr, {}, {}, 0));
     EXPECT_EQ(
         driver_.launches[0].attributes.count(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION),
         programmatic ? 1U : 0U);
@@ -166,11 +162,10 @@ TEST_F(LauncherTest, StartsEarlyByItselfWhereThePlanSaysSo) {
 TEST_F(LauncherTest, ATensorMapOfACopyLiesInItsWorkspace) {
   ExecutionPlan plan = full_plan();
   plan.tensor_maps[0].workspace = 2;
-  const auto launcher = load(plan);
-  ASSERT_TRUE(launcher) << launcher.error().message;
+  const auto launcher = must(load(plan));
   const DevicePointer tensors[] = {0x10000, 0x20000};
   const double scalars[] = {2.5, 1.5};
-  ASSERT_TRUE((*launcher)->launch(nullptr, tensors, scalars, 0x30000));
+  ASSERT_TRUE(launcher->launch(nullptr, tensors, scalars, 0x30000));
   EXPECT_EQ(read<CUtensorMap>(driver_.launches[0].arguments[0]).opaque[0], 0x30000U + 256);
 
   plan.tensor_maps[0].workspace = 3;
@@ -180,35 +175,32 @@ TEST_F(LauncherTest, ATensorMapOfACopyLiesInItsWorkspace) {
 TEST_F(LauncherTest, AnAbsentTensorMapIsZeros) {
   ExecutionPlan plan = full_plan();
   plan.launches[0].arguments[0].index = ArgumentPlan::kAbsent;
-  const auto launcher = load(plan);
-  ASSERT_TRUE(launcher) << launcher.error().message;
+  const auto launcher = must(load(plan));
   const DevicePointer tensors[] = {0x10000, 0x20000};
   const double scalars[] = {2.5, 1.5};
-  ASSERT_TRUE((*launcher)->launch(nullptr, tensors, scalars, 0x30000));
+  ASSERT_TRUE(launcher->launch(nullptr, tensors, scalars, 0x30000));
   const CUtensorMap zeros{};
   const auto given = read<CUtensorMap>(driver_.launches[0].arguments[0]);
   EXPECT_EQ(std::memcmp(&given, &zeros, sizeof(zeros)), 0);
 }
 
 TEST_F(LauncherTest, ZeroesOnlyTheWorkspacesThatAskForIt) {
-  const auto launcher = load(full_plan());
-  ASSERT_TRUE(launcher);
+  const auto launcher = must(load(full_plan()));
   const DevicePointer tensors[] = {0x10000, 0x20000};
   const double scalars[] = {2.5, 1.5};
-  ASSERT_TRUE((*launcher)->launch(nullptr, tensors, scalars, 0x30000));
+  ASSERT_TRUE(launcher->launch(nullptr, tensors, scalars, 0x30000));
   ASSERT_EQ(driver_.fills.size(), 1U);
   EXPECT_EQ(driver_.fills[0].to, 0x30000U + 256);
   EXPECT_EQ(driver_.fills[0].bytes, 64U);
 }
 
 TEST_F(LauncherTest, SetsGeometryAndAttributesPerLaunch) {
-  const auto launcher = load(full_plan());
-  ASSERT_TRUE(launcher);
+  const auto launcher = must(load(full_plan()));
   EXPECT_EQ(driver_.set_attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES], 100'000);
   EXPECT_EQ(driver_.set_attributes.count(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED), 0U);
   const DevicePointer tensors[] = {0x10000, 0x20000};
   const double scalars[] = {2.5, 1.5};
-  ASSERT_TRUE((*launcher)->launch(nullptr, tensors, scalars, 0x30000));
+  ASSERT_TRUE(launcher->launch(nullptr, tensors, scalars, 0x30000));
 
   const FakeDriver::Launch& first = driver_.launches[0];
   EXPECT_EQ(first.geometry, (std::vector<unsigned int>{4, 2, 1, 128, 1, 1, 100'000}));
@@ -294,9 +286,7 @@ TEST_F(LauncherTest, RefusesMoreThanALaunchCanKeepOnItsStack) {
 TEST_F(LauncherTest, RefusesABrokenCubinBeforeTheDriverReadsIt) {
   const std::string whole = FakeDriver::cubin();
   for (const std::string& cubin : {std::string("junk"), whole.substr(0, 63), "x" + whole}) {
-    const auto launcher = load_launcher(driver_.api(), cubin, {}, 0);
-    ASSERT_FALSE(launcher);
-    EXPECT_EQ(launcher.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(load_launcher(driver_.api(), cubin, {}, 0), Fails(ErrorCode::corrupt));
   }
   std::string truncated = whole;
   truncated[40] = 64;  // e_shoff
@@ -336,8 +326,7 @@ TEST_F(LauncherTest, ProgramsOfTheSameBitsShareOneLibrary) {
 }
 
 TEST_F(LauncherTest, RefusesWrongArgumentsOfALaunch) {
-  const auto launcher = load(full_plan());
-  ASSERT_TRUE(launcher);
+  const auto launcher = must(load(full_plan()));
   const DevicePointer tensors[] = {0x10000, 0x20000};
   const DevicePointer crooked[] = {0x10000, 0x20008};
   const double scalars[] = {1, 2};
@@ -345,7 +334,7 @@ TEST_F(LauncherTest, RefusesWrongArgumentsOfALaunch) {
     EXPECT_FALSE(result);
     return result ? std::string() : result.error().message;
   };
-  const Launcher& it = **launcher;
+  const Launcher& it = *launcher;
   EXPECT_THAT(message(it.launch(nullptr, {tensors, 1}, scalars, 1)),
               HasSubstr("takes 2 tensors; 1"));
   EXPECT_THAT(message(it.launch(nullptr, tensors, {}, 1)), HasSubstr("takes 2 scalars; 0"));
@@ -356,14 +345,12 @@ TEST_F(LauncherTest, RefusesWrongArgumentsOfALaunch) {
 }
 
 TEST_F(LauncherTest, AFailedLaunchCarriesTheDriversWords) {
-  const auto launcher = load(full_plan());
-  ASSERT_TRUE(launcher);
+  const auto launcher = must(load(full_plan()));
   driver_.failures["cuLaunchKernelEx"] = CUDA_ERROR_OUT_OF_MEMORY;
   const DevicePointer tensors[] = {0x10000, 0x20000};
   const double scalars[] = {1, 2};
-  const Result<void> launched = (*launcher)->launch(nullptr, tensors, scalars, 0x30000);
-  ASSERT_FALSE(launched);
-  EXPECT_EQ(launched.error().message, "cuLaunchKernelEx: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
+  EXPECT_THAT(launcher->launch(nullptr, tensors, scalars, 0x30000),
+              Fails("cuLaunchKernelEx: CUDA_ERROR_OUT_OF_MEMORY (out of memory)"));
 }
 
 TEST_F(LauncherTest, UsesThePrimaryContextWhereTheCallerHasNone) {
@@ -373,8 +360,7 @@ TEST_F(LauncherTest, UsesThePrimaryContextWhereTheCallerHasNone) {
     return std::count(driver_.calls.begin(), driver_.calls.end(), "cuDevicePrimaryCtxRetain");
   };
   for (const ExecutionPlan& plan : {plain, full_plan()}) {
-    const auto launcher = load(plan);
-    ASSERT_TRUE(launcher) << launcher.error().message;
+    const auto launcher = must(load(plan));
     EXPECT_EQ(driver_.current, nullptr) << "the caller's context is restored";
   }
   EXPECT_EQ(retained(), 2);

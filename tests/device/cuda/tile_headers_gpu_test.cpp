@@ -8,6 +8,7 @@
 #include "model/catalog/catalog.h"
 #include "tests/compile/tile_kernels.h"
 #include "tests/device/gpu_fixture.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -23,20 +24,17 @@ class TileHeadersGpuTest : public GpuTest {
   }
 
   void run_kernel(const ExecutionPlan& plan, const LaunchArguments& arguments) {
-    const auto catalog = Catalog::load({});
-    ASSERT_TRUE(catalog) << catalog.error().message;
+    const auto catalog = must(Catalog::load({}));
     CompileRequest request;
     request.name = "tile_kernels.cu";
     request.source = kTileKernels;
     request.target = "sm_90a";
-    for (const DeviceHeader& header : (*catalog)->headers()) {
+    for (const DeviceHeader& header : catalog->headers()) {
       request.headers.emplace_back(header.name, header.text);
     }
-    const Result<CompiledKernel> kernel = compiler_->compile(request);
-    ASSERT_TRUE(kernel) << kernel.error().message;
-    const auto program = device_->load(kernel->bits, plan);
-    ASSERT_TRUE(program) << program.error().message;
-    const Result<void> ran = device_->run(**program, arguments);
+    const CompiledKernel kernel = must(compiler_->compile(request));
+    const auto program = must(device_->load(kernel.bits, plan));
+    const Result<void> ran = device_->run(*program, arguments);
     EXPECT_TRUE(ran) << ran.error().message;
   }
 

@@ -4,6 +4,7 @@
 
 #include "device/cuda/cuda_device.h"
 #include "fake_nvml.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -19,30 +20,29 @@ TEST(NvmlTest, TellsWhatTheDriverTells) {
       {.pid = 8, .kind = GpuProcess::Kind::mps, .used_bytes = {}, .name = {}, .sm_percent = {}}};
   nvml.says.violations = {1.5, 0, 0.25};
   nvml.says.remap_pending = true;
-  const Result<GpuFacts> facts = read_gpu_facts(nvml.api, nvml.uuid);
-  ASSERT_TRUE(facts) << facts.error().message;
-  ASSERT_TRUE(facts->processes);
-  ASSERT_EQ(facts->processes->size(), 2U);
-  const GpuProcess& compute = facts->processes->front();
+  const GpuFacts facts = must(read_gpu_facts(nvml.api, nvml.uuid));
+  ASSERT_TRUE(facts.processes);
+  ASSERT_EQ(facts.processes->size(), 2U);
+  const GpuProcess& compute = facts.processes->front();
   EXPECT_EQ(compute.pid, 7U);
   EXPECT_EQ(compute.used_bytes, 1 << 20);
   EXPECT_EQ(compute.name, "trainer");
   EXPECT_EQ(compute.sm_percent, 42);  // the newest sample, whatever their order
-  EXPECT_EQ(facts->processes->back().kind, GpuProcess::Kind::mps);
-  EXPECT_FALSE(facts->processes->back().used_bytes);
-  EXPECT_EQ(facts->memory_used_bytes, 0);
-  EXPECT_EQ(facts->mig_enabled, false);
-  EXPECT_EQ(facts->enforced_power_limit_w, 700);
-  EXPECT_EQ(facts->power_w, 76);
-  EXPECT_EQ(facts->clock_event_reasons, 1U);
-  EXPECT_DOUBLE_EQ(*facts->violations.power, 1.5);
-  EXPECT_DOUBLE_EQ(*facts->violations.board_limit, 0.25);
-  EXPECT_EQ(facts->sm_mhz, 345);
-  EXPECT_EQ(facts->max_memory_mhz, 3201);
-  EXPECT_EQ(facts->default_application_sm_mhz, 1980);
-  EXPECT_EQ(facts->remap_pending, true);
-  EXPECT_EQ(facts->confidential_compute, false);
-  EXPECT_EQ(facts->vbios, "96.00.01");
+  EXPECT_EQ(facts.processes->back().kind, GpuProcess::Kind::mps);
+  EXPECT_FALSE(facts.processes->back().used_bytes);
+  EXPECT_EQ(facts.memory_used_bytes, 0);
+  EXPECT_EQ(facts.mig_enabled, false);
+  EXPECT_EQ(facts.enforced_power_limit_w, 700);
+  EXPECT_EQ(facts.power_w, 76);
+  EXPECT_EQ(facts.clock_event_reasons, 1U);
+  EXPECT_DOUBLE_EQ(*facts.violations.power, 1.5);
+  EXPECT_DOUBLE_EQ(*facts.violations.board_limit, 0.25);
+  EXPECT_EQ(facts.sm_mhz, 345);
+  EXPECT_EQ(facts.max_memory_mhz, 3201);
+  EXPECT_EQ(facts.default_application_sm_mhz, 1980);
+  EXPECT_EQ(facts.remap_pending, true);
+  EXPECT_EQ(facts.confidential_compute, false);
+  EXPECT_EQ(facts.vbios, "96.00.01");
   EXPECT_EQ(nvml_driver_version(nvml.api), "580.1");
 }
 
@@ -76,18 +76,16 @@ TEST(NvmlTest, MissingFunctionsLeaveFactsEmpty) {
   const FakeNvml nvml;
   NvmlApi bare;
   bare.device_get_handle_by_uuid = nvml.api.device_get_handle_by_uuid;
-  const Result<GpuFacts> facts = read_gpu_facts(bare, nvml.uuid);
-  ASSERT_TRUE(facts) << facts.error().message;
-  expect_nothing_known(*facts);
+  const GpuFacts facts = must(read_gpu_facts(bare, nvml.uuid));
+  expect_nothing_known(facts);
   EXPECT_EQ(nvml_driver_version(bare), "");
 }
 
 TEST(NvmlTest, FailingCallsLeaveFactsEmpty) {
   FakeNvml nvml;
   nvml.says = {};
-  const Result<GpuFacts> facts = read_gpu_facts(nvml.api, nvml.uuid);
-  ASSERT_TRUE(facts) << facts.error().message;
-  expect_nothing_known(*facts);
+  const GpuFacts facts = must(read_gpu_facts(nvml.api, nvml.uuid));
+  expect_nothing_known(facts);
 }
 
 TEST(NvmlTest, FindsTheInstanceThatCudaNamesLikeAGpu) {
@@ -95,19 +93,16 @@ TEST(NvmlTest, FindsTheInstanceThatCudaNamesLikeAGpu) {
   nvml.uuid = "MIG-0000";
   nvml.says.gpu_instance_slices = 3;
   nvml.says.compute_instance_slices = 1;
-  const Result<GpuFacts> facts = read_gpu_facts(nvml.api, "GPU-0000");
-  ASSERT_TRUE(facts) << facts.error().message;
-  EXPECT_EQ(facts->mig_enabled, true);
-  EXPECT_EQ(facts->gpu_instance_slices, 3);
-  EXPECT_EQ(facts->compute_instance_slices, 1);
+  const GpuFacts facts = must(read_gpu_facts(nvml.api, "GPU-0000"));
+  EXPECT_EQ(facts.mig_enabled, true);
+  EXPECT_EQ(facts.gpu_instance_slices, 3);
+  EXPECT_EQ(facts.compute_instance_slices, 1);
 }
 
 TEST(NvmlTest, AnUnknownGpuIsAnError) {
   const FakeNvml nvml;
   for (const char* uuid : {"GPU-1", "", "nonsense"}) {
-    const Result<GpuFacts> facts = read_gpu_facts(nvml.api, uuid);
-    ASSERT_FALSE(facts);
-    EXPECT_EQ(facts.error().code, ErrorCode::unavailable);
+    EXPECT_THAT(read_gpu_facts(nvml.api, uuid), Fails(ErrorCode::unavailable));
   }
   EXPECT_FALSE(read_gpu_facts(NvmlApi{}, "GPU-0000"));
 }
@@ -118,20 +113,19 @@ TEST(NvmlGpuTest, KnowsThisMachinesGpu) {
   const Result<const NvmlApi*> nvml = load_nvml();
   if (!nvml) GTEST_SKIP() << nvml.error().message;
   EXPECT_EQ(nvml_driver_version(**nvml), info->identity.driver_version);
-  const Result<GpuFacts> facts = read_gpu_facts(**nvml, info->identity.uuid);
-  ASSERT_TRUE(facts) << facts.error().message;
-  if (facts->power_w) {
-    EXPECT_GT(*facts->power_w, 10);
-    EXPECT_LT(*facts->power_w, 1500);
+  const GpuFacts facts = must(read_gpu_facts(**nvml, info->identity.uuid));
+  if (facts.power_w) {
+    EXPECT_GT(*facts.power_w, 10);
+    EXPECT_LT(*facts.power_w, 1500);
   }
-  if (facts->sm_mhz && facts->max_sm_mhz) {
-    EXPECT_GE(*facts->max_sm_mhz, *facts->sm_mhz);
-    EXPECT_GT(*facts->sm_mhz, 50);
+  if (facts.sm_mhz && facts.max_sm_mhz) {
+    EXPECT_GE(*facts.max_sm_mhz, *facts.sm_mhz);
+    EXPECT_GT(*facts.sm_mhz, 50);
   }
-  if (facts->memory_used_bytes) {
-    EXPECT_LE(*facts->memory_used_bytes, info->profile.memory_bytes);
+  if (facts.memory_used_bytes) {
+    EXPECT_LE(*facts.memory_used_bytes, info->profile.memory_bytes);
   }
-  EXPECT_LT(facts->temperature_c.value_or(0), 120);
+  EXPECT_LT(facts.temperature_c.value_or(0), 120);
 }
 
 }  // namespace

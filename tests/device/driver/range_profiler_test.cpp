@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fake_cupti.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -58,14 +59,13 @@ class RangeProfilerTest : public ::testing::Test {
 
 TEST_F(RangeProfilerTest, CountsEveryKernelOfALaunch) {
   cupti_.values[std::string(kTimeCounter)] = 5216;
-  const Result<Values> counted = count(2, 2);
-  ASSERT_TRUE(counted) << counted.error().message;
-  ASSERT_EQ(counted->size(), 2U);
-  EXPECT_EQ(counted->front().size(), counters().size());
-  EXPECT_EQ(value(counted->front(), kTimeCounter).value, 5216);
-  EXPECT_EQ(value(counted->back(), kTimeCounter).value, 5217);
+  const Values counted = must(count(2, 2));
+  ASSERT_EQ(counted.size(), 2U);
+  EXPECT_EQ(counted.front().size(), counters().size());
+  EXPECT_EQ(value(counted.front(), kTimeCounter).value, 5216);
+  EXPECT_EQ(value(counted.back(), kTimeCounter).value, 5217);
   for (std::size_t i = 0; i < counters().size(); ++i) {
-    EXPECT_EQ(counted->front()[i].name, counters()[i].name);
+    EXPECT_EQ(counted.front()[i].name, counters()[i].name);
   }
 }
 
@@ -73,8 +73,7 @@ TEST_F(RangeProfilerTest, TheL2IsPreparedAndTheKernelsRunForEachPass) {
   cupti_.passes = [](const std::vector<std::string>& names) { return names.size() / 4; };
   // The hit rate is made of two metrics. The first count does everything twice.
   const std::size_t passes = (counters().size() + 1) / 4;
-  const Result<Values> counted = count(2, 2);
-  ASSERT_TRUE(counted) << counted.error().message;
+  const Values counted = must(count(2, 2));
   ASSERT_GT(passes, 1U);
   EXPECT_EQ(prepared_, static_cast<int>(2 * passes));
   EXPECT_EQ(launched_, static_cast<int>(2 * passes));
@@ -82,8 +81,7 @@ TEST_F(RangeProfilerTest, TheL2IsPreparedAndTheKernelsRunForEachPass) {
 }
 
 TEST_F(RangeProfilerTest, TheFirstCountAloneIsDoneTwiceAndTheSecondIsGiven) {
-  const auto profiler = open();
-  ASSERT_TRUE(profiler) << profiler.error().message;
+  const auto profiler = must(open());
   // CUPTI's start leaves lines in the L2, which the first kernel writes back.
   const auto launch = [&]() -> Result<void> {
     cupti_.values[std::string(kDramWriteCounter)] = launched_++ == 0 ? 29e6 : 26e6;
@@ -92,9 +90,8 @@ TEST_F(RangeProfilerTest, TheFirstCountAloneIsDoneTwiceAndTheSecondIsGiven) {
   };
   const auto nothing = []() -> Result<void> { return {}; };
   for (const int launches : {2, 3}) {
-    const Result<Values> counted = (*profiler)->count(1, nothing, launch);
-    ASSERT_TRUE(counted) << counted.error().message;
-    EXPECT_EQ(value(counted->front(), kDramWriteCounter).value, 26e6);
+    const Values counted = must(profiler->count(1, nothing, launch));
+    EXPECT_EQ(value(counted.front(), kDramWriteCounter).value, 26e6);
     EXPECT_EQ(launched_, launches);
   }
 }
@@ -103,36 +100,31 @@ TEST_F(RangeProfilerTest, TheHitRateIsOfHitsAndMisses) {
   cupti_.values["lts__t_sectors_lookup_hit.sum"] = 30;
   cupti_.values["lts__t_sectors_lookup_miss.sum"] = 10;
   cupti_.values[std::string(kL2HitCounter)] = 103.9;
-  const Result<Values> counted = count();
-  ASSERT_TRUE(counted) << counted.error().message;
-  EXPECT_EQ(value(counted->front(), kL2HitCounter).value, 75);
-  EXPECT_EQ(value(counted->front(), kL2HitCounter).reason, "");
+  const Values counted = must(count());
+  EXPECT_EQ(value(counted.front(), kL2HitCounter).value, 75);
+  EXPECT_EQ(value(counted.front(), kL2HitCounter).reason, "");
 }
 
 TEST_F(RangeProfilerTest, AKernelThatAsksTheL2ForNothingHasNoHitRate) {
   cupti_.values["lts__t_sectors_lookup_hit.sum"] = 0;
   cupti_.values["lts__t_sectors_lookup_miss.sum"] = 0;
-  const Result<Values> counted = count();
-  ASSERT_TRUE(counted) << counted.error().message;
-  EXPECT_FALSE(value(counted->front(), kL2HitCounter).value);
-  EXPECT_EQ(value(counted->front(), kL2HitCounter).reason, "no number was counted");
+  const Values counted = must(count());
+  EXPECT_FALSE(value(counted.front(), kL2HitCounter).value);
+  EXPECT_EQ(value(counted.front(), kL2HitCounter).reason, "no number was counted");
 }
 
 TEST_F(RangeProfilerTest, WhereHitsAreNotCountedTheRateIsLeftOut) {
   cupti_.unknown = {"lts__t_sectors_lookup_miss.sum"};
-  const Result<Values> counted = count();
-  ASSERT_TRUE(counted) << counted.error().message;
-  EXPECT_FALSE(value(counted->front(), kL2HitCounter).value);
-  EXPECT_THAT(value(counted->front(), kL2HitCounter).reason, HasSubstr("does not count it"));
+  const Values counted = must(count());
+  EXPECT_FALSE(value(counted.front(), kL2HitCounter).value);
+  EXPECT_THAT(value(counted.front(), kL2HitCounter).reason, HasSubstr("does not count it"));
 }
 
 TEST_F(RangeProfilerTest, EveryCountOfOneProfilerHasNumbers) {
-  const auto profiler = open();
-  ASSERT_TRUE(profiler) << profiler.error().message;
+  const auto profiler = must(open());
   for (int time = 0; time < 3; ++time) {
-    const Result<Values> counted = count(**profiler, 1, 1);
-    ASSERT_TRUE(counted) << counted.error().message;
-    for (const CounterValue& value : counted->front()) {
+    const Values counted = must(count(*profiler, 1, 1));
+    for (const CounterValue& value : counted.front()) {
       EXPECT_TRUE(value.value) << value.name << ' ' << value.reason;
     }
   }
@@ -140,66 +132,54 @@ TEST_F(RangeProfilerTest, EveryCountOfOneProfilerHasNumbers) {
 
 TEST_F(RangeProfilerTest, MorePassesThanPlannedAreAnError) {
   cupti_.late_passes = 1;
-  const Result<Values> counted = count();
-  ASSERT_FALSE(counted);
-  EXPECT_EQ(counted.error().message, "CUPTI wants more passes than the 1 that it planned");
+  EXPECT_THAT(count(), Fails("CUPTI wants more passes than the 1 that it planned"));
 }
 
 TEST_F(RangeProfilerTest, WhatTheChipDoesNotHaveIsLeftOutWithTheReason) {
   const std::string gmma = "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio";
   cupti_.unknown = {gmma};
-  const Result<Values> counted = count();
-  ASSERT_TRUE(counted) << counted.error().message;
-  EXPECT_FALSE(value(counted->front(), gmma).value);
-  EXPECT_THAT(value(counted->front(), gmma).reason, HasSubstr("the chip GH100 does not count it"));
-  EXPECT_TRUE(value(counted->front(), kTimeCounter).value);
+  const Values counted = must(count());
+  EXPECT_FALSE(value(counted.front(), gmma).value);
+  EXPECT_THAT(value(counted.front(), gmma).reason, HasSubstr("the chip GH100 does not count it"));
+  EXPECT_TRUE(value(counted.front(), kTimeCounter).value);
   for (std::size_t i = 0; i < counters().size(); ++i) {
-    EXPECT_EQ(counted->front()[i].name, counters()[i].name);
+    EXPECT_EQ(counted.front()[i].name, counters()[i].name);
   }
 }
 
 TEST_F(RangeProfilerTest, AChipThatHasNoneOfThemIsAnError) {
   for (const Counter& counter : counters()) cupti_.unknown.emplace(counter.name);
   cupti_.unknown.emplace("lts__t_sectors_lookup_hit.sum");
-  const auto profiler = open();
-  ASSERT_FALSE(profiler);
-  EXPECT_THAT(profiler.error().message, HasSubstr("cuptiProfilerHostConfigAddMetrics"));
+  EXPECT_THAT(open(), Fails(HasSubstr("cuptiProfilerHostConfigAddMetrics")));
   EXPECT_EQ(cupti_.hosts, 0);
 }
 
 TEST_F(RangeProfilerTest, ValuesThatCannotBeAreMarkedAndNotClamped) {
   cupti_.values[std::string(kIssueCounter)] = 103.9;
   cupti_.values[std::string(kDramShareCounter)] = std::numeric_limits<double>::quiet_NaN();
-  const Result<Values> counted = count();
-  ASSERT_TRUE(counted) << counted.error().message;
-  const CounterValue& issue = value(counted->front(), kIssueCounter);
+  const Values counted = must(count());
+  const CounterValue& issue = value(counted.front(), kIssueCounter);
   EXPECT_EQ(issue.value, 103.9);
   EXPECT_THAT(issue.reason, HasSubstr("103.9 is not in 0 to 100"));
-  const CounterValue& share = value(counted->front(), kDramShareCounter);
+  const CounterValue& share = value(counted.front(), kDramShareCounter);
   EXPECT_FALSE(share.value);
   EXPECT_EQ(share.reason, "no number was counted");
-  EXPECT_EQ(value(counted->front(), kTimeCounter).reason, "");
+  EXPECT_EQ(value(counted.front(), kTimeCounter).reason, "");
 }
 
 TEST_F(RangeProfilerTest, OtherKernelsBetweenAreAnError) {
-  const Result<Values> counted = count(1, 2);
-  ASSERT_FALSE(counted);
-  EXPECT_EQ(counted.error().message, "CUPTI counted 2 kernels of a launch that has 1");
+  EXPECT_THAT(count(1, 2), Fails("CUPTI counted 2 kernels of a launch that has 1"));
 }
 
 TEST_F(RangeProfilerTest, AFailedLaunchEndsTheRange) {
   fails_ = Error{ErrorCode::device, "illegal address"};
-  const Result<Values> counted = count();
-  ASSERT_FALSE(counted);
-  EXPECT_EQ(counted.error().message, "illegal address");
+  EXPECT_THAT(count(), Fails("illegal address"));
   EXPECT_THAT(cupti_.calls, Contains("cuptiRangeProfilerStop"));
 }
 
 TEST_F(RangeProfilerTest, NoCountersAtAllAreAnErrorBeforeTheyCanEndTheProcess) {
   cupti_.availability_bytes = 0;
-  const auto profiler = open();
-  ASSERT_FALSE(profiler);
-  EXPECT_THAT(profiler.error().message, HasSubstr("knows no counters of the chip \"GH100\""));
+  EXPECT_THAT(open(), Fails(HasSubstr("knows no counters of the chip \"GH100\"")));
 }
 
 /// The call that CUPTI refuses, and its error.
@@ -216,11 +196,8 @@ class RangeProfilerRefusalTest : public RangeProfilerTest,
 TEST_P(RangeProfilerRefusalTest, IsAnErrorWithTheRemedyAndLeavesNothing) {
   const Refusal& refusal = GetParam();
   cupti_.failures[refusal.function] = refusal.status;
-  const Result<Values> counted = count();
-  ASSERT_FALSE(counted);
-  EXPECT_EQ(counted.error().code, refusal.code);
-  EXPECT_THAT(counted.error().message, HasSubstr(refusal.function));
-  EXPECT_THAT(counted.error().message, HasSubstr(refusal.says));
+  EXPECT_THAT(count(), Fails(refusal.code, ::testing::AllOf(HasSubstr(refusal.function),
+                                                            HasSubstr(refusal.says))));
   EXPECT_EQ(cupti_.hosts, 0);
   EXPECT_EQ(cupti_.enabled, 0);
 }

@@ -9,6 +9,7 @@
 #include "device/cuda/driver_device.h"
 #include "tests/device/plans.h"
 #include "tests/doubles/fake_driver.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -38,9 +39,7 @@ class LaunchGraphTest : public ::testing::Test {
     for (const LaunchPlan& it : plan.launches) {
       driver_.kernels[it.kernel] = parameter_sizes(plan, it);
     }
-    auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
-    EXPECT_TRUE(launcher) << launcher.error().message;
-    return *std::move(launcher);
+    return must(load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0));
   }
 
   Result<std::unique_ptr<LaunchGraph>> make() {
@@ -96,23 +95,21 @@ TEST_F(LaunchGraphTest, WhatIsKeptZeroIsZeroedOnceAheadOfAllLaunches) {
   const auto zeroings = [&](std::string_view call) {
     return std::ranges::count(driver_.calls, call);
   };
-  const auto graph = LaunchGraph::make(driver_.api(), {{&kept->program(), arguments}});
-  ASSERT_TRUE(graph) << graph.error().message;
+  const auto graph = must(LaunchGraph::make(driver_.api(), {{&kept->program(), arguments}}));
   EXPECT_EQ(zeroings("cuMemsetD8Async"), 1);
-  EXPECT_TRUE((*graph)->launch(nullptr));
-  EXPECT_TRUE((*graph)->launch(nullptr));
+  EXPECT_TRUE(graph->launch(nullptr));
+  EXPECT_TRUE(graph->launch(nullptr));
   EXPECT_EQ(zeroings("cuMemsetD8Async"), 1);
   EXPECT_EQ(zeroings("cuGraphAddMemsetNode"), 0);
   // On a stream the memory may have held anything.
-  EXPECT_TRUE((*graph)->enqueue(nullptr));
+  EXPECT_TRUE(graph->enqueue(nullptr));
   EXPECT_EQ(zeroings("cuMemsetD8Async"), 2);
 }
 
 TEST_F(LaunchGraphTest, LaunchesAllStepsInOneCall) {
-  const auto graph = make();
-  ASSERT_TRUE(graph) << graph.error().message;
+  const auto graph = must(make());
   driver_.calls.clear();
-  EXPECT_EQ(launched(**graph), (Addresses{0x100, 0x200, 0x300}));
+  EXPECT_EQ(launched(*graph), (Addresses{0x100, 0x200, 0x300}));
   EXPECT_EQ(driver_.calls, std::vector<std::string>{"cuGraphLaunch"});
   const auto& nodes = driver_.executables[driver_.graph_launches.back()];
   EXPECT_EQ(nodes[1].after, std::vector<CUgraphNode>{nodes[0].node});
@@ -120,119 +117,111 @@ TEST_F(LaunchGraphTest, LaunchesAllStepsInOneCall) {
 }
 
 TEST_F(LaunchGraphTest, RebindingChangesOnlyTheStepsThatDiffer) {
-  const auto graph = make();
-  ASSERT_TRUE(graph);
-  ASSERT_TRUE(rebind(**graph, 0x100, 0x200, 0x310));
+  const auto graph = must(make());
+  ASSERT_TRUE(rebind(*graph, 0x100, 0x200, 0x310));
   EXPECT_EQ(changes(), 1);
-  EXPECT_EQ(launched(**graph), (Addresses{0x100, 0x200, 0x310}));
+  EXPECT_EQ(launched(*graph), (Addresses{0x100, 0x200, 0x310}));
 }
 
 TEST_F(LaunchGraphTest, AlternatingSetsOfPointersCostNoDriverCall) {
-  const auto graph = make();
-  ASSERT_TRUE(graph);
+  const auto graph = must(make());
   for (DevicePointer i = 1; i < LaunchGraph::kStates; ++i) {
-    ASSERT_TRUE(rebind(**graph, 0x100, 0x200 + i * 16, 0x300));
+    ASSERT_TRUE(rebind(*graph, 0x100, 0x200 + i * 16, 0x300));
   }
   const std::ptrdiff_t before = changes();
   for (DevicePointer i = 0; i < 20; ++i) {
     const DevicePointer y = 0x200 + i * 7 % LaunchGraph::kStates * 16;
-    ASSERT_TRUE(rebind(**graph, 0x100, y, 0x300));
-    EXPECT_EQ(launched(**graph), (Addresses{0x100, y, 0x300}));
+    ASSERT_TRUE(rebind(*graph, 0x100, y, 0x300));
+    EXPECT_EQ(launched(*graph), (Addresses{0x100, y, 0x300}));
   }
   EXPECT_EQ(changes(), before);
 }
 
 TEST_F(LaunchGraphTest, SetsThatComeOnceLeaveTheOthersReady) {
-  const auto graph = make();
-  ASSERT_TRUE(graph);
-  ASSERT_TRUE(rebind(**graph, 0x110, 0x200, 0x300));
-  ASSERT_TRUE(rebind(**graph, 0x120, 0x200, 0x300));
+  const auto graph = must(make());
+  ASSERT_TRUE(rebind(*graph, 0x110, 0x200, 0x300));
+  ASSERT_TRUE(rebind(*graph, 0x120, 0x200, 0x300));
   std::set<CUgraphExec> used;
   for (DevicePointer i = 0; i < 10; ++i) {
-    ASSERT_TRUE(rebind(**graph, 0x1000 + i * 16, 0x200, 0x300));
-    EXPECT_EQ(launched(**graph)[0], 0x1000 + i * 16);
+    ASSERT_TRUE(rebind(*graph, 0x1000 + i * 16, 0x200, 0x300));
+    EXPECT_EQ(launched(*graph)[0], 0x1000 + i * 16);
     used.insert(driver_.graph_launches.back());
   }
   EXPECT_EQ(used.size(), 1U) << "changing one again and again is cheaper";
   const std::ptrdiff_t before = changes();
   for (const DevicePointer x : {0x100U, 0x110U, 0x120U}) {
-    ASSERT_TRUE(rebind(**graph, x, 0x200, 0x300));
+    ASSERT_TRUE(rebind(*graph, x, 0x200, 0x300));
   }
   EXPECT_EQ(changes(), before);
 }
 
 TEST_F(LaunchGraphTest, MoreSetsInTurnThanAreRememberedAreChangedEachTime) {
-  const auto graph = make();
-  ASSERT_TRUE(graph);
-  ASSERT_TRUE(rebind(**graph, 0x110, 0x200, 0x300));
-  ASSERT_TRUE(rebind(**graph, 0x120, 0x200, 0x300));
+  const auto graph = must(make());
+  ASSERT_TRUE(rebind(*graph, 0x110, 0x200, 0x300));
+  ASSERT_TRUE(rebind(*graph, 0x120, 0x200, 0x300));
   constexpr DevicePointer kSets = LaunchGraph::kStates + 1;
   for (DevicePointer i = 0; i < 3 * kSets; ++i) {
     const std::ptrdiff_t before = changes();
-    ASSERT_TRUE(rebind(**graph, 0x1000 + i % kSets * 16, 0x200, 0x300));
+    ASSERT_TRUE(rebind(*graph, 0x1000 + i % kSets * 16, 0x200, 0x300));
     EXPECT_EQ(changes(), before + 2) << "both kernels of the step change";
   }
 }
 
 TEST_F(LaunchGraphTest, ScalarsAreTheSameWhereTheirBitsAre) {
-  const auto graph = make();
-  ASSERT_TRUE(graph);
+  const auto graph = must(make());
   const auto alpha = [&] {
-    EXPECT_TRUE((*graph)->launch(nullptr));
+    EXPECT_TRUE(graph->launch(nullptr));
     return driver_.executables[driver_.graph_launches.back()][2].value(1);
   };
   for (const double scalar : {0.0, -0.0, std::nan("")}) {
     const std::ptrdiff_t before = changes();
-    ASSERT_TRUE(rebind(**graph, 0x100, 0x200, 0x300, scalar));
+    ASSERT_TRUE(rebind(*graph, 0x100, 0x200, 0x300, scalar));
     EXPECT_EQ(alpha(), std::bit_cast<std::uint64_t>(scalar));
     EXPECT_EQ(changes(), before + 1);
-    ASSERT_TRUE(rebind(**graph, 0x100, 0x200, 0x300, scalar));
+    ASSERT_TRUE(rebind(*graph, 0x100, 0x200, 0x300, scalar));
     EXPECT_EQ(changes(), before + 1);
   }
 }
 
 TEST_F(LaunchGraphTest, ASetThatComesBackTakesThePlaceOfTheOneNotUsedForLongest) {
-  const auto graph = make();
-  ASSERT_TRUE(graph);
+  const auto graph = must(make());
   for (const DevicePointer x : {0x110U, 0x120U, 0x100U, 0x500U, 0x600U, 0x500U, 0x700U, 0x800U}) {
-    ASSERT_TRUE(rebind(**graph, x, 0x200, 0x300));
+    ASSERT_TRUE(rebind(*graph, x, 0x200, 0x300));
   }
   const std::ptrdiff_t before = changes();
   for (const DevicePointer x : {0x500U, 0x100U, 0x120U}) {
-    ASSERT_TRUE(rebind(**graph, x, 0x200, 0x300));
-    EXPECT_EQ(launched(**graph)[0], x);
+    ASSERT_TRUE(rebind(*graph, x, 0x200, 0x300));
+    EXPECT_EQ(launched(*graph)[0], x);
   }
   EXPECT_EQ(changes(), before);
-  ASSERT_TRUE(rebind(**graph, 0x110, 0x200, 0x300));
+  ASSERT_TRUE(rebind(*graph, 0x110, 0x200, 0x300));
   EXPECT_EQ(changes(), before + 2) << "its place was taken, and both kernels of the step change";
 }
 
 TEST_F(LaunchGraphTest, AFailedRebindLeavesTheArgumentsAndIsMadeGoodLater) {
-  const auto graph = make();
-  ASSERT_TRUE(graph);
+  const auto graph = must(make());
   for (const DevicePointer x : {0x110U, 0x120U, 0x130U}) {
-    ASSERT_TRUE(rebind(**graph, x, 0x200, 0x300));
+    ASSERT_TRUE(rebind(*graph, x, 0x200, 0x300));
   }
   driver_.failures["cuGraphExecKernelNodeSetParams"] = CUDA_ERROR_OUT_OF_MEMORY;
-  ASSERT_TRUE(rebind(**graph, 0x120, 0x200, 0x300));
-  EXPECT_FALSE(rebind(**graph, 0x900, 0x200, 0x300));
-  EXPECT_EQ(launched(**graph), (Addresses{0x120, 0x200, 0x300}));
+  ASSERT_TRUE(rebind(*graph, 0x120, 0x200, 0x300));
+  EXPECT_FALSE(rebind(*graph, 0x900, 0x200, 0x300));
+  EXPECT_EQ(launched(*graph), (Addresses{0x120, 0x200, 0x300}));
   driver_.failures.clear();
   // The set whose place was to be taken is not trusted any more, and all of that place is changed.
   const std::ptrdiff_t before = changes();
-  ASSERT_TRUE(rebind(**graph, 0x130, 0x200, 0x300));
+  ASSERT_TRUE(rebind(*graph, 0x130, 0x200, 0x300));
   EXPECT_EQ(changes(), before + 2);
-  ASSERT_TRUE(rebind(**graph, 0xa00, 0x200, 0x300));
+  ASSERT_TRUE(rebind(*graph, 0xa00, 0x200, 0x300));
   EXPECT_EQ(changes(), before + 2 + 3);
-  EXPECT_EQ(launched(**graph), (Addresses{0xa00, 0x200, 0x300}));
+  EXPECT_EQ(launched(*graph), (Addresses{0xa00, 0x200, 0x300}));
 }
 
 TEST_F(LaunchGraphTest, EnqueuesTheSameWorkForACapture) {
-  const auto graph = make();
-  ASSERT_TRUE(graph);
-  ASSERT_TRUE(rebind(**graph, 0x110, 0x210, 0x310));
+  const auto graph = must(make());
+  ASSERT_TRUE(rebind(*graph, 0x110, 0x210, 0x310));
   driver_.launches.clear();
-  ASSERT_TRUE((*graph)->enqueue(nullptr));
+  ASSERT_TRUE(graph->enqueue(nullptr));
   ASSERT_EQ(driver_.launches.size(), 3U);
   EXPECT_FALSE(driver_.launches[0].in_graph);
   EXPECT_EQ(driver_.launches[0].value(0), 0x110U);
@@ -255,13 +244,12 @@ TEST_F(LaunchGraphTest, ArgumentsOfEarlyLaunchesComeWithProgrammaticEdges) {
   LaunchArguments x;
   x.tensors = {0x100};
   // Nothing is ahead of the first step in the graph, whatever it could do.
-  const auto graph = LaunchGraph::make(driver_.api(), {{&program->program(), x, true},
-                                                       {&program->program(), x, true},
-                                                       {&program->program(), x, false}});
-  ASSERT_TRUE(graph) << graph.error().message;
+  const auto graph = must(LaunchGraph::make(driver_.api(), {{&program->program(), x, true},
+                                                            {&program->program(), x, true},
+                                                            {&program->program(), x, false}}));
   const std::vector<std::uint64_t> expected{0, 8, 7, 8, 0, 8};
   const auto early = [&] {
-    EXPECT_TRUE((*graph)->launch(nullptr));
+    EXPECT_TRUE(graph->launch(nullptr));
     std::vector<std::uint64_t> values;
     for (const FakeDriver::Launch& node : driver_.executables[driver_.graph_launches.back()]) {
       EXPECT_EQ(node.programmatic_after != nullptr, node.value(1) != 0);
@@ -273,30 +261,26 @@ TEST_F(LaunchGraphTest, ArgumentsOfEarlyLaunchesComeWithProgrammaticEdges) {
   const std::array<DevicePointer, 1> other{0x200};
   const std::array<ArgumentView, 3> views{ArgumentView(other, {}, 0), ArgumentView(other, {}, 0),
                                           ArgumentView(other, {}, 0)};
-  ASSERT_TRUE((*graph)->rebind(views));
+  ASSERT_TRUE(graph->rebind(views));
   EXPECT_EQ(early(), expected) << "after a change of the nodes";
-  EXPECT_EQ(launched(**graph), Addresses(6, 0x200));
+  EXPECT_EQ(launched(*graph), Addresses(6, 0x200));
 }
 
 TEST_F(LaunchGraphTest, NeedsACurrentContextAndGivesEverythingBack) {
   const auto alive = driver_.alive;
   driver_.current = nullptr;
-  const auto refused = make();
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
-  EXPECT_EQ(refused.error().message,
-            "no CUDA context is current in the calling thread; call cuCtxSetCurrent or "
-            "cudaSetDevice in it first");
+  EXPECT_THAT(make(),
+              Fails(ErrorCode::invalid_argument,
+                    "no CUDA context is current in the calling thread; call cuCtxSetCurrent or "
+                    "cudaSetDevice in it first"));
 
   driver_.current = reinterpret_cast<CUcontext>(0xcc);
   ASSERT_TRUE(make());
   for (const char* call : {"cuGraphAddKernelNode", "cuGraphInstantiate", "cuGraphUpload",
                            "cuStreamCreate", "cuStreamSynchronize"}) {
     driver_.failures = {{call, CUDA_ERROR_OUT_OF_MEMORY}};
-    const auto failed = make();
-    ASSERT_FALSE(failed) << call;
-    EXPECT_EQ(failed.error().message,
-              std::string(call) + ": CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
+    EXPECT_THAT(make(), Fails(std::string(call) + ": CUDA_ERROR_OUT_OF_MEMORY (out of memory)"))
+        << call;
   }
   EXPECT_EQ(driver_.alive, alive);
   EXPECT_EQ(driver_.destroyed_twice, 0);

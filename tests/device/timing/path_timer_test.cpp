@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/doubles/fake_driver.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -59,9 +60,7 @@ TEST_F(TimePathsTest, EndsWithItsSecondsButNotBeforeOneRound) {
 
 TEST_F(TimePathsTest, AFailureNamesItsPath) {
   paths_[1].launch = [] { return Error{ErrorCode::device, "refused"}; };
-  const Result<void> timed = time_paths(driver_.api(), nullptr, paths_, {});
-  ASSERT_FALSE(timed);
-  EXPECT_EQ(timed.error().message, "counted: refused");
+  EXPECT_THAT(time_paths(driver_.api(), nullptr, paths_, {}), Fails("counted: refused"));
 }
 
 }  // namespace
