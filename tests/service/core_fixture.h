@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/results.h"
 #include "tests/service/fake_surroundings.h"
 #include "tests/temp_dir.h"
 
@@ -27,10 +28,7 @@ class ServiceCoreTest : public ::testing::Test {
     options.background_seconds = background_seconds_;
     Surroundings surroundings = fake_surroundings(world_);
     surroundings.shortlists = shortlists_;
-    Result<std::shared_ptr<ServiceCore>> core =
-        ServiceCore::open(std::move(options), std::move(surroundings));
-    EXPECT_TRUE(core) << (core ? "" : core.error().message);
-    return core ? *core : nullptr;
+    return must(ServiceCore::open(std::move(options), std::move(surroundings)));
   }
 
   static TuningOptions few_trials() {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "tests/results.h"
 #include "tests/service/site_fixture.h"
 
 namespace kernwright {
@@ -16,15 +17,13 @@ class BuilderTest : public SiteFixture {
 };
 
 TEST_F(BuilderTest, WhatWasBuiltIsStoredForTheNext) {
-  const Result<Artifact> first = builder()->build(candidate_);
-  ASSERT_TRUE(first) << first.error().message;
-  EXPECT_FALSE(first->cached);
+  const Artifact first = must(builder()->build(candidate_));
+  EXPECT_FALSE(first.cached);
   const auto next = builder();
-  const Result<Artifact> second = next->build(candidate_);
-  ASSERT_TRUE(second);
-  EXPECT_TRUE(second->cached);
-  EXPECT_EQ(second->digest, first->digest);
-  EXPECT_EQ(second->kernel->bits, first->kernel->bits);
+  const Artifact second = must(next->build(candidate_));
+  EXPECT_TRUE(second.cached);
+  EXPECT_EQ(second.digest, first.digest);
+  EXPECT_EQ(second.kernel->bits, first.kernel->bits);
   EXPECT_EQ(world_.compiles, 1);
   EXPECT_EQ(next->pool().compiled(), 0);
 }
@@ -47,9 +46,7 @@ TEST_F(BuilderTest, OnceSealedItGivesStoredBitsAlone) {
   sealed->seal().close(SealMode::error);
   EXPECT_TRUE(sealed->build(candidate_));
   std::filesystem::remove(site_.cache.artifacts().path(sealed->build(candidate_)->digest));
-  const Result<Artifact> refused = sealed->build(candidate_);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::refused);
+  EXPECT_THAT(sealed->build(candidate_), Fails(ErrorCode::refused));
   EXPECT_EQ(world_.compiles, 1);
 }
 

@@ -1,12 +1,16 @@
 #include "service/answer/site.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 
+#include "tests/results.h"
 #include "tests/service/site_fixture.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 class SiteTest : public SiteFixture {
  protected:
@@ -19,27 +23,22 @@ class SiteTest : public SiteFixture {
 };
 
 TEST_F(SiteTest, AProblemIsBoundInTheNormalFormOfItsOperation) {
-  const Result<BoundProblem> bound = site_.bind(Problem::make(
-      "rmsnorm", {{"columns", 64}, {"rows", 8}}, {{"weight", "scale"}, {"dtype", "bf16"}}));
-  ASSERT_TRUE(bound) << bound.error().message;
-  EXPECT_EQ(bound->text(), "rmsnorm rows=8 columns=64 dtype=bf16");
+  const BoundProblem bound = must(site_.bind(Problem::make(
+      "rmsnorm", {{"columns", 64}, {"rows", 8}}, {{"weight", "scale"}, {"dtype", "bf16"}})));
+  EXPECT_EQ(bound.text(), "rmsnorm rows=8 columns=64 dtype=bf16");
 }
 
 TEST_F(SiteTest, WhatItsOperationDoesNotTakeIsAnInvalidArgument) {
   for (const char* text : {"vectoradd n=4096 dtype=bf16", "vector_add n=0 dtype=bf16",
                            "vector_add n=4096 dtype=int8", "vector_add m=4096 dtype=bf16"}) {
-    const Result<BoundProblem> bound = site_.bind(*Problem::parse(text));
-    ASSERT_FALSE(bound) << text;
-    EXPECT_EQ(bound.error().code, ErrorCode::invalid_argument) << text;
+    EXPECT_THAT(site_.bind(*Problem::parse(text)), Fails(ErrorCode::invalid_argument)) << text;
   }
 }
 
 TEST_F(SiteTest, AProblemMayFillTheMemoryButNotExceedIt) {
   site_.profile.memory_bytes = 3 * 4096 * 2;
   EXPECT_TRUE(site_.bind(vector_add(4096, DType::bf16)));
-  const Result<BoundProblem> larger = site_.bind(vector_add(4097, DType::bf16));
-  ASSERT_FALSE(larger);
-  EXPECT_EQ(larger.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(site_.bind(vector_add(4097, DType::bf16)), Fails(ErrorCode::invalid_argument));
 }
 
 TEST_F(SiteTest, AProfileThatSaysNothingOfItsMemoryHasNoLimit) {
@@ -57,31 +56,29 @@ TEST_F(SiteTest, AKeyHasTheProblemTheGpuAndThePolicy) {
 }
 
 TEST_F(SiteTest, ParametersThatAreNotGivenTakeTheirDefaults) {
-  const Result<Candidate> made = site_.candidate(*site_.bind(vector_add(4096, DType::bf16)),
-                                                 "vector_add/vectorized", {{"THREADS", 512}});
-  ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->configuration.at("THREADS"), 512);
-  EXPECT_EQ(made->configuration.at("VECTORS"), 2);
+  const Candidate made = must(site_.candidate(*site_.bind(vector_add(4096, DType::bf16)),
+                                              "vector_add/vectorized", {{"THREADS", 512}}));
+  EXPECT_EQ(made.configuration.at("THREADS"), 512);
+  EXPECT_EQ(made.configuration.at("VECTORS"), 2);
 }
 
 TEST_F(SiteTest, WhatMakesNoCandidateIsNamed) {
   EXPECT_EQ(refusal("vector_add/vectorized", {{"THREADS", 512}}), "");
-  EXPECT_NE(refusal("vector_add/none", {}).find("vector_add/none"), std::string::npos);
-  EXPECT_NE(refusal("rmsnorm/row", {}).find("implements rmsnorm"), std::string::npos);
+  EXPECT_THAT(refusal("vector_add/none", {}), HasSubstr("vector_add/none"));
+  EXPECT_THAT(refusal("rmsnorm/row", {}), HasSubstr("implements rmsnorm"));
   const std::string unknown = refusal("vector_add/vectorized", {{"WARPS", 4}});
-  EXPECT_NE(unknown.find("no parameter WARPS; it has THREADS=256"), std::string::npos) << unknown;
+  EXPECT_THAT(unknown, HasSubstr("no parameter WARPS; it has THREADS=256"));
   const std::string rule = refusal("vector_add/vectorized", {{"THREADS", 1024}, {"VECTORS", 8}});
-  EXPECT_NE(rule.find("8192 > 4096"), std::string::npos) << rule;
-  EXPECT_NE(rule.find("four vectors"), std::string::npos) << rule;
+  EXPECT_THAT(rule, HasSubstr("8192 > 4096"));
+  EXPECT_THAT(rule, HasSubstr("four vectors"));
 }
 
 TEST_F(SiteTest, ATemplateForAnotherArchitectureMakesNoCandidate) {
   const BoundProblem product = *site_.bind(matmul({.m = 128, .n = 128, .k = 128}, DType::bf16));
   EXPECT_TRUE(site_.candidate(product, "matmul/persistent_wave", {}));
   site_.profile = *find_profile("a100_80");
-  const Result<Candidate> made = site_.candidate(product, "matmul/persistent_wave", {});
-  ASSERT_FALSE(made);
-  EXPECT_EQ(made.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(site_.candidate(product, "matmul/persistent_wave", {}),
+              Fails(ErrorCode::invalid_argument));
 }
 
 TEST_F(SiteTest, WithoutALogNothingIsSaid) {

@@ -14,6 +14,7 @@
 #include "device/cuda/cuda_device.h"
 #include "service/c/c_api_support.h"
 #include "tests/comma_locale.h"
+#include "tests/results.h"
 #include "tests/service/c/c_kernel_fixture.h"
 #include "tests/service/report/known_record.h"
 #include "tests/temp_dir.h"
@@ -23,6 +24,17 @@ namespace kernwright {
 namespace {
 
 using CApiKernelTest = CKernelFixture;
+
+/// The options of a service for the sku h200 with an empty cache of its own.
+struct SkuOptions : kw_options {
+  SkuOptions() : kw_options{} {
+    struct_size = sizeof(kw_options);
+    cache = root.c_str();
+    sku = "h200";
+  }
+  const ScopedTempDir folder;
+  const std::string root = folder.path();
+};
 
 TEST(CApiTest, FailuresLeaveTheirReason) {
   kw_service* service = nullptr;
@@ -80,9 +92,7 @@ TEST(CApiTest, EveryNameOfAnOptionIsTaken) {
     options.on_miss = on_miss;
     options.l2 = l2;
     options.min_match = min_match;
-    const Result<ServiceOptions> taken = c_api::read_options(options);
-    EXPECT_TRUE(taken) << taken.error().message;
-    return taken ? *taken : ServiceOptions();
+    return must(c_api::read_options(options));
   };
   EXPECT_EQ(read("predict", nullptr, nullptr).on_miss, MissPolicy::predict);
   EXPECT_EQ(read("tune_now", nullptr, nullptr).on_miss, MissPolicy::tune_now);
@@ -100,9 +110,7 @@ TEST(CApiTest, EveryNameOfAnOptionIsTaken) {
 TEST(CApiTest, WhatIsNotGivenIsTheDefault) {
   kw_options options{};
   options.struct_size = sizeof options;
-  const Result<ServiceOptions> read = c_api::read_options(options);
-  ASSERT_TRUE(read) << read.error().message;
-  const ServiceOptions& taken = *read;
+  const ServiceOptions taken = must(c_api::read_options(options));
   const ServiceOptions standard;
   EXPECT_EQ(taken.on_miss, standard.on_miss);
   EXPECT_EQ(taken.l2, standard.l2);
@@ -122,12 +130,7 @@ TEST(CApiTest, WhatIsNotGivenIsTheDefault) {
 }
 
 TEST(CApiTest, NothingIsTunedForASku) {
-  const ScopedTempDir cache;
-  const std::string root = cache.path();
-  kw_options options{};
-  options.struct_size = sizeof options;
-  options.cache = root.c_str();
-  options.sku = "h200";
+  SkuOptions options;
   kw_service* service = nullptr;
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
   kw_kernel* kernel = nullptr;
@@ -207,13 +210,8 @@ TEST(CApiTest, ATuningTakesAnOlderStructAndTellsTheSizeOfItsOwn) {
 }
 
 TEST(CApiTest, AProblemIsParsedOnceForManyLookups) {
-  const ScopedTempDir cache;
-  ASSERT_TRUE(RecordStore(cache.path()).put(known_win()));
-  const std::string root = cache.path().native();
-  kw_options options{};
-  options.struct_size = sizeof options;
-  options.cache = root.c_str();
-  options.sku = "h200";
+  SkuOptions options;
+  ASSERT_TRUE(RecordStore(options.folder.path()).put(known_win()));
   options.on_miss = "fail";
   kw_service* service = nullptr;
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
@@ -272,12 +270,7 @@ TEST(CApiToolkitTest, AKernelIsFoundAndLaunchedByTheHandleOfItsProblem) {
   if (const Result<std::string> toolkit = make_toolkit_compiler()->identity(); !toolkit) {
     GTEST_SKIP() << toolkit.error().message;
   }
-  const ScopedTempDir cache;
-  const std::string root = cache.path().native();
-  kw_options options{};
-  options.struct_size = sizeof options;
-  options.cache = root.c_str();
-  options.sku = "h200";
+  SkuOptions options;
   kw_service* service = nullptr;
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
   kw_problem* problem = nullptr;
@@ -287,7 +280,7 @@ TEST(CApiToolkitTest, AKernelIsFoundAndLaunchedByTheHandleOfItsProblem) {
   EXPECT_EQ(nlohmann::json::parse(kw_describe(kernel))["problem"], "vector_add n=1000 dtype=fp32");
   kw_release(kernel);
   const auto launch = [&](std::size_t count) {
-    const void* const tensors[] = {&cache, &cache, &cache};
+    const void* const tensors[] = {&options, &options, &options};
     return kw_find_and_launch(service, problem, nullptr, tensors, count, nullptr, 0, nullptr);
   };
   EXPECT_EQ(launch(2), -1);
@@ -336,18 +329,13 @@ TEST(CApiTest, FieldsThatTheLibraryDoesNotKnowAreRefusedUnlessTheyAreZero) {
 }
 
 TEST(CApiTest, AServiceThatOnlyServesTellsWhatItLacksAndCounts) {
-  const ScopedTempDir cache;
+  SkuOptions options;
   const ScopedTempDir bundle;
   const ScopedTempDir own_templates;
-  const std::string root = cache.path();
   const std::string layer = bundle.path();
   const std::string templates = own_templates.path();
   const char* const layers[] = {layer.c_str()};
   const char* const folders[] = {templates.c_str(), nullptr};
-  kw_options options{};
-  options.struct_size = sizeof options;
-  options.cache = root.c_str();
-  options.sku = "h200";
   options.min_match = "good";
   kw_service* service = nullptr;
   EXPECT_EQ(kw_open(&options, &service), -1);
@@ -377,7 +365,7 @@ TEST(CApiTest, AServiceThatOnlyServesTellsWhatItLacksAndCounts) {
   EXPECT_EQ(kw_prewarm(service, gap, 2), -1);
   EXPECT_STREQ(kw_last_error(), "kw_prewarm: problems[1] is null");
 
-  const std::string file = (cache.path() / "shapes.jsonl").string();
+  const std::string file = (options.folder.path() / "shapes.jsonl").string();
   EXPECT_EQ(kw_record_shapes(service, file.c_str()), 0) << kw_last_error();
   EXPECT_EQ(kw_record_shapes(service, nullptr), 0) << kw_last_error();
   EXPECT_EQ(kw_autotune(service, -1), -1);
@@ -401,13 +389,8 @@ TEST(CApiTest, AServiceThatOnlyServesTellsWhatItLacksAndCounts) {
 }
 
 TEST(CApiTest, ARecordIsGivenInEitherForm) {
-  const ScopedTempDir cache;
-  ASSERT_TRUE(RecordStore(cache.path()).put(known_win()));
-  const std::string root = cache.path().native();
-  kw_options options{};
-  options.struct_size = sizeof(options);
-  options.cache = root.c_str();
-  options.sku = "h200";
+  SkuOptions options;
+  ASSERT_TRUE(RecordStore(options.folder.path()).put(known_win()));
   kw_service* service = nullptr;
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
   const char* problem = "matmul m=16 n=4096 k=4096 dtype=bf16";
@@ -428,20 +411,14 @@ TEST(CApiTest, ARecordIsGivenInEitherForm) {
 }
 
 TEST(CApiTest, WarningsGoToTheCallersFunction) {
-  const ScopedTempDir cache;
-  const std::string root = cache.path();
+  SkuOptions options;
   std::string heard;
-  kw_options options{};
-  options.struct_size = sizeof options;
-  options.cache = root.c_str();
-  options.sku = "h200";
   options.log_data = &heard;
   options.log = [](void* data, int level, const char* message) {
     static_cast<std::string*>(data)->append(std::to_string(level) + " " + message);
   };
-  const Result<ServiceOptions> read = c_api::read_options(options);
-  ASSERT_TRUE(read) << read.error().message;
-  read->log(LogLevel::warning, "record not stored");
+  const ServiceOptions read = must(c_api::read_options(options));
+  read.log(LogLevel::warning, "record not stored");
   EXPECT_EQ(heard, std::to_string(KW_LOG_WARNING) + " record not stored");
 }
 
@@ -496,12 +473,7 @@ TEST(CApiToolkitTest, AKernelIsPredictedAndDescribedForASku) {
   if (const Result<std::string> toolkit = make_toolkit_compiler()->identity(); !toolkit) {
     GTEST_SKIP() << toolkit.error().message;
   }
-  const ScopedTempDir cache;
-  const std::string root = cache.path();
-  kw_options options{};
-  options.struct_size = sizeof options;
-  options.cache = root.c_str();
-  options.sku = "h200";
+  SkuOptions options;
   kw_service* service = nullptr;
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
   kw_kernel* kernel = nullptr;

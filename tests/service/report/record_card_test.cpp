@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/stores/record_store.h"
+#include "tests/results.h"
 #include "tests/service/report/known_record.h"
 #include "tests/temp_dir.h"
 #include <kernwright/service.h>
@@ -83,24 +84,21 @@ class RecordOfAServiceTest : public ::testing::Test {
 
 TEST_F(RecordOfAServiceTest, ItIsGivenForToolsAndForPeople) {
   ASSERT_TRUE(store_.put(known_win()));
-  const Result<std::string> json = record(RecordForm::json);
-  ASSERT_TRUE(json) << json.error().message;
-  const nlohmann::json data = nlohmann::json::parse(*json);
+  const std::string json = must(record(RecordForm::json));
+  const nlohmann::json data = nlohmann::json::parse(json);
   EXPECT_EQ(data["problem"], kProblem);
   EXPECT_EQ(data["verdict"], "win");
   EXPECT_EQ(data["finalists"][0]["template"], "matmul/skinny");
   EXPECT_EQ(data["samples"]["us"].size(), 64U);
-  const Result<std::string> html = record(RecordForm::html);
-  ASSERT_TRUE(html) << html.error().message;
-  EXPECT_THAT(*html, HasSubstr("The default takes 1.50×"));
+  const std::string html = must(record(RecordForm::html));
+  EXPECT_THAT(html, HasSubstr("The default takes 1.50×"));
   EXPECT_TRUE(service_.lookup_counts().empty()) << "looking at a record is no lookup";
 }
 
 TEST_F(RecordOfAServiceTest, WithoutOneTheProblemIsNamed) {
-  const Result<std::string> none = record(RecordForm::json);
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().code, ErrorCode::not_found);
-  EXPECT_EQ(none.error().message, "no record for matmul m=16 n=4096 k=4096 dtype=bf16 on h200");
+  EXPECT_THAT(
+      record(RecordForm::json),
+      Fails(ErrorCode::not_found, "no record for matmul m=16 n=4096 k=4096 dtype=bf16 on h200"));
   EXPECT_EQ(record(RecordForm::html, "matmul m=16 dtype=bf16").error().code,
             ErrorCode::invalid_argument);
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "support/try.h"
+#include "tests/results.h"
 #include "tests/service/core_fixture.h"
 #include "tests/sum_of_three.h"
 
@@ -60,35 +61,33 @@ class UnfusedReportTest : public ServiceCoreTest {
 
 TEST_F(UnfusedReportTest, MeasuresBothOnADevice) {
   const auto core = open();
-  const Result<UnfusedReport> compared = report(*core);
-  ASSERT_TRUE(compared) << compared.error().message;
+  const UnfusedReport compared = must(report(*core));
   EXPECT_EQ(asked_, (std::vector<std::string>{"rmsnorm rows=16 columns=256 dtype=bf16 residual=add",
                                               "elementwise n=4096 dtype=bf16 formula=x+y",
                                               "rmsnorm rows=16 columns=256 dtype=bf16"}));
-  EXPECT_TRUE(compared->measured);
-  EXPECT_EQ(compared->fused.launches, 1);
-  EXPECT_EQ(compared->fused.bytes, (4 * 4096 + 256) * 2);
-  ASSERT_EQ(compared->kernels.size(), 2U);
-  EXPECT_EQ(compared->kernels[0].bytes, 3 * 4096 * 2);
-  EXPECT_EQ(compared->kernels[1].bytes, (2 * 4096 + 256) * 2);
-  EXPECT_EQ(compared->unfused.launches, 2);
-  EXPECT_EQ(compared->unfused.bytes, (5 * 4096 + 256) * 2);
-  EXPECT_EQ(compared->kernels[1].kernel_template, "rmsnorm/row");
+  EXPECT_TRUE(compared.measured);
+  EXPECT_EQ(compared.fused.launches, 1);
+  EXPECT_EQ(compared.fused.bytes, (4 * 4096 + 256) * 2);
+  ASSERT_EQ(compared.kernels.size(), 2U);
+  EXPECT_EQ(compared.kernels[0].bytes, 3 * 4096 * 2);
+  EXPECT_EQ(compared.kernels[1].bytes, (2 * 4096 + 256) * 2);
+  EXPECT_EQ(compared.unfused.launches, 2);
+  EXPECT_EQ(compared.unfused.bytes, (5 * 4096 + 256) * 2);
+  EXPECT_EQ(compared.kernels[1].kernel_template, "rmsnorm/row");
   // The fake's times are exact, and a graph of two kernels takes their sum.
-  EXPECT_DOUBLE_EQ(compared->fused.us, compared->fused_kernel.us);
-  EXPECT_DOUBLE_EQ(compared->unfused.us, compared->kernels[0].us + compared->kernels[1].us);
-  EXPECT_DOUBLE_EQ(compared->ratio(), compared->unfused.us / compared->fused.us);
+  EXPECT_DOUBLE_EQ(compared.fused.us, compared.fused_kernel.us);
+  EXPECT_DOUBLE_EQ(compared.unfused.us, compared.kernels[0].us + compared.kernels[1].us);
+  EXPECT_DOUBLE_EQ(compared.ratio(), compared.unfused.us / compared.fused.us);
 }
 
 TEST_F(UnfusedReportTest, PredictsWithoutOne) {
   const auto core = open(MissPolicy::predict, "h200");
-  const Result<UnfusedReport> compared = report(*core);
-  ASSERT_TRUE(compared) << compared.error().message;
-  EXPECT_FALSE(compared->measured);
-  EXPECT_GT(compared->fused.us, 0);
-  EXPECT_DOUBLE_EQ(compared->unfused.us, compared->kernels[0].us + compared->kernels[1].us);
-  EXPECT_GT(compared->ratio(), 1);
-  EXPECT_EQ(compared->unfused.launches, 2);
+  const UnfusedReport compared = must(report(*core));
+  EXPECT_FALSE(compared.measured);
+  EXPECT_GT(compared.fused.us, 0);
+  EXPECT_DOUBLE_EQ(compared.unfused.us, compared.kernels[0].us + compared.kernels[1].us);
+  EXPECT_GT(compared.ratio(), 1);
+  EXPECT_EQ(compared.unfused.launches, 2);
 }
 
 TEST_F(UnfusedReportTest, AKernelThatOccursTwiceIsTunedOnce) {
@@ -97,10 +96,9 @@ TEST_F(UnfusedReportTest, AKernelThatOccursTwiceIsTunedOnce) {
   template_dirs_ = {folder.path().string()};
   problem_ = Problem::parse("sum_of_three n=1000 dtype=fp32").value();
   const auto core = open(MissPolicy::predict, "h200");
-  const Result<UnfusedReport> compared = report(*core);
-  ASSERT_TRUE(compared) << compared.error().message;
+  const UnfusedReport compared = must(report(*core));
   EXPECT_EQ(asked_.size(), 2U);
-  EXPECT_EQ(compared->kernels.size(), 2U);
+  EXPECT_EQ(compared.kernels.size(), 2U);
 }
 
 TEST_F(UnfusedReportTest, TheFusedKernelGetsItsShareOfTheSecondsFirst) {
@@ -114,19 +112,16 @@ TEST_F(UnfusedReportTest, TheFusedKernelGetsItsShareOfTheSecondsFirst) {
 TEST_F(UnfusedReportTest, ASearchThatHardlyLookedIsNamed) {
   trials_ = 3;
   const auto core = open();
-  const Result<UnfusedReport> compared = report(*core);
-  ASSERT_TRUE(compared) << compared.error().message;
-  EXPECT_TRUE(compared->fused_kernel.hardly_looked);
-  EXPECT_TRUE(compared->kernels[0].hardly_looked);
+  const UnfusedReport compared = must(report(*core));
+  EXPECT_TRUE(compared.fused_kernel.hardly_looked);
+  EXPECT_TRUE(compared.kernels[0].hardly_looked);
 }
 
 TEST_F(UnfusedReportTest, SaysWhereThereIsNothingToCompare) {
   problem_ = rmsnorm(16, 256, DType::bf16);
   const auto core = open();
-  const Result<UnfusedReport> none = report(*core);
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().code, ErrorCode::not_found);
-  EXPECT_THAT(none.error().message, HasSubstr("has no unfused form: it is one kernel as it is"));
+  EXPECT_THAT(report(*core), Fails(ErrorCode::not_found,
+                                   HasSubstr("has no unfused form: it is one kernel as it is")));
   EXPECT_EQ(asked_, std::vector<std::string>{});
 }
 
@@ -140,21 +135,18 @@ std::function<Outcome(const ExecutionPlan&)> addition_ends_in(Outcome outcome) {
 TEST_F(UnfusedReportTest, AFailureNamesTheKernel) {
   world_.outcome = addition_ends_in(Outcome::out_of_memory);
   const auto core = open();
-  const Result<UnfusedReport> failed = report(*core);
-  ASSERT_FALSE(failed);
-  EXPECT_THAT(failed.error().message, HasSubstr("elementwise n=4096 dtype=bf16 formula=x+y: "));
+  EXPECT_THAT(report(*core), Fails(HasSubstr("elementwise n=4096 dtype=bf16 formula=x+y: ")));
 }
 
 TEST_F(UnfusedReportTest, AWrongResultIsFound) {
   world_.outcome = addition_ends_in(Outcome::wrong_result);  // its reference's too
   const auto core = open();
-  const Result<UnfusedReport> wrong = report(*core);
-  ASSERT_FALSE(wrong);
-  EXPECT_EQ(wrong.error().code, ErrorCode::internal);
-  EXPECT_THAT(wrong.error().message,
-              HasSubstr("the unfused form of rmsnorm rows=16 columns=256 dtype=bf16 residual=add "
-                        "gives another result than the reference: 4096 of 8192 elements beyond "
-                        "the bound, the first sum[0,0]: -77 != 1"));
+  EXPECT_THAT(
+      report(*core),
+      Fails(ErrorCode::internal,
+            HasSubstr("the unfused form of rmsnorm rows=16 columns=256 dtype=bf16 residual=add "
+                      "gives another result than the reference: 4096 of 8192 elements beyond "
+                      "the bound, the first sum[0,0]: -77 != 1")));
 }
 
 }  // namespace

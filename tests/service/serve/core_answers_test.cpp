@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
@@ -13,23 +14,25 @@
 #include "cache/entries/key_lock.h"
 #include "cache/stores/lookup_log.h"
 #include "support/hash.h"
+#include "tests/results.h"
 #include "tests/service/core_fixture.h"
 #include "tests/support/faulty_files.h"
 
 namespace kernwright {
 namespace {
 
+using ::testing::HasSubstr;
+
 TEST_F(ServiceCoreTest, ATunedNeighbourAnswersWithItsBitsUntilTheShapeIsTuned) {
   ASSERT_TRUE(open()->tune(problem_, few_trials()));
   world_.compiles = 0;
   const Problem other = vector_add(5000, DType::bf16);
   const auto core = open(MissPolicy::fail);
-  const Result<Kernel> near = core->get_best_kernel(other);
-  ASSERT_TRUE(near) << near.error().message;
-  EXPECT_EQ(near->match(), Match::bucket);
-  EXPECT_EQ(near->summary().reason, MissReason::other_shape);
-  EXPECT_EQ(near->summary().problem, "vector_add n=5000 dtype=bf16");
-  EXPECT_EQ(near->arguments()[0].extent, std::vector<std::int64_t>{5000});
+  const Kernel near = must(core->get_best_kernel(other));
+  EXPECT_EQ(near.match(), Match::bucket);
+  EXPECT_EQ(near.summary().reason, MissReason::other_shape);
+  EXPECT_EQ(near.summary().problem, "vector_add n=5000 dtype=bf16");
+  EXPECT_EQ(near.arguments()[0].extent, std::vector<std::int64_t>{5000});
   EXPECT_EQ(world_.compiles, 0);
   EXPECT_EQ(core->coverage(other).match, Match::bucket);
   EXPECT_FALSE(core->get_best_kernel(vector_add(50000, DType::bf16))) << "beyond the distance";
@@ -56,24 +59,19 @@ TEST_F(ServiceCoreTest, BelowTheLeastMatchNothingIsServedOrCompiled) {
   ASSERT_TRUE(open()->get_best_kernel(problem_));  // a prediction, with its bits
   world_.compiles = 0;
   min_match_ = Match::recheck;
-  const Result<Kernel> refused = open()->get_best_kernel(problem_);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::not_found);
-  EXPECT_NE(refused.error().message.find("vector_add n=4096 dtype=bf16; target=sm_90"),
-            std::string::npos)
-      << refused.error().message;
-  EXPECT_NE(refused.error().message.find("the best is predicted"), std::string::npos)
-      << refused.error().message;
+  EXPECT_THAT(open()->get_best_kernel(problem_),
+              Fails(ErrorCode::not_found,
+                    ::testing::AllOf(HasSubstr("vector_add n=4096 dtype=bf16; target=sm_90"),
+                                     HasSubstr("the best is predicted"))));
   EXPECT_EQ(world_.compiles, 0);
 
-  const auto tuned = open()->tune(problem_, few_trials());
-  ASSERT_TRUE(tuned);
+  const auto tuned = must(open()->tune(problem_, few_trials()));
   world_.driver_version = "590.2";
   world_.compiles = 0;
   const auto core = open();
   EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::recheck);
   EXPECT_EQ(core->coverage(problem_).match, Match::recheck);
-  std::filesystem::remove(core->cache().artifacts().path(tuned->record.winner.artifact));
+  std::filesystem::remove(core->cache().artifacts().path(tuned.record.winner.artifact));
   EXPECT_FALSE(open()->get_best_kernel(problem_)) << "its bits are gone";
   EXPECT_EQ(world_.compiles, 0);
   min_match_ = Match::exact;
@@ -85,13 +83,12 @@ TEST_F(ServiceCoreTest, InTheBackgroundAPredictionIsReplacedAndItsHandleStays) {
   const auto core = open(MissPolicy::tune_in_background);
   const Problem spelled = Problem::make("rmsnorm", {{"columns", 64}, {"rows", 8}},
                                         {{"weight", "scale"}, {"dtype", "bf16"}});
-  const Result<Kernel> first = core->get_best_kernel(spelled);
-  ASSERT_TRUE(first) << first.error().message;
-  EXPECT_EQ(first->match(), Match::predicted);
+  const Kernel first = must(core->get_best_kernel(spelled));
+  EXPECT_EQ(first.match(), Match::predicted);
   core->wait_for_background();
   EXPECT_EQ(core->get_best_kernel(spelled)->match(), Match::exact) << "in every spelling";
   EXPECT_EQ(core->get_best_kernel(rmsnorm(8, 64, DType::bf16))->match(), Match::exact);
-  EXPECT_EQ(first->match(), Match::predicted);
+  EXPECT_EQ(first.match(), Match::predicted);
   EXPECT_EQ(open(MissPolicy::fail)->get_best_kernel(spelled)->match(), Match::exact);
 }
 
@@ -112,10 +109,9 @@ TEST_F(ServiceCoreTest, WhatCannotBeTunedInTheBackgroundIsSaidAndThePredictionSt
   options.on_miss = MissPolicy::tune_in_background;
   options.worker = (cache_.path() / "none").string();
   options.log = [&](LogLevel, std::string_view line) { said.emplace_back(line); };
-  const auto core = ServiceCore::open(std::move(options), fake_surroundings(world_));
-  ASSERT_TRUE(core) << core.error().message;
-  EXPECT_TRUE((*core)->get_best_kernel(problem_));
-  (*core)->wait_for_background();
+  const auto core = must(ServiceCore::open(std::move(options), fake_surroundings(world_)));
+  EXPECT_TRUE(core->get_best_kernel(problem_));
+  core->wait_for_background();
   // A slow machine's log has other lines too.
   EXPECT_EQ(std::ranges::count_if(said,
                                   [](const std::string& line) {
@@ -123,7 +119,7 @@ TEST_F(ServiceCoreTest, WhatCannotBeTunedInTheBackgroundIsSaidAndThePredictionSt
                                   }),
             1)
       << said.front();
-  EXPECT_EQ((*core)->get_best_kernel(problem_)->match(), Match::predicted);
+  EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::predicted);
 }
 
 TEST_F(ServiceCoreTest, AWinnerIsCompiledAgainUnlessItIsNoCandidateHere) {
@@ -168,9 +164,8 @@ TEST_F(ServiceCoreTest, ABannedPredictionIsReplacedByTheNextAndAPinIsServed) {
   decide(OverrideAction::ban);
   EXPECT_FALSE(open(MissPolicy::fail)->get_best_kernel(problem_));
   const auto next_core = open();
-  const Result<Kernel> next = next_core->get_best_kernel(problem_);
-  ASSERT_TRUE(next) << next.error().message;
-  EXPECT_NE(next->summary().configuration, first.summary().configuration);
+  const Kernel next = must(next_core->get_best_kernel(problem_));
+  EXPECT_NE(next.summary().configuration, first.summary().configuration);
   decide(OverrideAction::pin);
   EXPECT_EQ(open()->get_best_kernel(problem_)->summary().configuration,
             first.summary().configuration);
@@ -210,9 +205,7 @@ TEST_F(ServiceCoreTest, TheCanaryLaunchesWhatWouldBeServed) {
   ASSERT_TRUE(core->get_best_kernel(problem_));
   EXPECT_TRUE(core->canary(problem_));
   world_.outcome = [](const ExecutionPlan&) { return Outcome::illegal_address; };
-  const Result<void> broken = core->canary(problem_);
-  ASSERT_FALSE(broken);
-  EXPECT_EQ(broken.error().code, ErrorCode::device);
+  EXPECT_THAT(core->canary(problem_), Fails(ErrorCode::device));
   EXPECT_EQ(open(MissPolicy::predict, "h200")->canary(problem_).error().code,
             ErrorCode::unavailable);
 }
@@ -221,9 +214,8 @@ TEST_F(ServiceCoreTest, ACacheThatFailsCostsTheCachingOnly) {
   for (const int error : {EACCES, ESTALE, ENOSPC, EIO}) {
     const FaultyFiles faulty(cache_.path().native(), FaultyFiles::Call::all, error);
     const auto core = open();
-    const Result<Kernel> kernel = core->get_best_kernel(problem_);
-    ASSERT_TRUE(kernel) << kernel.error().message;
-    EXPECT_EQ(kernel->match(), Match::predicted);
+    const Kernel kernel = must(core->get_best_kernel(problem_));
+    EXPECT_EQ(kernel.match(), Match::predicted);
     EXPECT_TRUE(core->tune(problem_, few_trials()));
     EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::exact);
     EXPECT_GT(FaultyFiles::failed(), 0);
@@ -236,15 +228,12 @@ TEST_F(ServiceCoreTest, PrewarmingListsEveryProblemThatIsMissing) {
   options.cache = cache_.path();
   options.sku = "h200";
   options.min_match = Match::recheck;
-  const Result<Service> service = Service::open(std::move(options));
-  ASSERT_TRUE(service);
-  EXPECT_TRUE(service->prewarm({}));
-  const Result<void> missing =
-      service->prewarm({vector_add(1, DType::bf16), problem_, rmsnorm(8, 64, DType::fp16)});
-  ASSERT_FALSE(missing);
-  EXPECT_EQ(missing.error().code, ErrorCode::not_found);
-  EXPECT_NE(missing.error().message.find("vector_add n=1 dtype=bf16"), std::string::npos);
-  EXPECT_NE(missing.error().message.find("rmsnorm rows=8 columns=64"), std::string::npos);
+  const Service service = must(Service::open(std::move(options)));
+  EXPECT_TRUE(service.prewarm({}));
+  EXPECT_THAT(
+      service.prewarm({vector_add(1, DType::bf16), problem_, rmsnorm(8, 64, DType::fp16)}),
+      Fails(ErrorCode::not_found, ::testing::AllOf(HasSubstr("vector_add n=1 dtype=bf16"),
+                                                   HasSubstr("rmsnorm rows=8 columns=64"))));
 }
 
 }  // namespace

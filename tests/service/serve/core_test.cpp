@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
 #include <string>
@@ -16,11 +17,14 @@
 
 #include "support/files.h"
 #include "tests/child.h"
+#include "tests/results.h"
 #include "tests/service/core_fixture.h"
 #include "tests/support/faulty_files.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::ptrdiff_t threads() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
@@ -92,39 +96,35 @@ TEST_F(ServiceCoreTest, AtALimitOfThreadsALookupIsAnsweredOrFailsWithTheLimit) {
 
 TEST_F(ServiceCoreTest, APredictionIsServedAtOnceAndSaysSo) {
   const auto core = open();
-  const Result<Kernel> kernel = core->get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->match(), Match::predicted);
-  EXPECT_EQ(kernel->summary().reason, MissReason::absent);
-  EXPECT_EQ(kernel->summary().problem, "vector_add n=4096 dtype=bf16");
-  EXPECT_GT(kernel->summary().predicted_us, 0);
-  EXPECT_EQ(kernel->summary().measured_us, 0);
-  EXPECT_EQ(kernel->best_path(), std::nullopt);
+  const Kernel kernel = must(core->get_best_kernel(problem_));
+  EXPECT_EQ(kernel.match(), Match::predicted);
+  EXPECT_EQ(kernel.summary().reason, MissReason::absent);
+  EXPECT_EQ(kernel.summary().problem, "vector_add n=4096 dtype=bf16");
+  EXPECT_GT(kernel.summary().predicted_us, 0);
+  EXPECT_EQ(kernel.summary().measured_us, 0);
+  EXPECT_EQ(kernel.best_path(), std::nullopt);
 }
 
 TEST_F(ServiceCoreTest, ATunedWinnerIsServedHereAndInTheNextServiceWithoutAToolkit) {
   std::string winner;
   {
     const auto core = open();
-    const auto tuned = core->tune(problem_, few_trials());
-    ASSERT_TRUE(tuned) << tuned.error().message;
-    const Result<Kernel> kernel = core->get_best_kernel(problem_);
-    ASSERT_TRUE(kernel) << kernel.error().message;
-    EXPECT_EQ(kernel->match(), Match::exact);
-    EXPECT_GT(kernel->summary().measured_us, 0);
-    EXPECT_EQ(kernel->best_path(), KernelPath::graph);
-    winner = kernel->summary().configuration;
-    EXPECT_EQ(winner, tuned->record.winner.choice.configuration.text());
+    const auto tuned = must(core->tune(problem_, few_trials()));
+    const Kernel kernel = must(core->get_best_kernel(problem_));
+    EXPECT_EQ(kernel.match(), Match::exact);
+    EXPECT_GT(kernel.summary().measured_us, 0);
+    EXPECT_EQ(kernel.best_path(), KernelPath::graph);
+    winner = kernel.summary().configuration;
+    EXPECT_EQ(winner, tuned.record.winner.choice.configuration.text());
   }
   world_.toolkit_missing = true;
   world_.compiles = 0;
   world_.identities = 0;
   const auto next = open(MissPolicy::fail);
-  const Result<Kernel> kernel = next->get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->match(), Match::exact);
-  EXPECT_EQ(kernel->summary().configuration, winner);
-  EXPECT_EQ(kernel->best_path(), KernelPath::graph);
+  const Kernel kernel = must(next->get_best_kernel(problem_));
+  EXPECT_EQ(kernel.match(), Match::exact);
+  EXPECT_EQ(kernel.summary().configuration, winner);
+  EXPECT_EQ(kernel.best_path(), KernelPath::graph);
   EXPECT_EQ(world_.compiles, 0);
   EXPECT_EQ(world_.identities, 0) << "the toolkit was asked for on a hit";
 }
@@ -133,38 +133,34 @@ TEST_F(ServiceCoreTest, TheBestKernelsAreTheWinnerAndTheNextOfItsRecord) {
   std::vector<std::string> given;
   {
     const auto core = open();
-    const auto tuned = core->tune(problem_, few_trials());
-    ASSERT_TRUE(tuned) << tuned.error().message;
-    const Result<std::vector<Kernel>> kernels = core->get_best_kernels(problem_, 3);
-    ASSERT_TRUE(kernels) << kernels.error().message;
-    ASSERT_EQ(kernels->size(), 3U);
-    EXPECT_EQ(&(*kernels)[0].summary(), &core->get_best_kernel(problem_)->summary());
+    const auto tuned = must(core->tune(problem_, few_trials()));
+    const std::vector<Kernel> kernels = must(core->get_best_kernels(problem_, 3));
+    ASSERT_EQ(kernels.size(), 3U);
+    EXPECT_EQ(&kernels[0].summary(), &core->get_best_kernel(problem_)->summary());
     std::set<std::string> runners_up;
-    for (const RankedConfiguration& ranked : tuned->record.runners_up) {
+    for (const RankedConfiguration& ranked : tuned.record.runners_up) {
       runners_up.insert(ranked.choice.configuration.text());
     }
-    for (std::size_t i = 1; i < kernels->size(); ++i) {
-      EXPECT_TRUE(runners_up.contains((*kernels)[i].summary().configuration));
-      EXPECT_EQ((*kernels)[i].match(), Match::exact);
-      EXPECT_GT((*kernels)[i].summary().measured_us, 0);
+    for (std::size_t i = 1; i < kernels.size(); ++i) {
+      EXPECT_TRUE(runners_up.contains(kernels[i].summary().configuration));
+      EXPECT_EQ(kernels[i].match(), Match::exact);
+      EXPECT_GT(kernels[i].summary().measured_us, 0);
     }
-    const Result<std::vector<Kernel>> more = core->get_best_kernels(problem_, 100);
-    ASSERT_TRUE(more) << more.error().message;
-    EXPECT_LE(more->size(), 1 + tuned->record.runners_up.size());
-    ASSERT_GE(more->size(), 3U);
+    const std::vector<Kernel> more = must(core->get_best_kernels(problem_, 100));
+    EXPECT_LE(more.size(), 1 + tuned.record.runners_up.size());
+    ASSERT_GE(more.size(), 3U);
     for (std::size_t i = 0; i < 3; ++i) {
-      EXPECT_EQ(&(*more)[i].summary(), &(*kernels)[i].summary()) << "the same, not loaded again";
+      EXPECT_EQ(&more[i].summary(), &kernels[i].summary()) << "the same, not loaded again";
     }
     EXPECT_EQ(core->get_best_kernels(problem_, 0)->size(), 0U);
-    for (const Kernel& kernel : *more) given.push_back(kernel.summary().configuration);
+    for (const Kernel& kernel : more) given.push_back(kernel.summary().configuration);
     EXPECT_EQ(std::set<std::string>(given.begin(), given.end()).size(), given.size());
   }
   world_.toolkit_missing = true;
   const auto next = open(MissPolicy::fail);
-  const Result<std::vector<Kernel>> kernels = next->get_best_kernels(problem_, 100);
-  ASSERT_TRUE(kernels) << kernels.error().message;
+  const std::vector<Kernel> kernels = must(next->get_best_kernels(problem_, 100));
   std::vector<std::string> again;
-  for (const Kernel& kernel : *kernels) again.push_back(kernel.summary().configuration);
+  for (const Kernel& kernel : kernels) again.push_back(kernel.summary().configuration);
   EXPECT_EQ(again, given) << "all from the cache";
 }
 
@@ -173,10 +169,9 @@ TEST_F(ServiceCoreTest, AlternativesOfOneKernelDoNotWaitForCompilesOfAnother) {
   {
     const auto core = open();
     for (const Problem& problem : {problem_, other}) {
-      const auto tuned = core->tune(problem, few_trials());
-      ASSERT_TRUE(tuned) << tuned.error().message;
-      for (const RankedConfiguration& ranked : tuned->record.runners_up) {
-        if (ranked.artifact == tuned->record.winner.artifact) continue;
+      const auto tuned = must(core->tune(problem, few_trials()));
+      for (const RankedConfiguration& ranked : tuned.record.runners_up) {
+        if (ranked.artifact == tuned.record.winner.artifact) continue;
         std::filesystem::remove(core->cache().artifacts().path(ranked.artifact));
       }
     }
@@ -208,29 +203,26 @@ TEST_F(ServiceCoreTest, AlternativesOfOneKernelDoNotWaitForCompilesOfAnother) {
 TEST_F(ServiceCoreTest, WhatCannotBeLoadedIsNoAlternative) {
   {
     const auto core = open();
-    const auto tuned = core->tune(problem_, few_trials());
-    ASSERT_TRUE(tuned) << tuned.error().message;
-    for (const RankedConfiguration& ranked : tuned->record.runners_up) {
-      if (ranked.artifact == tuned->record.winner.artifact) continue;
+    const auto tuned = must(core->tune(problem_, few_trials()));
+    for (const RankedConfiguration& ranked : tuned.record.runners_up) {
+      if (ranked.artifact == tuned.record.winner.artifact) continue;
       std::filesystem::remove(core->cache().artifacts().path(ranked.artifact));
     }
   }
   world_.toolkit_missing = true;
   const auto core = open(MissPolicy::fail);
-  const Result<std::vector<Kernel>> kernels = core->get_best_kernels(problem_, 100);
-  ASSERT_TRUE(kernels) << kernels.error().message;
-  ASSERT_GE(kernels->size(), 1U);
-  for (const Kernel& kernel : *kernels) {
-    EXPECT_EQ(kernel.summary().artifact, kernels->front().summary().artifact);
+  const std::vector<Kernel> kernels = must(core->get_best_kernels(problem_, 100));
+  ASSERT_GE(kernels.size(), 1U);
+  for (const Kernel& kernel : kernels) {
+    EXPECT_EQ(kernel.summary().artifact, kernels.front().summary().artifact);
   }
 }
 
 TEST_F(ServiceCoreTest, WithoutARecordTheBestKernelsArePredictions) {
   const auto core = open();
-  const Result<std::vector<Kernel>> kernels = core->get_best_kernels(problem_, 3);
-  ASSERT_TRUE(kernels) << kernels.error().message;
-  EXPECT_EQ(kernels->size(), 3U);
-  for (const Kernel& kernel : *kernels) EXPECT_EQ(kernel.match(), Match::predicted);
+  const std::vector<Kernel> kernels = must(core->get_best_kernels(problem_, 3));
+  EXPECT_EQ(kernels.size(), 3U);
+  for (const Kernel& kernel : kernels) EXPECT_EQ(kernel.match(), Match::predicted);
   const std::size_t records = core->cache().records().list().size();
   EXPECT_EQ(open()->get_best_kernels(problem_, 3)->size(), 3U);
   EXPECT_EQ(core->cache().records().list().size(), records) << "predicted once";
@@ -249,12 +241,10 @@ TEST_F(ServiceCoreTest, ARecordThatCannotBeWrittenIsNamedInItsResult) {
   const auto core = open();
   {
     const FaultyFiles full(cache_.path().string(), FaultyFiles::Call::write, ENOSPC);
-    const auto tuned = core->tune(problem_, few_trials());
-    ASSERT_TRUE(tuned) << tuned.error().message;
-    EXPECT_NE(tuned->unstored, "");
-    const Result<TuningResult> predicted = core->predict(problem_, {.trials = 1});
-    ASSERT_TRUE(predicted) << predicted.error().message;
-    EXPECT_NE(predicted->unstored, "");
+    const auto tuned = must(core->tune(problem_, few_trials()));
+    EXPECT_NE(tuned.unstored, "");
+    const TuningResult predicted = must(core->predict(problem_, {.trials = 1}));
+    EXPECT_NE(predicted.unstored, "");
   }
   EXPECT_TRUE(core->answers().look_up(*core->bind(problem_)).records.empty());
   EXPECT_EQ(core->tune(problem_, few_trials())->unstored, "");
@@ -263,9 +253,8 @@ TEST_F(ServiceCoreTest, ARecordThatCannotBeWrittenIsNamedInItsResult) {
 
 TEST_F(ServiceCoreTest, AKernelTunedForOneStateOfTheL2IsNotServedForAnother) {
   l2_ = L2State::mixed;
-  const auto tuned = open()->tune(problem_, few_trials());
-  ASSERT_TRUE(tuned) << tuned.error().message;
-  EXPECT_EQ(tuned->record.key.policy.text(), "l2=mixed launch=graph power=sustained");
+  const auto tuned = must(open()->tune(problem_, few_trials()));
+  EXPECT_EQ(tuned.record.key.policy.text(), "l2=mixed launch=graph power=sustained");
   EXPECT_TRUE(open(MissPolicy::fail)->get_best_kernel(problem_));
   l2_ = L2State::warm;
   EXPECT_FALSE(open(MissPolicy::fail)->get_best_kernel(problem_));
@@ -276,15 +265,14 @@ TEST_F(ServiceCoreTest, AKernelTunedForOneStateOfTheL2IsNotServedForAnother) {
 // The fake device has no noise; of a tie the default would win.
 TEST_F(ServiceCoreTest, TheFastestOfTheMeasuredWinsUnlessTheDefaultTies) {
   const auto core = open();
-  const auto tuned = core->tune(problem_, few_trials());
-  ASSERT_TRUE(tuned) << tuned.error().message;
+  const auto tuned = must(core->tune(problem_, few_trials()));
   double best = 1e30;
-  for (const Trial& trial : tuned->trials) {
+  for (const Trial& trial : tuned.trials) {
     if (trial.outcome == Outcome::ok) best = std::min(best, trial.measurement.median_us());
   }
-  const RankedConfiguration& winner = tuned->record.winner;
-  ASSERT_TRUE(tuned->record.baseline);
-  const RankedConfiguration& baseline = *tuned->record.baseline;
+  const RankedConfiguration& winner = tuned.record.winner;
+  ASSERT_TRUE(tuned.record.baseline);
+  const RankedConfiguration& baseline = *tuned.record.baseline;
   if (winner.choice == baseline.choice) {
     EXPECT_LE(winner.measurement.median_us(), 1.01 * best);
   } else {
@@ -296,27 +284,23 @@ TEST_F(ServiceCoreTest, TheFastestOfTheMeasuredWinsUnlessTheDefaultTies) {
 TEST_F(ServiceCoreTest, TuneNowTunesAMissAndIgnoresAPrediction) {
   ASSERT_TRUE(open()->get_best_kernel(problem_));  // leaves a predicted record
   const auto core = open(MissPolicy::tune_now);
-  const Result<Kernel> kernel = core->get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->match(), Match::exact);
+  const Kernel kernel = must(core->get_best_kernel(problem_));
+  EXPECT_EQ(kernel.match(), Match::exact);
 }
 
 TEST_F(ServiceCoreTest, WhatCallersWaitForIsStopped) {
   const auto core = open();
   TuningOptions options = few_trials();
   options.progress = [&](const TuningProgress&) { core->stop_tuning(); };
-  const auto tuned = core->tune(problem_, options);
-  ASSERT_FALSE(tuned);
-  EXPECT_EQ(tuned.error().message, "tuning was stopped");
+  EXPECT_THAT(core->tune(problem_, options), Fails("tuning was stopped"));
   EXPECT_TRUE(core->tune(problem_, few_trials()));
 }
 
 TEST_F(ServiceCoreTest, TheFailPolicyNamesTheKeyAndTheReason) {
-  const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
-  ASSERT_FALSE(kernel);
-  EXPECT_EQ(kernel.error().code, ErrorCode::not_found);
-  EXPECT_NE(kernel.error().message.find("vector_add n=4096 dtype=bf16"), std::string::npos);
-  EXPECT_NE(kernel.error().message.find("absent"), std::string::npos);
+  EXPECT_THAT(
+      open(MissPolicy::fail)->get_best_kernel(problem_),
+      Fails(ErrorCode::not_found,
+            ::testing::AllOf(HasSubstr("vector_add n=4096 dtype=bf16"), HasSubstr("absent"))));
   EXPECT_EQ(world_.compiles, 0);
 }
 
@@ -375,9 +359,8 @@ TEST_F(ServiceCoreTest, ALostArtifactIsCompiledAgain) {
   world_.compiles = 0;
   const auto core = open(MissPolicy::fail);
   EXPECT_EQ(core->coverage(problem_).reason, MissReason::artifact_missing);
-  const Result<Kernel> kernel = core->get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->match(), Match::exact);
+  const Kernel kernel = must(core->get_best_kernel(problem_));
+  EXPECT_EQ(kernel.match(), Match::exact);
   EXPECT_EQ(world_.compiles, 1);
   EXPECT_EQ(core->coverage(problem_).match, Match::exact);
 }
@@ -390,19 +373,16 @@ TEST_F(ServiceCoreTest, ACorruptRecordIsAMiss) {
       std::ofstream(listed.path, std::ios::binary | std::ios::trunc) << "torn";
     }
   }
-  const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
-  ASSERT_FALSE(kernel);
-  EXPECT_NE(kernel.error().message.find("corrupt"), std::string::npos) << kernel.error().message;
+  EXPECT_THAT(open(MissPolicy::fail)->get_best_kernel(problem_), Fails(HasSubstr("corrupt")));
 }
 
 TEST_F(ServiceCoreTest, AnotherDriverLowersTheMatchToRecheck) {
   ASSERT_TRUE(open()->tune(problem_, few_trials()));
   world_.driver_version = "590.2";
   const auto core = open(MissPolicy::fail);
-  const Result<Kernel> kernel = core->get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->match(), Match::recheck);
-  EXPECT_EQ(kernel->summary().reason, MissReason::other_driver);
+  const Kernel kernel = must(core->get_best_kernel(problem_));
+  EXPECT_EQ(kernel.match(), Match::recheck);
+  EXPECT_EQ(kernel.summary().reason, MissReason::other_driver);
 }
 
 // An operation with one template of our own, in a folder outside the library.
@@ -454,22 +434,17 @@ class OwnTemplateTest : public ServiceCoreTest {
 
 TEST_F(OwnTemplateTest, IsTunedAndFetchedLikeABuiltInOne) {
   const auto core = open();
-  const auto tuned = core->tune(problem_, few_trials());
-  ASSERT_TRUE(tuned) << tuned.error().message;
-  EXPECT_EQ(tuned->rejected, 1);
-  const Result<Kernel> kernel = core->get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->summary().kernel_template, "scale/plain");
+  const auto tuned = must(core->tune(problem_, few_trials()));
+  EXPECT_EQ(tuned.rejected, 1);
+  const Kernel kernel = must(core->get_best_kernel(problem_));
+  EXPECT_EQ(kernel.summary().kernel_template, "scale/plain");
 }
 
 TEST_F(OwnTemplateTest, AnOperationThatMarksNoTensorHasNoMixedL2) {
   l2_ = L2State::mixed;
   const auto core = open();
-  const Result<Kernel> kernel = core->get_best_kernel(problem_);
-  ASSERT_FALSE(kernel);
-  EXPECT_EQ(kernel.error().code, ErrorCode::invalid_argument);
-  EXPECT_NE(kernel.error().message.find("operation scale marks none"), std::string::npos)
-      << kernel.error().message;
+  EXPECT_THAT(core->get_best_kernel(problem_),
+              Fails(ErrorCode::invalid_argument, HasSubstr("operation scale marks none")));
   EXPECT_EQ(core->tune(problem_, few_trials()).error().code, ErrorCode::invalid_argument);
 }
 
@@ -479,11 +454,10 @@ TEST_F(OwnTemplateTest, AChangedSourceLowersTheMatchToSeedAndIsCompiledAnew) {
   write("scale/plain/kernel.cu", "// second");
   const auto core = open(MissPolicy::fail);
   EXPECT_EQ(core->coverage(problem_).match, Match::none);
-  const Result<Kernel> kernel = core->get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->match(), Match::stale_code);
-  EXPECT_EQ(kernel->summary().reason, MissReason::template_changed);
-  EXPECT_NE(kernel->summary().artifact, before);
+  const Kernel kernel = must(core->get_best_kernel(problem_));
+  EXPECT_EQ(kernel.match(), Match::stale_code);
+  EXPECT_EQ(kernel.summary().reason, MissReason::template_changed);
+  EXPECT_NE(kernel.summary().artifact, before);
 }
 
 TEST_F(OwnTemplateTest, AChangedFragmentOfTheManifestLowersTheMatchToSeed) {
@@ -497,31 +471,28 @@ TEST_F(OwnTemplateTest, AChangedFragmentOfTheManifestLowersTheMatchToSeed) {
   EXPECT_EQ(open(MissPolicy::fail)->get_best_kernel(problem_)->match(), Match::exact);
   write("include/mine/plain.json", R"({"arch": {"min": 90}, "source": "kernel.cu"})");
   const auto core = open(MissPolicy::fail);
-  const Result<Kernel> kernel = core->get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->match(), Match::stale_code);
-  EXPECT_EQ(kernel->summary().reason, MissReason::template_changed);
+  const Kernel kernel = must(core->get_best_kernel(problem_));
+  EXPECT_EQ(kernel.match(), Match::stale_code);
+  EXPECT_EQ(kernel.summary().reason, MissReason::template_changed);
 }
 
 TEST_F(OwnTemplateTest, APredictionOfAChangedSourceIsCompiledAnewToo) {
   const std::string before = open()->get_best_kernel(problem_)->summary().artifact;
   write("scale/plain/kernel.cu", "// second");
   const auto core = open(MissPolicy::fail);
-  const Result<Kernel> kernel = core->get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->match(), Match::predicted);
-  EXPECT_EQ(kernel->summary().reason, MissReason::template_changed);
-  EXPECT_NE(kernel->summary().artifact, before);
+  const Kernel kernel = must(core->get_best_kernel(problem_));
+  EXPECT_EQ(kernel.match(), Match::predicted);
+  EXPECT_EQ(kernel.summary().reason, MissReason::template_changed);
+  EXPECT_NE(kernel.summary().artifact, before);
 }
 
 TEST_F(OwnTemplateTest, ARecordWhoseConfigurationBreaksARuleNowIsPassedOver) {
-  const auto tuned = open()->tune(problem_, few_trials());
-  ASSERT_TRUE(tuned);
+  const auto tuned = must(open()->tune(problem_, few_trials()));
   const std::string manifest =
       *read_file(std::filesystem::path(folder_.path()) / "scale/plain/manifest.json");
   std::string changed = manifest;
   const std::string rule = "THREADS <= 256";
-  const std::int64_t threads = tuned->record.winner.choice.configuration.at("THREADS");
+  const std::int64_t threads = tuned.record.winner.choice.configuration.at("THREADS");
   changed.replace(changed.find(rule), rule.size(), "THREADS != " + std::to_string(threads));
   const std::string written = "\"default\": {\"THREADS\": 256}";
   changed.replace(changed.find(written), written.size(),
@@ -538,38 +509,32 @@ TEST_F(OwnTemplateTest, FailuresOfASessionThatEndsInAnErrorAreKept) {
     if (plan.launches.empty() || plan.launches[0].kernel != "scale") return Outcome::ok;
     return plan.launches[0].block[0] == 256 ? Outcome::wrong_result : Outcome::illegal_address;
   };
-  const auto tuned = open()->tune(problem_, few_trials());
-  ASSERT_FALSE(tuned);
-  EXPECT_EQ(tuned.error().code, ErrorCode::device) << tuned.error().message;
+  EXPECT_THAT(open()->tune(problem_, few_trials()), Fails(ErrorCode::device));
 
-  const auto kept = read_file(std::filesystem::path(cache_.path()) / "v1/failures/scale.jsonl");
-  ASSERT_TRUE(kept) << kept.error().message;
-  EXPECT_NE(kept->find("wrong_result"), std::string::npos) << *kept;
-  EXPECT_NE(kept->find("illegal_address"), std::string::npos) << *kept;
+  const auto kept =
+      must(read_file(std::filesystem::path(cache_.path()) / "v1/failures/scale.jsonl"));
+  EXPECT_NE(kept.find("wrong_result"), std::string::npos) << kept;
+  EXPECT_NE(kept.find("illegal_address"), std::string::npos) << kept;
 }
 
 TEST_F(OwnTemplateTest, CompilesAConfigurationWithoutTuning) {
   const auto core = open();
-  const Result<Candidate> candidate =
-      core->site().candidate(*core->bind(problem_), "scale/plain", {{"THREADS", 128}});
-  ASSERT_TRUE(candidate) << candidate.error().message;
-  const Result<Artifact> first = core->builder().build(*candidate);
-  ASSERT_TRUE(first) << first.error().message;
-  EXPECT_FALSE(first->cached);
-  EXPECT_EQ(first->kernel->resources().registers, 32);
-  const Result<Artifact> second = core->builder().build(*candidate);
-  ASSERT_TRUE(second);
-  EXPECT_TRUE(second->cached);
+  const Candidate candidate =
+      must(core->site().candidate(*core->bind(problem_), "scale/plain", {{"THREADS", 128}}));
+  const Artifact first = must(core->builder().build(candidate));
+  EXPECT_FALSE(first.cached);
+  EXPECT_EQ(first.kernel->resources().registers, 32);
+  const Artifact second = must(core->builder().build(candidate));
+  EXPECT_TRUE(second.cached);
   EXPECT_EQ(world_.compiles, 1);
 }
 
 TEST_F(OwnTemplateTest, LaunchChecksItsArguments) {
   const auto core = open();
-  const Result<Kernel> kernel = core->get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
+  const Kernel kernel = must(core->get_best_kernel(problem_));
   alignas(16) static float memory[8];
   const auto message = [&](std::initializer_list<Arg> arguments) {
-    const Result<void> launched = kernel->launch(nullptr, arguments);
+    const Result<void> launched = kernel.launch(nullptr, arguments);
     return launched ? std::string("launched") : launched.error().message;
   };
   const auto launched = [&](std::size_t position) {
@@ -582,22 +547,19 @@ TEST_F(OwnTemplateTest, LaunchChecksItsArguments) {
   EXPECT_EQ(launched(0), reinterpret_cast<DevicePointer>(memory));
   EXPECT_EQ(message({reinterpret_cast<std::uint64_t>(memory), 0x100ULL}), "launched");
   EXPECT_EQ(launched(1), 0x100U);
-  EXPECT_NE(message({memory}).find("1 arguments given"), std::string::npos);
-  EXPECT_NE(message({memory, memory, 1.0, 2.0}).find("4 arguments given"), std::string::npos);
-  EXPECT_NE(message({memory, nullptr}).find("(y): null pointer"), std::string::npos);
-  EXPECT_NE(message({memory + 1, memory}).find("aligned to 16"), std::string::npos);
-  EXPECT_NE(message({1.0, memory}).find("a device pointer expected"), std::string::npos);
-  EXPECT_NE(message({memory, memory, memory}).find("a scalar expected"), std::string::npos);
+  EXPECT_THAT(message({memory}), HasSubstr("1 arguments given"));
+  EXPECT_THAT(message({memory, memory, 1.0, 2.0}), HasSubstr("4 arguments given"));
+  EXPECT_THAT(message({memory, nullptr}), HasSubstr("(y): null pointer"));
+  EXPECT_THAT(message({memory + 1, memory}), HasSubstr("aligned to 16"));
+  EXPECT_THAT(message({1.0, memory}), HasSubstr("a device pointer expected"));
+  EXPECT_THAT(message({memory, memory, memory}), HasSubstr("a scalar expected"));
 }
 
 TEST_F(ServiceCoreTest, AServiceForASkuPredictsButDoesNotLaunch) {
   const auto core = open(MissPolicy::predict, "a100_80");
-  const Result<Kernel> kernel = core->get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
+  const Kernel kernel = must(core->get_best_kernel(problem_));
   alignas(16) static char memory[16];
-  const Result<void> launched = kernel->launch(nullptr, {memory, memory, memory});
-  ASSERT_FALSE(launched);
-  EXPECT_EQ(launched.error().code, ErrorCode::unavailable);
+  EXPECT_THAT(kernel.launch(nullptr, {memory, memory, memory}), Fails(ErrorCode::unavailable));
   EXPECT_EQ(core->tune(problem_, few_trials()).error().code, ErrorCode::unavailable);
 }
 
@@ -605,9 +567,8 @@ TEST_F(ServiceCoreTest, APredictionMadeWithoutAGpuServesTheSameSkuLater) {
   ASSERT_TRUE(open(MissPolicy::predict, "h200")->get_best_kernel(problem_));
   world_.compiles = 0;
   const auto core = open(MissPolicy::fail);
-  const Result<Kernel> kernel = core->get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->match(), Match::predicted);
+  const Kernel kernel = must(core->get_best_kernel(problem_));
+  EXPECT_EQ(kernel.match(), Match::predicted);
   EXPECT_EQ(world_.compiles, 0);
 }
 
@@ -619,10 +580,8 @@ TEST_F(ServiceCoreTest, APinnedKernelOutlivesItsService) {
 }
 
 TEST_F(ServiceCoreTest, AnUnknownOperationListsThoseThereAre) {
-  const Result<Kernel> kernel = open()->get_best_kernel(Problem::make("matmull", {{"m", 1}}));
-  ASSERT_FALSE(kernel);
-  EXPECT_NE(kernel.error().message.find("matmull"), std::string::npos);
-  EXPECT_NE(kernel.error().message.find("vector_add"), std::string::npos);
+  EXPECT_THAT(open()->get_best_kernel(Problem::make("matmull", {{"m", 1}})),
+              Fails(::testing::AllOf(HasSubstr("matmull"), HasSubstr("vector_add"))));
 }
 
 TEST_F(ServiceCoreTest, AProblemLargerThanTheGpusMemoryIsRefusedWithBothSizes) {
@@ -646,11 +605,9 @@ TEST_F(ServiceCoreTest, WithoutAGpuOrASkuOpeningSaysWhatIsMissing) {
   surroundings.describe_device = [](int) -> Result<CudaDeviceInfo> {
     return Error{ErrorCode::unavailable, "no CUDA driver"};
   };
-  const auto core = ServiceCore::open({}, std::move(surroundings));
-  ASSERT_FALSE(core);
-  EXPECT_EQ(core.error().code, ErrorCode::unavailable);
-  EXPECT_NE(core.error().message.find("no CUDA driver"), std::string::npos);
-  EXPECT_NE(core.error().message.find("sku"), std::string::npos);
+  EXPECT_THAT(ServiceCore::open({}, std::move(surroundings)),
+              Fails(ErrorCode::unavailable,
+                    ::testing::AllOf(HasSubstr("no CUDA driver"), HasSubstr("sku"))));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "compile/compiler.h"
 #include "device/cuda/cuda_device.h"
 #include "support/files.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 #include <kernwright/kernwright.h>
 
@@ -43,20 +44,17 @@ using EpilogueToolkitTest = EpilogueTest;
 TEST_F(EpilogueToolkitTest, WhatIsCompiledIsServedByItsKeyWithoutTheFile) {
   options_.sku = "h200";
   const Service service = open(true);
-  const Result<Kernel> kernel = service.get_best_kernel(problem_);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  const Result<Compilation> compiled = service.compile(problem_, "matmul/tiled", {});
-  ASSERT_TRUE(compiled) << compiled.error().message;
-  EXPECT_TRUE(compiled->resources.warnings.empty());
+  const Kernel kernel = must(service.get_best_kernel(problem_));
+  const Compilation compiled = must(service.compile(problem_, "matmul/tiled", {}));
+  EXPECT_TRUE(compiled.resources.warnings.empty());
   EXPECT_NE(service.compile(problem_.with("epilogue", "none"), "matmul/tiled", {})->artifact,
-            compiled->artifact);
+            compiled.artifact);
 
   const Service other = open(false);
   EXPECT_FALSE(other.get_best_kernel(problem_));
-  const Result<Problem> key = Problem::parse(kernel->summary().problem);
-  const Result<Kernel> again = other.get_best_kernel(*key);
-  ASSERT_TRUE(again) << again.error().message;
-  EXPECT_EQ(again->summary().artifact, kernel->summary().artifact);
+  const Result<Problem> key = Problem::parse(kernel.summary().problem);
+  const Kernel again = must(other.get_best_kernel(*key));
+  EXPECT_EQ(again.summary().artifact, kernel.summary().artifact);
 }
 
 class EpilogueGpuTest : public EpilogueTest {
@@ -69,14 +67,12 @@ class EpilogueGpuTest : public EpilogueTest {
 
 TEST_F(EpilogueGpuTest, TheTunedKernelIsTheOneThatIsServed) {
   const Service tuner = open(true);
-  const Result<Kernel> tuned = tuner.tune(problem_, {.seconds = 5});
-  ASSERT_TRUE(tuned) << tuned.error().message;
+  const Kernel tuned = must(tuner.tune(problem_, {.seconds = 5}));
   options_.min_match = Match::exact;
   const Service service = open(true);
-  const Result<Kernel> served = service.get_best_kernel(problem_);
-  ASSERT_TRUE(served) << served.error().message;
-  EXPECT_EQ(served->summary().match, Match::exact);
-  EXPECT_EQ(served->summary().configuration, tuned->summary().configuration);
+  const Kernel served = must(service.get_best_kernel(problem_));
+  EXPECT_EQ(served.summary().match, Match::exact);
+  EXPECT_EQ(served.summary().configuration, tuned.summary().configuration);
   EXPECT_FALSE(service.get_best_kernel(problem_.with("epilogue", "none")));
 }
 

@@ -7,6 +7,7 @@
 
 #include "service/sweep/worklist.h"
 #include "support/files.h"
+#include "tests/results.h"
 #include "tests/service/core_fixture.h"
 
 namespace kernwright {
@@ -33,10 +34,9 @@ TEST_F(WatchedCoreTest, EveryProblemIsRecordedOnceWithItsCountAsAWorklist) {
   EXPECT_EQ(counts[0].count, 3);
   EXPECT_EQ(counts[0].match, Match::predicted);
   EXPECT_EQ(counts[1].count, 1);
-  const auto worklist = parse_worklist(*read_file(file_), "shapes.jsonl");
-  ASSERT_TRUE(worklist) << worklist.error().message;
-  ASSERT_EQ(worklist->size(), 2U);
-  EXPECT_EQ(worklist->at(0).problem.text(), "vector_add n=16777216 dtype=bf16")
+  const auto worklist = must(parse_worklist(*read_file(file_), "shapes.jsonl"));
+  ASSERT_EQ(worklist.size(), 2U);
+  EXPECT_EQ(worklist.at(0).problem.text(), "vector_add n=16777216 dtype=bf16")
       << "the most asked for comes first";
 }
 
@@ -79,9 +79,8 @@ TEST_F(WatchedCoreTest, InACaptureNothingIsTuned) {
   ASSERT_TRUE(core->get_best_kernel(problem_));
   core->autotune(0.5);
   world_.driver.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  const Result<Kernel> kernel = core->get_best_kernel(problem_, this);
-  ASSERT_TRUE(kernel);
-  EXPECT_EQ(kernel->match(), Match::predicted);
+  const Kernel kernel = must(core->get_best_kernel(problem_, this));
+  EXPECT_EQ(kernel.match(), Match::predicted);
   EXPECT_EQ(world_.driver.capture_status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
 }
 

@@ -1,20 +1,20 @@
 #include "service/sweep/sizes.h"
 
 #include <cstdint>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
+#include "tests/results.h"
+
 namespace kernwright {
 namespace {
 
+using ::testing::HasSubstr;
 using Sizes = std::vector<std::int64_t>;
 
-Sizes sizes(std::string_view text) {
-  const Result<Sizes> read = parse_sizes(text);
-  EXPECT_TRUE(read) << (read ? "" : read.error().message);
-  return read ? *read : Sizes{};
-}
+Sizes sizes(std::string_view text) { return must(parse_sizes(text)); }
 
 TEST(SizesTest, ListsAndRangesInTheirOrder) {
   EXPECT_EQ(sizes("7"), Sizes{7});
@@ -32,9 +32,7 @@ TEST(SizesTest, TheLastSizeThatFitsEndsARange) {
 TEST(SizesTest, WhatIsNoneIsNamed) {
   for (const char* text : {"", "0", "-1", "1,,2", "4:2", "4:8:x1", "4:8:0", "a", "4:8:x2:3",
                            "4:", "1.5", "99999999999999999999"}) {
-    const Result<Sizes> read = parse_sizes(text);
-    ASSERT_FALSE(read) << text;
-    EXPECT_NE(read.error().message.find("is neither a size"), std::string::npos);
+    EXPECT_THAT(parse_sizes(text), Fails(HasSubstr("is neither a size"))) << text;
   }
   EXPECT_FALSE(parse_sizes("1:100000"));
 }

@@ -1,6 +1,7 @@
 #include "service/sweep/worklist.h"
 
 #include <algorithm>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
 #include <span>
@@ -9,6 +10,7 @@
 
 #include "model/catalog/catalog.h"
 #include "model/files/embedded_files.h"
+#include "tests/results.h"
 
 namespace kernwright {
 
@@ -16,38 +18,39 @@ std::span<const EmbeddedFile> embedded_worklists();
 
 namespace {
 
+using ::testing::HasSubstr;
+
 std::string message(std::string_view text) {
   const auto problems = parse_worklist(text, "w.json");
   return problems ? std::string("accepted") : problems.error().message;
 }
 
 TEST(WorklistTest, ReadsBothFormsOfAProblem) {
-  const auto problems = parse_worklist(R"({"problems": [
+  const auto problems = must(parse_worklist(R"({"problems": [
     "vector_add n=8 dtype=bf16",
     {"operation": "matmul", "dims": {"m": 1, "n": 2, "k": 3}, "flags": {"dtype": "fp16"}}
   ]})",
-                                       "w.json");
-  ASSERT_TRUE(problems) << problems.error().message;
-  ASSERT_EQ(problems->size(), 2U);
-  EXPECT_EQ((*problems)[0].problem.text(), "vector_add n=8 dtype=bf16");
-  EXPECT_EQ((*problems)[0].line, 2);
-  EXPECT_EQ((*problems)[1].problem.text(), "matmul m=1 n=2 k=3 dtype=fp16");
-  EXPECT_EQ((*problems)[1].line, 3);
+                                            "w.json"));
+  ASSERT_EQ(problems.size(), 2U);
+  EXPECT_EQ(problems[0].problem.text(), "vector_add n=8 dtype=bf16");
+  EXPECT_EQ(problems[0].line, 2);
+  EXPECT_EQ(problems[1].problem.text(), "matmul m=1 n=2 k=3 dtype=fp16");
+  EXPECT_EQ(problems[1].line, 3);
 }
 
 TEST(WorklistTest, ALogOfLookupsIsOneToo) {
-  const auto problems = parse_worklist(R"({"problem": "vector_add n=8 dtype=bf16", "sku": "h200"}
+  const auto problems =
+      must(parse_worklist(R"({"problem": "vector_add n=8 dtype=bf16", "sku": "h200"}
 {"problem": "vector_add n=9 dtype=bf16", "sku": "h200"}
 {"problem": "vector_add n=9 dtype=bf16", "sku": "h200", "count": 4}
 {"problem": "vector_add n=10 dty
 {"problem": "vector_add n=8 dtype=bf16", "sku": "h100_sxm"}
 )",
-                                       "shapes.jsonl");
-  ASSERT_TRUE(problems) << problems.error().message;
-  ASSERT_EQ(problems->size(), 2U);
-  EXPECT_EQ((*problems)[0].problem.text(), "vector_add n=9 dtype=bf16");
-  EXPECT_EQ((*problems)[0].line, 2);
-  EXPECT_EQ((*problems)[1].line, 1);
+                          "shapes.jsonl"));
+  ASSERT_EQ(problems.size(), 2U);
+  EXPECT_EQ(problems[0].problem.text(), "vector_add n=9 dtype=bf16");
+  EXPECT_EQ(problems[0].line, 2);
+  EXPECT_EQ(problems[1].line, 1);
   EXPECT_EQ(message("{\"problem\": \"vector_add n=8\"}\n{\"problem\": \"vector_add 8\"}\n")
                 .rfind("w.json:2: ", 0),
             0U);
@@ -55,27 +58,23 @@ TEST(WorklistTest, ALogOfLookupsIsOneToo) {
 
 TEST(WorklistTest, NamesFileLineAndWhatIsWrong) {
   EXPECT_EQ(message(R"([])").rfind("w.json:1:", 0), 0U);
-  EXPECT_NE(message("{\"problems\": [\n 3]}").find("w.json:2: a problem is a string or an object"),
-            std::string::npos);
-  EXPECT_NE(message("{\"problems\": [\n {\"operation\": \"matmul\", \"size\": 3}]}")
-                .find("unexpected \"size\""),
-            std::string::npos);
-  EXPECT_NE(message("{\"problems\": [{\"dims\": {}}]}").find("names no operation"),
-            std::string::npos);
+  EXPECT_THAT(message("{\"problems\": [\n 3]}"),
+              HasSubstr("w.json:2: a problem is a string or an object"));
+  EXPECT_THAT(message("{\"problems\": [\n {\"operation\": \"matmul\", \"size\": 3}]}"),
+              HasSubstr("unexpected \"size\""));
+  EXPECT_THAT(message("{\"problems\": [{\"dims\": {}}]}"), HasSubstr("names no operation"));
   EXPECT_EQ(message("{\"problems\": [],\n \"more\": 1}").rfind("w.json:2: unknown key \"more\"", 0),
             0U);
-  EXPECT_NE(message("{\"problems\": [\n {\"operation\": \"matmul\", \"flags\": {\"bias\": [1]}}]}")
-                .find("w.json:2: flag bias must be a string, is integer"),
-            std::string::npos);
+  EXPECT_THAT(
+      message("{\"problems\": [\n {\"operation\": \"matmul\", \"flags\": {\"bias\": [1]}}]}"),
+      HasSubstr("w.json:2: flag bias must be a string, is integer"));
 }
 
 TEST(WorklistTest, AGateOverNoProblemIsAnError) {
   for (const std::string text :
        {"{\"problems\": []}", "{\"problems\": {}}", "{}", "[]", "3",
         "{\"problem\": [\"vector_add n=8\"]}", "{\"problem\": []}\n", "{\"count\": 3}\n"}) {
-    const auto problems = parse_worklist(text, "w.json");
-    ASSERT_FALSE(problems) << text;
-    EXPECT_EQ(problems.error().code, ErrorCode::not_found) << text;
+    EXPECT_THAT(parse_worklist(text, "w.json"), Fails(ErrorCode::not_found)) << text;
   }
   EXPECT_EQ(message("{\"problems\": []}"), "w.json has no problem");
   EXPECT_EQ(message("{\"problem\": [\"vector_add n=8\"]}"),
@@ -90,15 +89,14 @@ std::vector<std::string> texts(const std::vector<Problem>& problems) {
 }
 
 TEST(WorklistTest, ListsAndRangesStandForAllCombinationsEachOnce) {
-  const auto problems = parse_worklist(R"({"problems": [
+  const auto problems = must(parse_worklist(R"({"problems": [
     "matmul m=2 n=8 k=3 dtype=bf16",
     {"operation": "matmul", "dims": {"m": [1, 2, "4:8:x2"], "n": 8, "k": "3:4"},
      "flags": {"dtype": ["bf16", "fp16"]}}
   ]})",
-                                       "w.json");
-  ASSERT_TRUE(problems) << problems.error().message;
+                                            "w.json"));
   std::vector<std::string> all;
-  for (const WorklistEntry& entry : *problems) all.push_back(entry.problem.text());
+  for (const WorklistEntry& entry : problems) all.push_back(entry.problem.text());
   ASSERT_EQ(all.size(), 4U * 2 * 2);
   EXPECT_EQ(all[0], "matmul m=2 n=8 k=3 dtype=bf16");
   EXPECT_EQ(all[1], "matmul m=1 n=8 k=3 dtype=bf16");
@@ -112,17 +110,16 @@ TEST(WorklistTest, ListsThatAreNoneAreNamedWithTheirLine) {
     return message("{\"problems\": [\n {\"operation\": \"matmul\", \"dims\": {\"m\": " + m +
                    "}}]}");
   };
-  EXPECT_NE(of_m("[]").find("w.json:2: dim m has an empty list"), std::string::npos);
-  EXPECT_NE(of_m("[1, \"4:2\"]").find("dim m: \"4:2\" is neither"), std::string::npos);
-  EXPECT_NE(of_m("[1.5]").find("dim m must be an integer or a range"), std::string::npos);
+  EXPECT_THAT(of_m("[]"), HasSubstr("w.json:2: dim m has an empty list"));
+  EXPECT_THAT(of_m("[1, \"4:2\"]"), HasSubstr("dim m: \"4:2\" is neither"));
+  EXPECT_THAT(of_m("[1.5]"), HasSubstr("dim m must be an integer or a range"));
   EXPECT_EQ(of_m("[1, \"4:64:x2\"]"), "accepted");
 }
 
 TEST(WorklistTest, AListOfTooManyProblemsIsRefusedAtOnce) {
-  EXPECT_NE(message(R"({"problems": [{"operation": "matmul",
-    "dims": {"m": "1:1000", "n": "1:1000", "k": "1:1000"}}]})")
-                .find("w.json:1: the worklist stands for more than 100000 problems"),
-            std::string::npos);
+  EXPECT_THAT(message(R"({"problems": [{"operation": "matmul",
+    "dims": {"m": "1:1000", "n": "1:1000", "k": "1:1000"}}]})"),
+              HasSubstr("w.json:1: the worklist stands for more than 100000 problems"));
 }
 
 TEST(WorklistTest, TheLimitIsOfTheWholeList) {
@@ -136,23 +133,20 @@ TEST(WorklistTest, TheLimitIsOfTheWholeList) {
     }
     return text + "]}";
   };
-  const auto full = parse_worklist(with_singles(10), "w.json");
-  ASSERT_TRUE(full) << full.error().message;
-  EXPECT_EQ(full->size(), kMostProblems);
-  EXPECT_NE(message(with_singles(11)).find("w.json:12: the worklist stands for more than 100000"),
-            std::string::npos);
-  EXPECT_NE(message("{\"problems\": [" + family + ",\n" + family + "]}")
-                .find("w.json:2: the worklist stands for more than 100000"),
-            std::string::npos);
+  const auto full = must(parse_worklist(with_singles(10), "w.json"));
+  EXPECT_EQ(full.size(), kMostProblems);
+  EXPECT_THAT(message(with_singles(11)),
+              HasSubstr("w.json:12: the worklist stands for more than 100000"));
+  EXPECT_THAT(message("{\"problems\": [" + family + ",\n" + family + "]}"),
+              HasSubstr("w.json:2: the worklist stands for more than 100000"));
 }
 
 TEST(WorklistTest, AListOfSizesIsRefusedBeforeItIsAsLargeAsItSays) {
   std::string sizes = "\"1:10000\"";
   for (int i = 0; i < 10; ++i) sizes += ",\n\"1:10000\"";
-  EXPECT_NE(message("{\"problems\": [{\"operation\": \"vector_add\", \"dims\": {\"n\": [" + sizes +
-                    "]}}]}")
-                .find("w.json:11: the worklist stands for more than 100000"),
-            std::string::npos);
+  EXPECT_THAT(message("{\"problems\": [{\"operation\": \"vector_add\", \"dims\": {\"n\": [" +
+                      sizes + "]}}]}"),
+              HasSubstr("w.json:11: the worklist stands for more than 100000"));
 }
 
 TEST(ShardTest, PartsCoverTheListOnceWhateverItsOrder) {
@@ -174,10 +168,9 @@ TEST(ShardTest, PartsCoverTheListOnceWhateverItsOrder) {
 }
 
 TEST(ShardTest, IsReadFromText) {
-  const Result<Shard> shard = parse_shard("2/8");
-  ASSERT_TRUE(shard);
-  EXPECT_EQ(shard->index, 2U);
-  EXPECT_EQ(shard->count, 8U);
+  const Shard shard = must(parse_shard("2/8"));
+  EXPECT_EQ(shard.index, 2U);
+  EXPECT_EQ(shard.count, 8U);
   for (const char* text : {"", "2", "2/", "0/8", "9/8", "2/8x", "a/b", "-1/8"}) {
     EXPECT_FALSE(parse_shard(text)) << text;
   }
@@ -186,12 +179,10 @@ TEST(ShardTest, IsReadFromText) {
 TEST(WorklistTest, OursNameProblemsThatThereAre) {
   const std::shared_ptr<const Catalog> catalog = Catalog::load({}).value();
   for (const EmbeddedFile& file : embedded_worklists()) {
-    const auto entries = parse_worklist(file.content, file.path);
-    ASSERT_TRUE(entries) << entries.error().message;
-    for (const WorklistEntry& entry : *entries) {
-      const auto operation = catalog->operation(entry.problem.operation());
-      ASSERT_TRUE(operation) << operation.error().message;
-      const auto normalized = (*operation)->normalize(entry.problem);
+    const auto entries = must(parse_worklist(file.content, file.path));
+    for (const WorklistEntry& entry : entries) {
+      const auto operation = must(catalog->operation(entry.problem.operation()));
+      const auto normalized = operation->normalize(entry.problem);
       EXPECT_TRUE(normalized) << file.path << ":" << entry.line << ": "
                               << (normalized ? "" : normalized.error().message);
     }

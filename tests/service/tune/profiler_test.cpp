@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "service/tune/tuning_desk.h"
+#include "tests/results.h"
 #include "tests/service/site_fixture.h"
 
 namespace kernwright {
@@ -29,9 +30,7 @@ class ProfilerTest : public SiteFixture {
     TuningDesk desk(site_, *builder_, answers_, std::move(options));
     TuningOptions few;
     few.budget.trials = 6;
-    const Result<TuningResult> tuned = desk.tune(problem_, few);
-    ASSERT_TRUE(tuned) << tuned.error().message;
-    tuned_ = tuned->record;
+    tuned_ = must(desk.tune(problem_, few)).record;
     world_.counters = [this](const ExecutionPlan& plan) -> Result<CounterSet> {
       if (!refusal_.message.empty() && counted_ >= allowed_) return refusal_;
       ++counted_;
@@ -67,17 +66,16 @@ class ProfilerTest : public SiteFixture {
 };
 
 TEST_F(ProfilerTest, TheRecordKeepsCountersOfWinnerAndDefaultColdAndWarm) {
-  const Result<Profiled> profiled = profile();
-  ASSERT_TRUE(profiled) << profiled.error().message;
+  const Profiled profiled = must(profile());
   const bool both = tuned_.baseline->choice != tuned_.winner.choice;
-  EXPECT_EQ(profiled->counted, both ? 2 : 1);
+  EXPECT_EQ(profiled.counted, both ? 2 : 1);
   const TuningRecord kept = stored();
   ASSERT_EQ(kept.counters.size(), both ? 4U : 2U);
   EXPECT_EQ(kept.counters[0].choice, tuned_.winner.choice);
   EXPECT_EQ(kept.counters[0].cache, L2State::cold);
   EXPECT_EQ(kept.counters[1].cache, L2State::warm);
   EXPECT_EQ(kept.counters[0].time_us(), 5);
-  EXPECT_EQ(kept.counters, profiled->record.counters);
+  EXPECT_EQ(kept.counters, profiled.record.counters);
 }
 
 TEST_F(ProfilerTest, NothingElseInTheRecordChanges) {
@@ -99,37 +97,30 @@ TEST_F(ProfilerTest, CountingAgainReplacesWhatWasCounted) {
 TEST_F(ProfilerTest, RunnersUpAreCountedWhereTheyAreAskedFor) {
   const std::size_t all = profiled_candidates(tuned_, 7).size();
   ASSERT_GT(all, profiled_candidates(tuned_, 0).size());
-  const Result<Profiled> profiled = profile(7);
-  ASSERT_TRUE(profiled) << profiled.error().message;
-  EXPECT_EQ(profiled->counted, static_cast<int>(all));
+  const Profiled profiled = must(profile(7));
+  EXPECT_EQ(profiled.counted, static_cast<int>(all));
 }
 
 TEST_F(ProfilerTest, WhereNothingMayBeCountedTheRecordStaysAsItIs) {
   refusal_.message = "another profiler has the counters";
-  const Result<Profiled> profiled = profile();
-  ASSERT_FALSE(profiled);
-  EXPECT_EQ(profiled.error().code, ErrorCode::unavailable);
-  EXPECT_THAT(profiled.error().message, HasSubstr("another profiler has the counters"));
+  EXPECT_THAT(profile(),
+              Fails(ErrorCode::unavailable, HasSubstr("another profiler has the counters")));
   EXPECT_EQ(to_json(stored()), to_json(tuned_));
 }
 
 TEST_F(ProfilerTest, ARunnerUpThatFailsIsNotedAndTheOthersAreKept) {
   refusal_ = {ErrorCode::device, "CUPTI counted 2 kernels of a launch that has 1"};
   allowed_ = 2;  // the winner's
-  const Result<Profiled> profiled = profile(1);
-  ASSERT_TRUE(profiled) << profiled.error().message;
-  EXPECT_EQ(profiled->counted, 1);
-  ASSERT_FALSE(profiled->notes.empty());
-  EXPECT_THAT(profiled->notes.front(), HasSubstr("was not counted: CUPTI counted 2"));
+  const Profiled profiled = must(profile(1));
+  EXPECT_EQ(profiled.counted, 1);
+  ASSERT_FALSE(profiled.notes.empty());
+  EXPECT_THAT(profiled.notes.front(), HasSubstr("was not counted: CUPTI counted 2"));
   EXPECT_EQ(stored().counters.size(), 2U);
 }
 
 TEST_F(ProfilerTest, WithoutARecordThereIsNothingToProfile) {
   std::filesystem::remove_all(dir_ / "v1");
-  const Result<Profiled> profiled = profile();
-  ASSERT_FALSE(profiled);
-  EXPECT_EQ(profiled.error().code, ErrorCode::not_found);
-  EXPECT_THAT(profiled.error().message, HasSubstr("tune it first"));
+  EXPECT_THAT(profile(), Fails(ErrorCode::not_found, HasSubstr("tune it first")));
   EXPECT_EQ(opened_, 0);
 }
 

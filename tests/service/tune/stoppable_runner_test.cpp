@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <vector>
 
+#include "tests/results.h"
 #include "tests/tuner/scripted_runner.h"
 
 namespace kernwright {
@@ -29,9 +30,7 @@ TEST(StoppableRunnerTest, ARaceEndsWithTheSampleAtWhichItIsStopped) {
     return Outcome::ok;
   };
   StoppableRunner runner(scripted.runner, [&] { return stop.load(); });
-  const auto result = race(runner, scripted.survivors, scripted.options);
-  ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().code, ErrorCode::unavailable);
+  EXPECT_THAT(race(runner, scripted.survivors, scripted.options), Fails(ErrorCode::unavailable));
   const int calls = scripted.runner.calls;
   EXPECT_LT(calls, 10);
   EXPECT_FALSE(runner.sample(std::vector<Runner::Id>{0}));

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <memory>
@@ -16,12 +17,15 @@
 #include "cache/stores/failure_store.h"
 #include "compile/render.h"
 #include "support/files.h"
+#include "tests/results.h"
 #include "tests/service/site_fixture.h"
 #include "tests/support/faulty_files.h"
 #include "tuner/candidates/candidate_list.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 /// Returns how many searches a log has.
 std::ptrdiff_t sessions(const std::filesystem::path& log) {
@@ -53,28 +57,26 @@ class TuningDeskTest : public SiteFixture {
 };
 
 TEST_F(TuningDeskTest, WhatWasTunedIsInTheCacheWithItsBitsAndItsLog) {
-  const Result<TuningResult> tuned = desk()->tune(problem_, few_trials());
-  ASSERT_TRUE(tuned) << tuned.error().message;
-  EXPECT_EQ(tuned->unstored, "");
+  const TuningResult tuned = must(desk()->tune(problem_, few_trials()));
+  EXPECT_EQ(tuned.unstored, "");
   const Answers found = answers_.look_up(problem_);
   ASSERT_EQ(found.records.size(), 1U);
   EXPECT_EQ(found.records[0].match, Match::exact);
-  EXPECT_EQ(found.records[0].head.winner.choice, tuned->record.winner.choice);
-  const Lookup<CompiledKernel> bits = site_.cache.artifact(tuned->record.winner.artifact);
+  EXPECT_EQ(found.records[0].head.winner.choice, tuned.record.winner.choice);
+  const Lookup<CompiledKernel> bits = site_.cache.artifact(tuned.record.winner.artifact);
   ASSERT_TRUE(bits);
-  EXPECT_EQ(bits.value->bits, tuned->kernel->bits);
+  EXPECT_EQ(bits.value->bits, tuned.kernel->bits);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_ / "trials/vector_add"), {}), 1);
   const Lookup<TrialTable> trials = read_trials(found.records[0].file, site_.key(problem_));
   ASSERT_TRUE(trials) << trials.detail;
-  ASSERT_EQ(trials.value->rows.size(), tuned->trials.size());
-  EXPECT_EQ(trials.value->rows[0].choice, tuned->trials[0].choice);
+  ASSERT_EQ(trials.value->rows.size(), tuned.trials.size());
+  EXPECT_EQ(trials.value->rows[0].choice, tuned.trials[0].choice);
   EXPECT_GT(trials.value->wall_seconds, trials.value->finals_seconds);
 }
 
 TEST_F(TuningDeskTest, WhatATuningBeginsWithIsCompiledAhead) {
-  const auto candidates = enumerate_candidates(*site_.catalog, problem_, site_.profile);
-  ASSERT_TRUE(candidates) << candidates.error().message;
-  const Candidate& first = candidates->candidates[candidates->default_index];
+  const auto candidates = must(enumerate_candidates(*site_.catalog, problem_, site_.profile));
+  const Candidate& first = candidates.candidates[candidates.default_index];
   const std::string digest =
       *builder_->pool().digest(render(first, *site_.catalog, site_.profile.sm_arch));
   const std::unique_ptr<TuningDesk> ahead = desk();
@@ -154,10 +156,9 @@ TEST_F(TuningDeskTest, TheWinnerSoFarIsTheIncumbent) {
   TuningRecord known = desk()->tune(problem_, few_trials())->record;
   known.trust = Trust::a;
   ASSERT_TRUE(site_.cache.put_record(known));
-  const Result<TuningResult> again = desk()->tune(problem_, few_trials());
-  ASSERT_TRUE(again) << again.error().message;
-  std::vector<RankedConfiguration> finalists = again->record.runners_up;
-  finalists.push_back(again->record.winner);
+  const TuningResult again = must(desk()->tune(problem_, few_trials()));
+  std::vector<RankedConfiguration> finalists = again.record.runners_up;
+  finalists.push_back(again.record.winner);
   const auto incumbent = std::ranges::find_if(
       finalists, [](const RankedConfiguration& one) { return one.traits.is_incumbent; });
   ASSERT_NE(incumbent, finalists.end());
@@ -168,25 +169,20 @@ TEST_F(TuningDeskTest, WhatIsBannedIsNeitherMeasuredNorPredicted) {
   const Choice first = desk()->predict(problem_, {.trials = 1})->record.winner.choice;
   ASSERT_TRUE(site_.cache.put_override(
       {.key = site_.key(problem_), .action = OverrideAction::ban, .choice = first}));
-  const Result<TuningResult> predicted = desk()->predict(problem_, {.trials = 1});
-  ASSERT_TRUE(predicted) << predicted.error().message;
-  EXPECT_NE(predicted->record.winner.choice, first);
-  const Result<TuningResult> tuned = desk()->tune(problem_, few_trials());
-  ASSERT_TRUE(tuned) << tuned.error().message;
-  for (const Trial& trial : tuned->trials) {
+  const TuningResult predicted = must(desk()->predict(problem_, {.trials = 1}));
+  EXPECT_NE(predicted.record.winner.choice, first);
+  const TuningResult tuned = must(desk()->tune(problem_, few_trials()));
+  for (const Trial& trial : tuned.trials) {
     EXPECT_TRUE(trial.choice != first || trial.outcome == Outcome::rejected);
   }
 }
 
 TEST_F(TuningDeskTest, WithoutAGpuNothingIsTunedButPredictionsAreMade) {
   site_.has_device = false;
-  const Result<TuningResult> tuned = desk()->tune(problem_, few_trials());
-  ASSERT_FALSE(tuned);
-  EXPECT_EQ(tuned.error().code, ErrorCode::unavailable);
-  EXPECT_NE(tuned.error().message.find("for the sku h200"), std::string::npos);
-  const Result<TuningResult> predicted = desk()->predict(problem_, {.trials = 2});
-  ASSERT_TRUE(predicted) << predicted.error().message;
-  EXPECT_EQ(predicted->record.grade, RecordGrade::predicted);
+  EXPECT_THAT(desk()->tune(problem_, few_trials()),
+              Fails(ErrorCode::unavailable, HasSubstr("for the sku h200")));
+  const TuningResult predicted = must(desk()->predict(problem_, {.trials = 2}));
+  EXPECT_EQ(predicted.record.grade, RecordGrade::predicted);
   EXPECT_EQ(stored(), 1U);
 }
 
@@ -201,10 +197,8 @@ TEST_F(TuningDeskTest, WithoutAWorkerNothingIsTuned) {
   TuningDesk::Options options;
   options.worker = dir_ / "none";
   TuningDesk without(site_, *builder_, answers_, std::move(options));
-  const Result<TuningResult> tuned = without.tune(problem_, few_trials());
-  ASSERT_FALSE(tuned);
-  EXPECT_EQ(tuned.error().code, ErrorCode::unavailable);
-  EXPECT_NE(tuned.error().message.find((dir_ / "none").native()), std::string::npos);
+  EXPECT_THAT(without.tune(problem_, few_trials()),
+              Fails(ErrorCode::unavailable, HasSubstr((dir_ / "none").native())));
 }
 
 TEST_F(TuningDeskTest, ATuningThatIsStoppedKeepsNothing) {
@@ -213,10 +207,8 @@ TEST_F(TuningDeskTest, ATuningThatIsStoppedKeepsNothing) {
   stop = false;
   TuningOptions options = few_trials();
   options.progress = [&](const TuningProgress& now) { stop = now.measured >= 2; };
-  const Result<TuningResult> tuned = desk()->tune(problem_, options, &stop);
-  ASSERT_FALSE(tuned);
-  EXPECT_EQ(tuned.error().code, ErrorCode::unavailable);
-  EXPECT_EQ(tuned.error().message, "tuning was stopped");
+  EXPECT_THAT(desk()->tune(problem_, options, &stop),
+              Fails(ErrorCode::unavailable, "tuning was stopped"));
   EXPECT_EQ(stored(), 0U);
 }
 
@@ -228,10 +220,8 @@ TEST_F(TuningDeskTest, AGpuThatWasLostIsNotUsedAgainAndWhyIsKept) {
   };
   const auto one = desk();
   EXPECT_EQ(one->tune(problem_, few_trials()).error().code, ErrorCode::device);
-  const Result<TuningResult> next = one->tune(problem_, few_trials());
-  ASSERT_FALSE(next);
-  EXPECT_EQ(next.error().code, ErrorCode::device);
-  EXPECT_EQ(next.error().message, "GPU 0 was lost to an earlier failure");
+  EXPECT_THAT(one->tune(problem_, few_trials()),
+              Fails(ErrorCode::device, "GPU 0 was lost to an earlier failure"));
   const RecordEnvironment now = answers_.environment();
   const auto kept =
       FailureStore(dir_.path())
@@ -248,22 +238,20 @@ TEST_F(TuningDeskTest, AGpuThatWasLostIsNotUsedAgainAndWhyIsKept) {
 
 TEST_F(TuningDeskTest, WhatCannotBeStoredIsReturnedAllTheSameAndSaid) {
   const FaultyFiles full(dir_.path().native(), FaultyFiles::Call::write, ENOSPC);
-  const Result<TuningResult> predicted = desk()->predict(problem_, {.trials = 1});
-  ASSERT_TRUE(predicted) << predicted.error().message;
-  EXPECT_NE(predicted->kernel, nullptr);
-  EXPECT_NE(predicted->unstored.find("No space left"), std::string::npos) << predicted->unstored;
-  ASSERT_FALSE(predicted->notes.empty());
-  EXPECT_EQ(predicted->notes.back().rfind("artifact not stored: ", 0), 0U);
+  const TuningResult predicted = must(desk()->predict(problem_, {.trials = 1}));
+  EXPECT_NE(predicted.kernel, nullptr);
+  EXPECT_THAT(predicted.unstored, HasSubstr("No space left"));
+  ASSERT_FALSE(predicted.notes.empty());
+  EXPECT_EQ(predicted.notes.back().rfind("artifact not stored: ", 0), 0U);
   EXPECT_TRUE(said("record not stored: "));
 }
 
 // A file is in the place of the artifacts' folder.
 TEST_F(TuningDeskTest, ARecordWithoutItsBitsDoesNotCountAsStored) {
   ASSERT_TRUE(publish_file(dir_ / "v1/artifacts", ""));
-  const Result<TuningResult> predicted = desk()->predict(problem_, {.trials = 1});
-  ASSERT_TRUE(predicted) << predicted.error().message;
+  const TuningResult predicted = must(desk()->predict(problem_, {.trials = 1}));
   EXPECT_EQ(stored(), 1U);
-  EXPECT_EQ(predicted->unstored, "the winner's artifact could not be written");
+  EXPECT_EQ(predicted.unstored, "the winner's artifact could not be written");
 }
 
 }  // namespace
