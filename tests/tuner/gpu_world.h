@@ -12,6 +12,7 @@
 #include "compile/compiler.h"
 #include "device/cuda/cuda_device.h"
 #include "model/catalog/catalog.h"
+#include "tests/results.h"
 #include "tuner/data/data_ops.h"
 #include "tuner/measure/device_runner.h"
 
@@ -29,15 +30,11 @@ class GpuWorld : public ::testing::Test {
     device_ = std::move(device).value();
     pool_ = std::make_unique<CompilePool>(std::move(compiler), CompilePoolOptions{});
     load_catalog({});
-    auto ops = make_device_data_ops(*device_, *pool_);
-    ASSERT_TRUE(ops) << ops.error().message;
-    ops_ = std::move(ops).value();
+    ops_ = must(make_device_data_ops(*device_, *pool_));
   }
 
   void load_catalog(const std::vector<std::filesystem::path>& template_dirs) {
-    auto catalog = Catalog::load(template_dirs);
-    ASSERT_TRUE(catalog) << catalog.error().message;
-    catalog_ = std::move(catalog).value();
+    catalog_ = must(Catalog::load(template_dirs));
   }
 
   const Operation& operation(std::string_view name) const {

@@ -4,6 +4,7 @@
 
 #include "support/files.h"
 #include "tests/doubles/fake_device.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/toy.h"
 
@@ -38,12 +39,11 @@ class LaunchProbeTest : public ::testing::Test {
 };
 
 TEST_F(LaunchProbeTest, MeasuresPerKernel) {
-  const Result<LaunchCost> cost = measure();
-  ASSERT_TRUE(cost) << cost.error().message;
-  EXPECT_DOUBLE_EQ(cost->graph_node_us, 1.25);
-  EXPECT_DOUBLE_EQ(cost->event_pair_us, 5);
-  EXPECT_NEAR(cost->stream_launch_us, 1.25, 1e-9);
-  EXPECT_EQ(cost->interrupted_share, 0);
+  const LaunchCost cost = must(measure());
+  EXPECT_DOUBLE_EQ(cost.graph_node_us, 1.25);
+  EXPECT_DOUBLE_EQ(cost.event_pair_us, 5);
+  EXPECT_NEAR(cost.stream_launch_us, 1.25, 1e-9);
+  EXPECT_EQ(cost.interrupted_share, 0);
 }
 
 TEST_F(LaunchProbeTest, AClockThatThePowerLimitHeldDownMayRecover) {
@@ -61,9 +61,8 @@ TEST_F(LaunchProbeTest, AClockThatThePowerLimitHeldDownMayRecover) {
 
 TEST_F(LaunchProbeTest, AClockThatStaysLowIsNotWaitedForLong) {
   recovers_ = 1000;
-  const Result<LaunchCost> cost = measure(1980);
-  ASSERT_TRUE(cost) << cost.error().message;
-  EXPECT_NEAR(cost->graph_node_us, 1.25 * 1.5, 1e-9);
+  const LaunchCost cost = must(measure(1980));
+  EXPECT_NEAR(cost.graph_node_us, 1.25 * 1.5, 1e-9);
   EXPECT_LT(clock_.now_us(), 1e6);
 }
 

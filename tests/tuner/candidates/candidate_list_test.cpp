@@ -10,6 +10,7 @@
 #include "model/catalog/catalog.h"
 #include "support/files.h"
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/toy.h"
 
@@ -52,10 +53,9 @@ TEST_F(ShippedCandidatesTest, ATemplateWhoseDefaultIsNotValidStandsWithItsNeares
 TEST(CandidateListTest, AGpuThatNoTemplateIsMadeForIsToldOf) {
   const auto catalog = Catalog::load({}).value();
   const auto told = [&](std::string_view text, const char* sku) {
-    const auto list = enumerate_candidates(
-        *catalog, catalog->bind(Problem::parse(text).value()).value(), find_profile(sku).value());
-    EXPECT_TRUE(list) << list.error().message;
-    for (const std::string& note : list.value().notes) {
+    const auto list = must(enumerate_candidates(
+        *catalog, catalog->bind(Problem::parse(text).value()).value(), find_profile(sku).value()));
+    for (const std::string& note : list.notes) {
       if (note.find("is made for") != std::string::npos) return note;
     }
     return std::string();
@@ -82,15 +82,11 @@ class WideSpaceTest : public ::testing::Test {
           toy_manifest(concat(R"("A": [1, 2], )", parameters), concat(R"("A": 1, )", defaults),
                        "ceil_div(n, THREADS)", 0));
     write("toy/wide/kernel.cu", "wide");
-    auto loaded = Catalog::load({directory_.path()});
-    EXPECT_TRUE(loaded) << loaded.error().message;
-    catalog_ = std::move(loaded).value();
+    catalog_ = must(Catalog::load({directory_.path()}));
     const Operation& operation = *catalog_->operation("toy").value();
-    auto found =
-        enumerate_candidates(*catalog_, BoundProblem::bind(operation, operation.example).value(),
-                             find_profile("h200").value());
-    EXPECT_TRUE(found) << found.error().message;
-    list_ = std::move(found).value();
+    list_ = must(enumerate_candidates(*catalog_,
+                                      BoundProblem::bind(operation, operation.example).value(),
+                                      find_profile("h200").value()));
     return list_;
   }
 

@@ -1,17 +1,21 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "compile/render.h"
 #include "support/files.h"
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/gpu_world.h"
 #include "tuner/candidates/candidate_list.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 /// Vector additions that are right but for one habit each.
 constexpr std::string_view kFaulty = R"(
@@ -67,9 +71,7 @@ class ExaminerGpuTest : public GpuWorld {
     ASSERT_TRUE(publish_file(directory_ / "vector_add/faulty/manifest.json", kManifest));
     ASSERT_NO_FATAL_FAILURE(load_catalog({directory_.path()}));
     problem_ = bound("vector_add n=50000 dtype=bf16");
-    auto list = enumerate_candidates(*catalog_, *problem_, device_->profile());
-    ASSERT_TRUE(list) << list.error().message;
-    list_ = std::move(list).value();
+    list_ = must(enumerate_candidates(*catalog_, *problem_, device_->profile()));
   }
 
   const Candidate& with_habit(int habit) const {
@@ -79,25 +81,18 @@ class ExaminerGpuTest : public GpuWorld {
                                   candidate.configuration.at("HABIT") == habit;
                          });
   }
-  void open(bool disposable = false) {
-    auto runner = open_runner(*problem_, 1, disposable);
-    ASSERT_TRUE(runner) << runner.error().message;
-    runner_ = std::move(runner).value();
-  }
+  void open(bool disposable = false) { runner_ = must(open_runner(*problem_, 1, disposable)); }
   Runner::Id prepare(int habit) {
     const Candidate& candidate = with_habit(habit);
     const CompileResult kernel =
         pool_->submit(render(candidate, *catalog_, device_->profile().sm_arch)).get();
     EXPECT_TRUE(kernel) << kernel.error().message;
-    const auto prepared = runner_->prepare(candidate, *kernel.value());
-    EXPECT_TRUE(prepared) << prepared.error().message;
-    EXPECT_EQ(to_string(prepared.value().step.outcome), "ok") << prepared.value().step.detail;
-    return prepared.value().id;
+    const auto prepared = must(runner_->prepare(candidate, *kernel.value()));
+    EXPECT_EQ(to_string(prepared.step.outcome), "ok") << prepared.step.detail;
+    return prepared.id;
   }
   Runner::Checked check(int habit, Runner::CheckDepth depth = Runner::CheckDepth::screening) {
-    const auto checked = runner_->check(prepare(habit), depth);
-    EXPECT_TRUE(checked) << checked.error().message;
-    return checked ? checked.value() : Runner::Checked{};
+    return must(runner_->check(prepare(habit), depth));
   }
 
   ScopedTempDir directory_;
@@ -125,7 +120,7 @@ TEST_F(ExaminerGpuTest, EveryHabitIsNamedAndLeavesTheNextCandidateUnharmed) {
   const auto expect = [&](int habit, Outcome outcome, std::string_view detail) {
     const Runner::Checked checked = check(habit);
     EXPECT_EQ(to_string(checked.step.outcome), to_string(outcome)) << "habit " << habit;
-    EXPECT_NE(checked.step.detail.find(detail), std::string::npos) << checked.step.detail;
+    EXPECT_THAT(checked.step.detail, HasSubstr(detail));
     const Runner::Checked right = check(0);
     EXPECT_EQ(to_string(right.step.outcome), "ok") << right.step.detail;
   };
@@ -167,25 +162,21 @@ TEST_F(ExaminerGpuTest, AStrayReadEndsAtAnUnmappedPage) {
 
 TEST_F(ExaminerGpuTest, AReplayIsExaminedWithItsTwin) {
   DeviceRunnerOptions options;  // cold: several sets
-  auto runner = open_device_runner(*device_, *ops_, *problem_, *catalog_, *pool_, options);
-  ASSERT_TRUE(runner) << runner.error().message;
-  runner_ = std::move(runner).value();
+  runner_ = must(open_device_runner(*device_, *ops_, *problem_, *catalog_, *pool_, options));
   const Runner::Id id = prepare(0);
   ASSERT_TRUE(runner_->check(id, Runner::CheckDepth::screening));
-  const auto checked = runner_->check_after_timing(id);
-  ASSERT_TRUE(checked) << checked.error().message;
-  EXPECT_EQ(to_string(checked.value().step.outcome), "ok") << checked.value().step.detail;
-  EXPECT_TRUE(checked.value().report.after_timing);
+  const auto checked = must(runner_->check_after_timing(id));
+  EXPECT_EQ(to_string(checked.step.outcome), "ok") << checked.step.detail;
+  EXPECT_TRUE(checked.report.after_timing);
 }
 
 TEST_F(ExaminerGpuTest, ReferencesAreSteadyAndTheTimersAgree) {
   open();
   for (const Runner::Id id : {Runner::kSmProbe, Runner::kDramProbe}) {
     ASSERT_TRUE(runner_->sample(std::vector<Runner::Id>(100, id)));  // warm
-    const auto sampled = runner_->sample(std::vector<Runner::Id>(21, id));
-    ASSERT_TRUE(sampled) << sampled.error().message;
+    const auto sampled = must(runner_->sample(std::vector<Runner::Id>(21, id)));
     Measurement measurement;
-    for (const Runner::Sampled& one : sampled.value()) {
+    for (const Runner::Sampled& one : sampled) {
       ASSERT_EQ(to_string(one.step.outcome), "ok") << one.step.detail;
       measurement.samples_us.push_back(one.sample.us);
       EXPECT_GT(one.sample.sm_mhz, 200);
@@ -196,19 +187,17 @@ TEST_F(ExaminerGpuTest, ReferencesAreSteadyAndTheTimersAgree) {
     EXPECT_GT(measurement.median_us(), 20);
     EXPECT_LT(measurement.median_us(), 2000);
   }
-  const auto audit = runner_->audit();
-  ASSERT_TRUE(audit);
-  ASSERT_EQ(audit.value().rows.size(), 1U);
-  EXPECT_EQ(audit.value().rows[0].trust, Trust::a) << audit.value().rows[0].detail;
+  const auto audit = must(runner_->audit());
+  ASSERT_EQ(audit.rows.size(), 1U);
+  EXPECT_EQ(audit.rows[0].trust, Trust::a) << audit.rows[0].detail;
 }
 
 TEST_F(ExaminerGpuTest, ALaunchGapIsAFewMicrosecondsAtMost) {
   open();
-  const auto gap = runner_->launch_gap_us(prepare(0));
-  ASSERT_TRUE(gap) << gap.error().message;
-  EXPECT_GT(gap.value(), 0.2);
-  EXPECT_LT(gap.value(), 20);
-  RecordProperty("launch_gap_us", concat(gap.value()));
+  const auto gap = must(runner_->launch_gap_us(prepare(0)));
+  EXPECT_GT(gap, 0.2);
+  EXPECT_LT(gap, 20);
+  RecordProperty("launch_gap_us", concat(gap));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "tests/doubles/fake_device.h"
 #include "tests/doubles/host_data_ops.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -32,10 +33,8 @@ class BufferSetsTest : public ::testing::Test {
   BufferSets make(const CheckedSets& checked, L2State l2 = L2State::cold) {
     TensorShape a = shape("a", TensorRole::in, {10, 101});
     a.warm = true;
-    auto sets = BufferSets::make(*device_, *ops_, {a, shape("c", TensorRole::out, {10, 101})}, l2,
-                                 1, checked);
-    EXPECT_TRUE(sets) << sets.error().message;
-    return std::move(sets).value();
+    return must(BufferSets::make(*device_, *ops_, {a, shape("c", TensorRole::out, {10, 101})}, l2,
+                                 1, checked));
   }
   static bool same_bytes(DevicePointer one, DevicePointer other) {
     return std::memcmp(reinterpret_cast<const void*>(one), reinterpret_cast<const void*>(other),
@@ -76,9 +75,8 @@ TEST_F(BufferSetsTest, TheNanSetIsSetZeroButForSomeNan) {
   EXPECT_TRUE(std::isnan(with_nan[1009])) << "the last";
   EXPECT_EQ(sets.watched().size(), 12U);
   // Drawn anew to another place, and with the rest.
-  const auto copy = device_->allocate(4040);
-  ASSERT_TRUE(copy) << copy.error().message;
-  const DevicePointer to = copy.value()->address();
+  const auto copy = must(device_->allocate(4040));
+  const DevicePointer to = copy->address();
   ASSERT_TRUE(sets.draw(*device_, *ops_, BufferSets::kNanSet, 0, to));
   EXPECT_TRUE(same_bytes(to, sets.address(BufferSets::kNanSet, 0)));
   ASSERT_TRUE(sets.restore(*device_, *ops_));
@@ -88,11 +86,10 @@ TEST_F(BufferSetsTest, TheNanSetIsSetZeroButForSomeNan) {
 TEST_F(BufferSetsTest, IntegersHaveNoNanSet) {
   TensorShape a = shape("a", TensorRole::in, {64});
   a.dtype = DType::int32;
-  const auto sets = BufferSets::make(*device_, *ops_, {a, shape("c", TensorRole::out, {64})},
-                                     L2State::warm, 1, {.nan = true});
-  ASSERT_TRUE(sets) << sets.error().message;
-  EXPECT_FALSE(sets->has_nan_set());
-  EXPECT_EQ(sets->watched().size(), 4U);
+  const auto sets = must(BufferSets::make(*device_, *ops_, {a, shape("c", TensorRole::out, {64})},
+                                          L2State::warm, 1, {.nan = true}));
+  EXPECT_FALSE(sets.has_nan_set());
+  EXPECT_EQ(sets.watched().size(), 4U);
 }
 
 TEST(NanElementsTest, AreFewInEveryShape) {
@@ -155,10 +152,9 @@ TEST_F(BufferSetsTest, PoisonSparesWhatLiesBetweenRows) {
   TensorShape c = shape("c", TensorRole::out, {3, 10});
   c.dtype = DType::fp32;
   c.pitches = {16};
-  const auto sets = BufferSets::make(*device_, *ops_, {c}, L2State::warm, 1);
-  ASSERT_TRUE(sets) << sets.error().message;
-  ASSERT_TRUE(sets->poison(*device_, *ops_, 0, 0x7B));
-  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(sets->address(0, 0));
+  const auto sets = must(BufferSets::make(*device_, *ops_, {c}, L2State::warm, 1));
+  ASSERT_TRUE(sets.poison(*device_, *ops_, 0, 0x7B));
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(sets.address(0, 0));
   for (std::int64_t i = 0; i < c.bytes(); ++i) {
     EXPECT_EQ(bytes[i], i % 64 < 40 ? 0x7B : kGapByte) << i;
   }

@@ -7,6 +7,7 @@
 #include "model/operation/dtype_format.h"
 #include "support/text.h"
 #include "tests/doubles/host_data_ops.h"
+#include "tests/results.h"
 #include "tests/tuner/gpu_world.h"
 #include "tuner/data/element.h"
 
@@ -27,9 +28,7 @@ class DataOpsGpuTest : public GpuWorld {
     return buffer;
   }
   std::unique_ptr<DeviceBuffer> allocate(std::int64_t bytes) {
-    auto buffer = device_->allocate(bytes);
-    EXPECT_TRUE(buffer) << buffer.error().message;
-    return std::move(buffer).value();
+    return must(device_->allocate(bytes));
   }
   std::unique_ptr<DeviceBuffer> upload(const std::vector<float>& values) {
     auto buffer = allocate(std::ssize(values) * 4);
@@ -123,15 +122,14 @@ TEST_F(DataOpsGpuTest, ComparesAsTheHostCompares) {
     const auto a = upload(actual);
     const auto r = upload(reference);
     const auto m = upload(magnitude);
-    const auto device =
-        ops_->compare(a->address(), DType::fp32, kElements, r->address(), m->address(), bound);
-    ASSERT_TRUE(device) << device.error().message;
+    const auto device = must(
+        ops_->compare(a->address(), DType::fp32, kElements, r->address(), m->address(), bound));
     const auto host =
         host_->compare(at(actual), DType::fp32, kElements, at(reference), at(magnitude), bound);
-    EXPECT_DOUBLE_EQ(device.value().max_error, host.value().max_error);
-    EXPECT_EQ(device.value().mismatches, host.value().mismatches);
-    EXPECT_EQ(device.value().elements, host.value().elements);
-    EXPECT_EQ(device.value().first_mismatch, host.value().first_mismatch);
+    EXPECT_DOUBLE_EQ(device.max_error, host.value().max_error);
+    EXPECT_EQ(device.mismatches, host.value().mismatches);
+    EXPECT_EQ(device.elements, host.value().elements);
+    EXPECT_EQ(device.first_mismatch, host.value().first_mismatch);
   };
   both();
   actual[69'999] = std::numeric_limits<float>::quiet_NaN();
@@ -280,9 +278,8 @@ TEST_F(DataOpsGpuTest, ComparesExactlyInEveryFormat) {
       return ops_->compare(value->address(), dtype, kElements, reference->address(), 0,
                            {0, 0, true});
     };
-    const auto same = compare();
-    ASSERT_TRUE(same) << same.error().message;
-    EXPECT_EQ(same.value().mismatches, 0) << to_string(dtype);
+    const auto same = must(compare());
+    EXPECT_EQ(same.mismatches, 0) << to_string(dtype);
     ASSERT_TRUE(device_->fill(value->address() + static_cast<DevicePointer>(bytes_of(70, dtype)),
                               0x2C, bytes_of(1, dtype)));
     EXPECT_EQ(compare().value().first_mismatch, "70") << to_string(dtype);
@@ -309,8 +306,7 @@ TEST_F(DataOpsGpuTest, HashesAsTheHostHashes) {
     regions.push_back({buffer->address() + static_cast<DevicePointer>(from), bytes});
     same.push_back({host + static_cast<DevicePointer>(from), bytes});
   }
-  const auto first = ops_->enqueue_hash(regions);
-  ASSERT_TRUE(first) << first.error().message;
+  must(ops_->enqueue_hash(regions));
   ASSERT_TRUE(host_->enqueue_hash(same));
   const auto device_found = ops_->take_findings();
   const auto host_found = host_->take_findings();
@@ -339,14 +335,12 @@ TEST_F(DataOpsGpuTest, IndicesPassThirtyTwoBits) {
     return ops_->compare(values->address(), DType::int8, kElements, reference->address(),
                          reference->address(), {0, 0});
   };
-  const auto same = compare();
-  ASSERT_TRUE(same) << same.error().message;
-  EXPECT_EQ(same.value().mismatches, 0);
+  const auto same = must(compare());
+  EXPECT_EQ(same.mismatches, 0);
   ASSERT_TRUE(device_->fill(values->address() + kElements - 1, 100, 1));
-  const auto other = compare();
-  ASSERT_TRUE(other);
-  EXPECT_EQ(other.value().mismatches, 1);
-  EXPECT_EQ(other.value().first_mismatch, concat(kElements - 1));
+  const auto other = must(compare());
+  EXPECT_EQ(other.mismatches, 1);
+  EXPECT_EQ(other.first_mismatch, concat(kElements - 1));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/doubles/host_data_ops.h"
+#include "tests/results.h"
 #include "tuner/data/element.h"
 
 namespace kernwright {
@@ -23,10 +24,8 @@ class HostDataOpsTest : public ::testing::Test {
   CheckReport compare(const std::vector<float>& actual, const std::vector<float>& reference,
                       const ErrorBound& bound) {
     const std::vector<float> magnitude(actual.size(), 2);
-    auto report = ops_->compare(address(actual.data()), DType::fp32, std::ssize(actual),
-                                address(reference.data()), address(magnitude.data()), bound);
-    EXPECT_TRUE(report);
-    return report.value();
+    return must(ops_->compare(address(actual.data()), DType::fp32, std::ssize(actual),
+                              address(reference.data()), address(magnitude.data()), bound));
   }
 
   std::unique_ptr<DataOps> ops_ = make_host_data_ops();
@@ -235,10 +234,9 @@ TEST_F(HostDataOpsTest, WhatHasNoSignIsDrawnWithout) {
 TEST_F(HostDataOpsTest, WideIntegersAreMetToTheLastDigit) {
   const std::vector<std::int64_t> reference{(std::int64_t{1} << 60) + 1, -5};
   const auto mismatches = [&](const auto& actual, DType dtype) {
-    const auto report =
-        ops_->compare(address(actual.data()), dtype, 2, address(reference.data()), 0, {1e9, 1e9});
-    EXPECT_TRUE(report);
-    return report.value().mismatches;
+    return must(ops_->compare(address(actual.data()), dtype, 2, address(reference.data()), 0,
+                              {1e9, 1e9}))
+        .mismatches;
   };
   EXPECT_EQ(mismatches(reference, DType::int64), 0);
   EXPECT_EQ(mismatches(std::vector<std::int64_t>{std::int64_t{1} << 60, -5}, DType::int64), 1);
@@ -252,10 +250,9 @@ TEST_F(HostDataOpsTest, ExactMeansTheRoundedReference) {
   const auto mismatches = [&](std::initializer_list<double> values) {
     std::int64_t i = 0;
     for (const double value : values) store_element(actual.data(), DType::bf16, i++, value);
-    const auto report = ops_->compare(address(actual.data()), DType::bf16, 3,
-                                      address(reference.data()), 0, {0, 0, true});
-    EXPECT_TRUE(report);
-    return report.value().mismatches;
+    return must(ops_->compare(address(actual.data()), DType::bf16, 3, address(reference.data()), 0,
+                              {0, 0, true}))
+        .mismatches;
   };
   EXPECT_EQ(mismatches({256, -3, -0.0}), 0);
   EXPECT_EQ(mismatches({258, -3, 0}), 1);
@@ -299,11 +296,10 @@ TEST_F(HostDataOpsTest, AnIntegerMayBeARoundedValueAndNoOther) {
   const std::vector<float> reference{2.25F, 2, 1.5F, -7.75F};
   const std::vector<float> magnitude(4, 1);
   const auto report =
-      ops_->compare(address(actual.data()), DType::int8, 4, address(reference.data()),
-                    address(magnitude.data()), {1e-6, 0});
-  ASSERT_TRUE(report);
-  EXPECT_EQ(report.value().mismatches, 1);
-  EXPECT_EQ(report.value().first_mismatch, "3");
+      must(ops_->compare(address(actual.data()), DType::int8, 4, address(reference.data()),
+                         address(magnitude.data()), {1e-6, 0}));
+  EXPECT_EQ(report.mismatches, 1);
+  EXPECT_EQ(report.first_mismatch, "3");
 }
 
 TEST_F(HostDataOpsTest, TheFirstMismatchIsNamed) {
@@ -337,11 +333,9 @@ TEST_F(HostDataOpsTest, AnIntegerHasZeroForANan) {
   const std::vector<float> reference{std::numeric_limits<float>::quiet_NaN(), 7};
   const std::vector<float> magnitude(2, 1);
   const auto mismatches = [&](const std::vector<signed char>& actual) {
-    const auto report =
-        ops_->compare(address(actual.data()), DType::int8, 2, address(reference.data()),
-                      address(magnitude.data()), {.accumulate_unit = 1e-6, .nan = true});
-    EXPECT_TRUE(report);
-    return report.value().mismatches;
+    return must(ops_->compare(address(actual.data()), DType::int8, 2, address(reference.data()),
+                              address(magnitude.data()), {.accumulate_unit = 1e-6, .nan = true}))
+        .mismatches;
   };
   EXPECT_EQ(mismatches({0, 7}), 0);
   EXPECT_EQ(mismatches({-128, 7}), 1);
@@ -354,10 +348,9 @@ TEST_F(HostDataOpsTest, WhatAnOutputCannotHoldIsComparedAtItsEnd) {
     std::vector<std::uint16_t> actual(5);
     std::int64_t i = 0;
     for (const double value : values) store_element(actual.data(), dtype, i++, value);
-    const auto report = ops_->compare(address(actual.data()), dtype, 5, address(reference.data()),
-                                      address(magnitude.data()), {1e-3, 0x1p-11});
-    EXPECT_TRUE(report);
-    return report.value().mismatches;
+    return must(ops_->compare(address(actual.data()), dtype, 5, address(reference.data()),
+                              address(magnitude.data()), {1e-3, 0x1p-11}))
+        .mismatches;
   };
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();

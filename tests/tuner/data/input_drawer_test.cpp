@@ -9,6 +9,7 @@
 #include "tests/doubles/fake_device.h"
 #include "tests/doubles/host_data_ops.h"
 #include "tests/model/samples.h"
+#include "tests/results.h"
 #include "tests/tuner/toy.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"
@@ -102,35 +103,33 @@ TEST_F(InputDrawerTest, AKernelGetsOneTensorAndWhatItLeavesOutIsNan) {
 
 TEST_F(InputDrawerTest, AnOperationWithoutKernelsHasNone) {
   const Operation& add = *catalog_->operation("vector_add").value();
-  const auto none =
-      InputDrawer::make(*device_, pool_, BoundProblem::bind(add, add.example).value(), *catalog_);
-  ASSERT_TRUE(none) << none.error().message;
-  EXPECT_EQ(*none, nullptr);
+  const auto none = must(
+      InputDrawer::make(*device_, pool_, BoundProblem::bind(add, add.example).value(), *catalog_));
+  EXPECT_EQ(none, nullptr);
 }
 
 TEST_F(InputDrawerTest, AllTensorsOfASetHaveOneSeed) {
   const auto sets =
-      make_sets({.exact = DrawKind::kernel, .nan = true, .count = true, .drawer = drawer_});
-  ASSERT_TRUE(sets) << sets.error().message;
-  EXPECT_TRUE(sets->has_count_set());
-  ASSERT_GT(sets->count(), 2);
+      must(make_sets({.exact = DrawKind::kernel, .nan = true, .count = true, .drawer = drawer_}));
+  EXPECT_TRUE(sets.has_count_set());
+  ASSERT_GT(sets.count(), 2);
   std::map<float, int> seeds;
   for (const auto& [set, kernel] : {std::pair{0, 1.0F},
                                     {BufferSets::kExactSet, 2.0F},
                                     {BufferSets::kCountSet, 3.0F},
                                     {1, 1.0F}}) {
-    const float* const a = floats(sets->address(set, 0));
+    const float* const a = floats(sets.address(set, 0));
     EXPECT_EQ(a[0], kernel) << set;
-    EXPECT_EQ(a[2], floats(sets->address(set, 1))[2]) << set;
+    EXPECT_EQ(a[2], floats(sets.address(set, 1))[2]) << set;
     ++seeds[a[2]];
   }
   EXPECT_EQ(seeds.size(), 4U);
-  const float* const twin = floats(sets->address(sets->twin(), 0));
-  EXPECT_EQ(twin[2], floats(sets->address(0, 0))[2]);
-  const float* const with_nan = floats(sets->address(BufferSets::kNanSet, 0));
+  const float* const twin = floats(sets.address(sets.twin(), 0));
+  EXPECT_EQ(twin[2], floats(sets.address(0, 0))[2]);
+  const float* const with_nan = floats(sets.address(BufferSets::kNanSet, 0));
   EXPECT_EQ(with_nan[0], 1);
   EXPECT_EQ(with_nan[2], twin[2]);
-  EXPECT_EQ(sets->watched().size(), 4U * 6) << "four zones and two inputs of each set";
+  EXPECT_EQ(sets.watched().size(), 4U * 6) << "four zones and two inputs of each set";
 }
 
 TEST_F(InputDrawerTest, AKernelMayDrawTheNanSet) {
@@ -139,18 +138,15 @@ TEST_F(InputDrawerTest, AKernelMayDrawTheNanSet) {
   catalog_ = Catalog::load({directory_.path()}).value();
   drawer_ = InputDrawer::make(*device_, pool_, problem(), *catalog_).value();
   EXPECT_TRUE(drawer_->has(InputSet::nan));
-  const auto sets = make_sets({.nan = true, .drawer = drawer_});
-  ASSERT_TRUE(sets) << sets.error().message;
-  const float* const with_nan = floats(sets->address(BufferSets::kNanSet, 0));
+  const auto sets = must(make_sets({.nan = true, .drawer = drawer_}));
+  const float* const with_nan = floats(sets.address(BufferSets::kNanSet, 0));
   EXPECT_EQ(with_nan[0], 4);
-  EXPECT_EQ(with_nan[2], floats(sets->address(0, 0))[2]) << "the seed of set 0";
+  EXPECT_EQ(with_nan[2], floats(sets.address(0, 0))[2]) << "the seed of set 0";
 }
 
 TEST_F(InputDrawerTest, ThereIsNoCountSetUnlessItIsAskedFor) {
   EXPECT_FALSE(make_sets({.drawer = drawer_})->has_count_set());
-  const auto refused = make_sets({});
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message, "nothing is given that draws a as its operation says");
+  EXPECT_THAT(make_sets({}), Fails("nothing is given that draws a as its operation says"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "tests/results.h"
 #include "tests/tuner/scripted_runner.h"
 
 namespace kernwright {
@@ -28,41 +29,38 @@ bool is_finalist(const RaceResult& result, std::size_t survivor) {
 TEST(RaceTest, TheFastestWinsWithoutMoreRoundsThanItTakes) {
   ScriptedRace race({12, 10, 10.3, 11, 14});
   race.runner.noise = 0.002;
-  const auto result = race.run();
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(winner(result.value()), 1U);
-  EXPECT_EQ(result.value().decision.verdict, Verdict::win);
-  EXPECT_EQ(result.value().rounds.sm_probe_us.size(), 16U);
-  EXPECT_EQ(result.value().raced, 5);
+  const auto result = must(race.run());
+  EXPECT_EQ(winner(result), 1U);
+  EXPECT_EQ(result.decision.verdict, Verdict::win);
+  EXPECT_EQ(result.rounds.sm_probe_us.size(), 16U);
+  EXPECT_EQ(result.raced, 5);
   EXPECT_LT(race.runner.seconds, 0.3);
 }
 
 TEST(RaceTest, EveryFinalistHasOneSamplePerRoundUntilItIsOut) {
   ScriptedRace race({10.2, 10, 10.05, 20});
   race.runner.noise = 0.01;
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  const auto& finalists = result.value().finalists;
+  const auto result = must(race.run());
+  const auto& finalists = result.finalists;
   ASSERT_EQ(finalists.size(), 4U);
-  const std::size_t rounds = result.value().rounds.sm_probe_us.size();
+  const std::size_t rounds = result.rounds.sm_probe_us.size();
   EXPECT_GT(rounds, 16U);
   EXPECT_EQ(finalists[1].samples.size(), rounds);
   EXPECT_EQ(finalists[2].samples.size(), rounds);
   EXPECT_EQ(finalists[3].samples.size(), 16U);
-  EXPECT_EQ(result.value().decision.standings[3].place, Place::slower);
+  EXPECT_EQ(result.decision.standings[3].place, Place::slower);
 }
 
 TEST(RaceTest, ManySurvivorsDropOutRungByRung) {
   ScriptedRace race(ramp(200, 0.002));
   race.runner.noise = 0.003;
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_LE(result.value().raced, 96);
-  EXPECT_GE(result.value().raced, 24);
-  EXPECT_EQ(result.value().finalists.size(), 8U);
-  EXPECT_TRUE(is_finalist(result.value(), 0)) << "the default stays whatever it costs";
-  EXPECT_TRUE(is_finalist(result.value(), 1));
-  EXPECT_LE(result.value().finalists[result.value().decision.leader].survivor, 4U);
+  const auto result = must(race.run());
+  EXPECT_LE(result.raced, 96);
+  EXPECT_GE(result.raced, 24);
+  EXPECT_EQ(result.finalists.size(), 8U);
+  EXPECT_TRUE(is_finalist(result, 0)) << "the default stays whatever it costs";
+  EXPECT_TRUE(is_finalist(result, 1));
+  EXPECT_LE(result.finalists[result.decision.leader].survivor, 4U);
   EXPECT_LT(race.runner.samples[199], 1) << "too slow in screening to be raced";
   EXPECT_LT(race.runner.seconds, 5);
 }
@@ -71,11 +69,10 @@ TEST(RaceTest, WhatIsForChainsStaysHoweverSlowItIsAlone) {
   ScriptedRace race(ramp(60, 0.002));
   race.runner.noise = 0.003;
   race.survivors[55].is_for_chains = true;
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_TRUE(is_finalist(result.value(), 55));
-  EXPECT_FALSE(is_finalist(result.value(), 54));
-  EXPECT_LE(result.value().finalists[result.value().decision.leader].survivor, 4U);
+  const auto result = must(race.run());
+  EXPECT_TRUE(is_finalist(result, 55));
+  EXPECT_FALSE(is_finalist(result, 54));
+  EXPECT_LE(result.finalists[result.decision.leader].survivor, 4U);
 }
 
 TEST(RaceTest, LittleTimeMeansFewSurvivorsAndRounds) {
@@ -83,10 +80,9 @@ TEST(RaceTest, LittleTimeMeansFewSurvivorsAndRounds) {
   race.runner.noise = 0.02;
   race.options.seconds = 1;
   race.options.finals_seconds = 0.5;
-  const auto result = race.run();
-  ASSERT_TRUE(result);
+  const auto result = must(race.run());
   EXPECT_LT(race.runner.seconds, 1.2);
-  EXPECT_GE(result.value().rounds.sm_probe_us.size(), static_cast<std::size_t>(kMinRounds));
+  EXPECT_GE(result.rounds.sm_probe_us.size(), static_cast<std::size_t>(kMinRounds));
 }
 
 TEST(RaceTest, ChecksDoNotTakeTheFinalsTime) {
@@ -97,10 +93,9 @@ TEST(RaceTest, ChecksDoNotTakeTheFinalsTime) {
     race.runner.seconds += 1;
     return Outcome::ok;
   };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
+  const auto result = must(race.run());
   // A quarter of 2 s for rounds of six samples.
-  EXPECT_GE(result.value().rounds.sm_probe_us.size(), 40U);
+  EXPECT_GE(result.rounds.sm_probe_us.size(), 40U);
   EXPECT_LT(race.runner.seconds, 4.8);
 }
 
@@ -108,10 +103,9 @@ TEST(RaceTest, EqualCandidatesTieAndTheDefaultIsKept) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     ScriptedRace race(std::vector<double>(8, 10.0), seed);
     race.runner.noise = 0.005;
-    const auto result = race.run();
-    ASSERT_TRUE(result);
-    EXPECT_EQ(result.value().decision.verdict, Verdict::tie);
-    EXPECT_EQ(winner(result.value()), 0U);
+    const auto result = must(race.run());
+    EXPECT_EQ(result.decision.verdict, Verdict::tie);
+    EXPECT_EQ(winner(result), 0U);
   }
 }
 
@@ -119,10 +113,9 @@ TEST(RaceTest, APlantedGapOfTwoPercentIsFoundThroughNoise) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     ScriptedRace race({10.2, 10}, seed);
     race.runner.noise = 0.01;
-    const auto result = race.run();
-    ASSERT_TRUE(result);
-    EXPECT_EQ(result.value().decision.verdict, Verdict::win);
-    EXPECT_EQ(winner(result.value()), 1U);
+    const auto result = must(race.run());
+    EXPECT_EQ(result.decision.verdict, Verdict::win);
+    EXPECT_EQ(winner(result), 1U);
   }
 }
 
@@ -133,10 +126,9 @@ TEST(RaceTest, DriftThatAllShareDoesNotMatter) {
   race.runner.time_us = [&, undisturbed](Runner::Id id, double seconds) {
     return undisturbed(id, seconds) * (1 + 0.05 * std::sin(7 * seconds));
   };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(winner(result.value()), 1U);
-  EXPECT_EQ(result.value().decision.verdict, Verdict::win);
+  const auto result = must(race.run());
+  EXPECT_EQ(winner(result), 1U);
+  EXPECT_EQ(result.decision.verdict, Verdict::win);
 }
 
 TEST(RaceTest, ARoundThatIsThrottledFromOutsideIsDroppedForAll) {
@@ -150,17 +142,14 @@ TEST(RaceTest, ARoundThatIsThrottledFromOutsideIsDroppedForAll) {
   race.runner.sm_mhz = [&](Runner::Id, double seconds) {
     return throttled(seconds) ? 1700.0 : 1980.0;
   };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  const std::vector<int>& dropped = result.value().rounds.dropped;
+  const auto result = must(race.run());
+  const std::vector<int>& dropped = result.rounds.dropped;
   EXPECT_GE(dropped.size(), 2U);
   EXPECT_LE(dropped.size(), 4U);
-  EXPECT_FALSE(result.value().decision.disturbed);
+  EXPECT_FALSE(result.decision.disturbed);
   for (const int round : dropped) {
-    EXPECT_GT(result.value().finalists[0].samples[static_cast<std::size_t>(round)].at_seconds,
-              0.09);
-    EXPECT_LT(result.value().finalists[0].samples[static_cast<std::size_t>(round)].at_seconds,
-              0.14);
+    EXPECT_GT(result.finalists[0].samples[static_cast<std::size_t>(round)].at_seconds, 0.09);
+    EXPECT_LT(result.finalists[0].samples[static_cast<std::size_t>(round)].at_seconds, 0.14);
   }
 }
 
@@ -174,11 +163,10 @@ TEST(RaceTest, ACandidateThatLowersTheClockByItselfKeepsItsRounds) {
   race.runner.sm_mhz = [](Runner::Id id, double seconds) {
     return id == 1 && std::fmod(seconds, 0.05) < 0.02 ? 1750.0 : 1980.0;
   };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_TRUE(result.value().rounds.dropped.empty());
-  EXPECT_TRUE(result.value().decision.standings[1].bimodal);
-  EXPECT_NE(winner(result.value()), 1U) << "it is slower than the others in its slower mode";
+  const auto result = must(race.run());
+  EXPECT_TRUE(result.rounds.dropped.empty());
+  EXPECT_TRUE(result.decision.standings[1].bimodal);
+  EXPECT_NE(winner(result), 1U) << "it is slower than the others in its slower mode";
 }
 
 TEST(RaceTest, DisturbedTwiceTheVerdictStaysOpen) {
@@ -192,12 +180,11 @@ TEST(RaceTest, DisturbedTwiceTheVerdictStaysOpen) {
     return loaded(seconds) ? 1500.0 : 1980.0;
   };
   race.options.seconds = 20;
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_TRUE(result.value().decision.disturbed);
-  EXPECT_EQ(result.value().decision.verdict, Verdict::unresolved);
-  EXPECT_NE(winner(result.value()), 0U) << "both others are faster in nearly every round";
-  EXPECT_EQ(result.value().audit.trust(), Trust::c);
+  const auto result = must(race.run());
+  EXPECT_TRUE(result.decision.disturbed);
+  EXPECT_EQ(result.decision.verdict, Verdict::unresolved);
+  EXPECT_NE(winner(result), 0U) << "both others are faster in nearly every round";
+  EXPECT_EQ(result.audit.trust(), Trust::c);
 }
 
 TEST(RaceTest, ADisturbedRungIsRepeatedOnce) {
@@ -211,12 +198,11 @@ TEST(RaceTest, ADisturbedRungIsRepeatedOnce) {
   race.runner.sm_mhz = [&](Runner::Id, double seconds) {
     return loaded(seconds) ? 1500.0 : 1980.0;
   };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_FALSE(result.value().decision.disturbed);
-  EXPECT_EQ(result.value().decision.verdict, Verdict::win);
-  EXPECT_EQ(winner(result.value()), 1U);
-  EXPECT_EQ(result.value().audit.trust(), Trust::a);
+  const auto result = must(race.run());
+  EXPECT_FALSE(result.decision.disturbed);
+  EXPECT_EQ(result.decision.verdict, Verdict::win);
+  EXPECT_EQ(winner(result), 1U);
+  EXPECT_EQ(result.audit.trust(), Trust::a);
 }
 
 TEST(RaceTest, AFinalistThatFailsInTheFinalsCostsOnlyItself) {
@@ -225,14 +211,13 @@ TEST(RaceTest, AFinalistThatFailsInTheFinalsCostsOnlyItself) {
   race.runner.outcome = [](Runner::Id id, int sample) {
     return id == 1 && sample == 9 ? Outcome::illegal_address : Outcome::ok;
   };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(winner(result.value()), 2U);
-  EXPECT_EQ(result.value().decision.verdict, Verdict::win);
-  ASSERT_EQ(result.value().failed.size(), 1U);
-  EXPECT_EQ(result.value().failed[0].first, 1U);
-  EXPECT_EQ(result.value().failed[0].second.outcome, Outcome::illegal_address);
-  EXPECT_FALSE(is_finalist(result.value(), 1));
+  const auto result = must(race.run());
+  EXPECT_EQ(winner(result), 2U);
+  EXPECT_EQ(result.decision.verdict, Verdict::win);
+  ASSERT_EQ(result.failed.size(), 1U);
+  EXPECT_EQ(result.failed[0].first, 1U);
+  EXPECT_EQ(result.failed[0].second.outcome, Outcome::illegal_address);
+  EXPECT_FALSE(is_finalist(result, 1));
 }
 
 TEST(RaceTest, AFailureAfterOthersDroppedOutBeginsTheRoundsAnew) {
@@ -241,12 +226,11 @@ TEST(RaceTest, AFailureAfterOthersDroppedOutBeginsTheRoundsAnew) {
   race.runner.outcome = [](Runner::Id id, int sample) {
     return id == 1 && sample == 40 ? Outcome::timed_out : Outcome::ok;
   };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_FALSE(is_finalist(result.value(), 1));
-  EXPECT_EQ(result.value().finalists.size(), 3U);
-  EXPECT_EQ(result.value().finalists[0].samples.size(), 16U);
-  EXPECT_NE(winner(result.value()), 0U);
+  const auto result = must(race.run());
+  EXPECT_FALSE(is_finalist(result, 1));
+  EXPECT_EQ(result.finalists.size(), 3U);
+  EXPECT_EQ(result.finalists[0].samples.size(), 16U);
+  EXPECT_NE(winner(result), 0U);
 }
 
 TEST(RaceTest, WhoFailsTheFinalistsCheckMakesRoomForTheNext) {
@@ -254,12 +238,11 @@ TEST(RaceTest, WhoFailsTheFinalistsCheckMakesRoomForTheNext) {
   race.runner.checked = [](Runner::Id id, Runner::CheckDepth depth) {
     return id == 1 && depth == Runner::CheckDepth::finalist ? Outcome::out_of_bounds : Outcome::ok;
   };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(winner(result.value()), 2U);
-  ASSERT_EQ(result.value().failed.size(), 1U);
-  EXPECT_EQ(result.value().failed[0].second.outcome, Outcome::out_of_bounds);
-  for (const auto& finalist : result.value().finalists) {
+  const auto result = must(race.run());
+  EXPECT_EQ(winner(result), 2U);
+  ASSERT_EQ(result.failed.size(), 1U);
+  EXPECT_EQ(result.failed[0].second.outcome, Outcome::out_of_bounds);
+  for (const auto& finalist : result.finalists) {
     EXPECT_TRUE(finalist.check.exact);
     EXPECT_TRUE(finalist.check.after_timing);
   }
@@ -268,46 +251,40 @@ TEST(RaceTest, WhoFailsTheFinalistsCheckMakesRoomForTheNext) {
 TEST(RaceTest, WhereEveryFinalistFailsTheReserveRaces) {
   ScriptedRace race(ramp(30, 0.01));
   race.runner.wrong_after_timing = {0, 1, 2, 3, 4, 5, 6, 7, 8};
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  ASSERT_FALSE(result.value().finalists.empty());
-  EXPECT_EQ(winner(result.value()), 9U);
+  const auto result = must(race.run());
+  ASSERT_FALSE(result.finalists.empty());
+  EXPECT_EQ(winner(result), 9U);
 }
 
 TEST(RaceTest, WhereAllFailThereIsNoFinalist) {
   ScriptedRace race(ramp(30, 0.01));
   race.runner.outcome = [](Runner::Id, int) { return Outcome::wrong_result; };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_TRUE(result.value().finalists.empty());
-  EXPECT_GE(result.value().failed.size(), 24U);
+  const auto result = must(race.run());
+  EXPECT_TRUE(result.finalists.empty());
+  EXPECT_GE(result.failed.size(), 24U);
 }
 
 TEST(RaceTest, ASingleSurvivorWins) {
   ScriptedRace race({10});
   race.runner.noise = 0.01;
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(result.value().decision.verdict, Verdict::win);
-  EXPECT_EQ(result.value().finalists.size(), 1U);
+  const auto result = must(race.run());
+  EXPECT_EQ(result.decision.verdict, Verdict::win);
+  EXPECT_EQ(result.finalists.size(), 1U);
 }
 
 TEST(RaceTest, SamplesBeforeARestartDoNotCount) {
   ScriptedRace race({11, 10, 10.2});
   race.runner.restarts_at_call = {8};
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(result.value().rounds.sm_probe_us.size(), 16U);
+  const auto result = must(race.run());
+  EXPECT_EQ(result.rounds.sm_probe_us.size(), 16U);
   EXPECT_EQ(race.runner.calls, 1 + 7 + 16);
-  EXPECT_EQ(winner(result.value()), 1U);
+  EXPECT_EQ(winner(result), 1U);
 }
 
 TEST(RaceTest, EndlessRestartsEndTheRace) {
   ScriptedRace race({11, 10, 10.2});
   for (int i = 0; i < 100; ++i) race.runner.restarts_at_call.insert(i);
-  const auto result = race.run();
-  ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().code, ErrorCode::device);
+  EXPECT_THAT(race.run(), Fails(ErrorCode::device));
 }
 
 TEST(RaceTest, WhoBecameMuchFasterIsCheckedAgain) {
@@ -317,12 +294,11 @@ TEST(RaceTest, WhoBecameMuchFasterIsCheckedAgain) {
   race.runner.checked = [](Runner::Id id, Runner::CheckDepth) {
     return id == 5 ? Outcome::wrong_result : Outcome::ok;
   };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
+  const auto result = must(race.run());
   EXPECT_EQ(race.runner.checks[5], 1);
   EXPECT_EQ(race.runner.checks[1], 0);
-  EXPECT_FALSE(is_finalist(result.value(), 5));
-  EXPECT_EQ(winner(result.value()), 1U);
+  EXPECT_FALSE(is_finalist(result, 5));
+  EXPECT_EQ(winner(result), 1U);
 }
 
 /// Candidate 1 is the fastest at a shared clock, which the device lowers if it runs alone for more
@@ -349,11 +325,10 @@ bool trusted(const RaceResult& result) { return result.audit.trust() == Trust::a
 TEST(RaceTest, WithEqualClocksAloneTheRoundsDecide) {
   ScriptedRace race({14, 10, 10.3, 10.6, 12});
   race.options.alone = true;
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_FALSE(result.value().power_limited);
-  EXPECT_EQ(result.value().rounds.block_rounds, 0);
-  EXPECT_TRUE(trusted(result.value()));
+  const auto result = must(race.run());
+  EXPECT_FALSE(result.power_limited);
+  EXPECT_EQ(result.rounds.block_rounds, 0);
+  EXPECT_TRUE(trusted(result));
   EXPECT_GT(race.runner.samples[4], race.runner.samples[0] + 40) << "far behind, it is not asked";
 }
 
@@ -361,24 +336,22 @@ TEST(RaceTest, ClocksThatAreNotKnownAreNotEqual) {
   ScriptedRace race({11, 10, 10.3});
   race.options.alone = true;
   race.runner.sm_mhz = [](Runner::Id, double) { return 0.0; };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_TRUE(result.value().power_limited);
-  EXPECT_FALSE(trusted(result.value()));
+  const auto result = must(race.run());
+  EXPECT_TRUE(result.power_limited);
+  EXPECT_FALSE(trusted(result));
 }
 
 TEST(RaceTest, LongBlocksDecideWhereThePowerLimitDoes) {
   ScriptedRace race({14, 10, 10.3, 10.6, 12});
   draw_much_power(race);
   race.options.long_blocks = true;
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_TRUE(result.value().power_limited);
-  EXPECT_EQ(winner(result.value()), 2U);
-  EXPECT_TRUE(trusted(result.value()));
-  EXPECT_EQ(result.value().rounds.block_rounds, 32);
-  const auto& finalists = result.value().finalists;
-  const std::size_t rounds = result.value().rounds.sm_probe_us.size();
+  const auto result = must(race.run());
+  EXPECT_TRUE(result.power_limited);
+  EXPECT_EQ(winner(result), 2U);
+  EXPECT_TRUE(trusted(result));
+  EXPECT_EQ(result.rounds.block_rounds, 32);
+  const auto& finalists = result.finalists;
+  const std::size_t rounds = result.rounds.sm_probe_us.size();
   for (const std::size_t in : {1U, 2U, 3U}) EXPECT_EQ(finalists[in].samples.size(), rounds + 32);
   for (const std::size_t out : {0U, 4U}) EXPECT_EQ(finalists[out].samples.size(), rounds);
   EXPECT_GT(race.runner.seconds, 12);
@@ -388,11 +361,10 @@ TEST(RaceTest, LongBlocksDecideWhereThePowerLimitDoes) {
 TEST(RaceTest, ShortBlocksDecideTooAndCostTrust) {
   ScriptedRace race({14, 10, 10.3, 10.6, 12});
   draw_much_power(race);
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(winner(result.value()), 2U);
-  EXPECT_EQ(result.value().rounds.block_rounds, 12);
-  EXPECT_EQ(result.value().audit.trust(), Trust::b);
+  const auto result = must(race.run());
+  EXPECT_EQ(winner(result), 2U);
+  EXPECT_EQ(result.rounds.block_rounds, 12);
+  EXPECT_EQ(result.audit.trust(), Trust::b);
   EXPECT_LT(race.runner.seconds, 4);
 }
 
@@ -402,9 +374,7 @@ TEST(RaceTest, FurtherShortBlocksFollowWhereTheyLeaveTheVerdictOpen) {
     draw_much_power(race);
     race.runner.noise = 0.04;
     race.options.extend_until = seconds;
-    auto result = race.run();
-    EXPECT_TRUE(result);
-    return std::move(result).value();
+    return must(race.run());
   };
   const RaceResult short_of_time = until(0);
   EXPECT_EQ(short_of_time.rounds.block_rounds, 12);
@@ -429,14 +399,13 @@ TEST(RaceTest, AClockThatDriftsForAllIsNoDifference) {
     return (id < 0 ? 100 : race.us[static_cast<std::size_t>(id)]) / drift(seconds);
   };
   race.runner.sm_mhz = [drift](Runner::Id, double seconds) { return 1980 * drift(seconds); };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(winner(result.value()), 1U);
-  EXPECT_EQ(result.value().decision.verdict, Verdict::win);
-  EXPECT_FALSE(result.value().power_limited);
-  EXPECT_EQ(result.value().rounds.block_rounds, 0);
+  const auto result = must(race.run());
+  EXPECT_EQ(winner(result), 1U);
+  EXPECT_EQ(result.decision.verdict, Verdict::win);
+  EXPECT_FALSE(result.power_limited);
+  EXPECT_EQ(result.rounds.block_rounds, 0);
   EXPECT_GT(race.runner.samples[1], race.runner.samples[4] + 300) << "blocks were not taken";
-  EXPECT_TRUE(trusted(result.value()));
+  EXPECT_TRUE(trusted(result));
 }
 
 TEST(RaceTest, WhatDoesNotFitTheTimeIsNotBegunAndCostsTrust) {
@@ -444,9 +413,8 @@ TEST(RaceTest, WhatDoesNotFitTheTimeIsNotBegunAndCostsTrust) {
     ScriptedRace race({14, 10, 10.3, 10.6, 12});
     draw_much_power(race);
     race.options.alone_until = seconds;
-    auto result = race.run();
-    EXPECT_TRUE(result);
-    return std::pair(std::move(result).value(), race.runner.seconds);
+    auto result = must(race.run());
+    return std::pair(std::move(result), race.runner.seconds);
   };
   const double all = until(100).second;
   const auto [looked, looked_seconds] = until(all - 0.5);
@@ -466,11 +434,10 @@ TEST(RaceTest, InBurstsOneClockIsSharedAndTheRoundsDecide) {
   ScriptedRace race({14, 10, 10.3, 10.6, 12});
   draw_much_power(race);
   race.options.alone = false;
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_FALSE(result.value().power_limited);
-  EXPECT_EQ(winner(result.value()), 1U);
-  EXPECT_EQ(result.value().rounds.block_rounds, 0);
+  const auto result = must(race.run());
+  EXPECT_FALSE(result.power_limited);
+  EXPECT_EQ(winner(result), 1U);
+  EXPECT_EQ(result.rounds.block_rounds, 0);
 }
 
 TEST(RaceTest, WhoFailsInABlockLeavesTheFinals) {
@@ -479,12 +446,11 @@ TEST(RaceTest, WhoFailsInABlockLeavesTheFinals) {
   race.runner.outcome = [](Runner::Id id, int sample) {
     return id == 1 && sample == 100 ? Outcome::illegal_address : Outcome::ok;
   };
-  const auto result = race.run();
-  ASSERT_TRUE(result);
-  EXPECT_FALSE(is_finalist(result.value(), 1));
-  EXPECT_EQ(winner(result.value()), 2U);
-  EXPECT_EQ(result.value().rounds.block_rounds, 0);
-  EXPECT_EQ(result.value().audit.trust(), Trust::b);
+  const auto result = must(race.run());
+  EXPECT_FALSE(is_finalist(result, 1));
+  EXPECT_EQ(winner(result), 2U);
+  EXPECT_EQ(result.rounds.block_rounds, 0);
+  EXPECT_EQ(result.audit.trust(), Trust::b);
 }
 
 TEST(RaceTest, TheSameSeedGivesTheSameRace) {

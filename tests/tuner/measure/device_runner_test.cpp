@@ -4,12 +4,14 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
 
 #include "compile/render.h"
 #include "tests/doubles/fake_device.h"
 #include "tests/doubles/host_data_ops.h"
+#include "tests/results.h"
 #include "tests/tuner/toy.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"
@@ -17,6 +19,8 @@
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(SetCountTest, ColdSetsPassThreeTimesTheL2) {
   EXPECT_EQ((SetCount{1 << 20, 50 << 20, std::int64_t{64} << 30, true}.count()), 150);
@@ -117,11 +121,8 @@ class DeviceRunnerTest : public ::testing::Test {
   Runner::Checked check(Runner::CheckDepth depth = Runner::CheckDepth::screening) {
     DeviceRunnerOptions runner_options;
     runner_options.disposable = true;
-    const auto runner = open(runner_options);
-    EXPECT_TRUE(runner) << runner.error().message;
-    const auto checked = runner.value()->check(prepare(*runner.value(), 2).value().id, depth);
-    EXPECT_TRUE(checked) << checked.error().message;
-    return checked.value();
+    const auto runner = must(open(runner_options));
+    return must(runner->check(prepare(*runner, 2).value().id, depth));
   }
   /// Prepares the configuration `A`=a of toy/plain.
   Result<Runner::Prepared> prepare(Runner& runner, int a) {
@@ -156,44 +157,36 @@ class DeviceRunnerTest : public ::testing::Test {
 };
 
 TEST_F(DeviceRunnerTest, ARightCandidatePassesAndIsTimed) {
-  const auto runner = open();
-  ASSERT_TRUE(runner) << runner.error().message;
-  const auto prepared = prepare(*runner.value(), 2);
-  ASSERT_TRUE(prepared);
-  ASSERT_EQ(prepared.value().step.outcome, Outcome::ok);
-  const auto checked = runner.value()->check(prepared.value().id, Runner::CheckDepth::screening);
-  ASSERT_TRUE(checked);
-  EXPECT_EQ(checked.value().step.outcome, Outcome::ok) << checked.value().step.detail;
-  EXPECT_EQ(checked.value().report.elements, 4096);
-  EXPECT_EQ(checked.value().report.max_error, 0);
-  const Runner::Id id = prepared.value().id;
-  const auto sampled = runner.value()->sample(std::vector<Runner::Id>(5, id));
-  ASSERT_TRUE(sampled);
-  ASSERT_EQ(sampled.value().size(), 5U);
-  for (const Runner::Sampled& one : sampled.value()) EXPECT_EQ(one.sample.us, 20.64);
+  const auto runner = must(open());
+  const auto prepared = must(prepare(*runner, 2));
+  ASSERT_EQ(prepared.step.outcome, Outcome::ok);
+  const auto checked = must(runner->check(prepared.id, Runner::CheckDepth::screening));
+  EXPECT_EQ(checked.step.outcome, Outcome::ok) << checked.step.detail;
+  EXPECT_EQ(checked.report.elements, 4096);
+  EXPECT_EQ(checked.report.max_error, 0);
+  const Runner::Id id = prepared.id;
+  const auto sampled = must(runner->sample(std::vector<Runner::Id>(5, id)));
+  ASSERT_EQ(sampled.size(), 5U);
+  for (const Runner::Sampled& one : sampled) EXPECT_EQ(one.sample.us, 20.64);
 }
 
 TEST_F(DeviceRunnerTest, SamplesTakeAboutTheTimeAimedAt) {
-  const auto runner = open();
-  ASSERT_TRUE(runner);
-  const Runner::Id id = prepare(*runner.value(), 2).value().id;
-  ASSERT_TRUE(runner.value()->sample(std::span(&id, 1)));
+  const auto runner = must(open());
+  const Runner::Id id = prepare(*runner, 2).value().id;
+  ASSERT_TRUE(runner->sample(std::span(&id, 1)));
   const double before = clock_.now_us();
-  ASSERT_TRUE(runner.value()->sample(std::span(&id, 1)));
+  ASSERT_TRUE(runner->sample(std::span(&id, 1)));
   // 3 MB over 32 KB: 96 sets; 1.5 ms is nearer to one rotation of 20.64 us units than to two.
   EXPECT_NEAR(clock_.now_us() - before, 96 * 20.64, 1);
 }
 
 TEST_F(DeviceRunnerTest, AWrongResultNamesTheElementAndBothValues) {
-  const auto runner = open();
-  ASSERT_TRUE(runner);
-  const auto prepared = prepare(*runner.value(), 5);
-  const auto checked = runner.value()->check(prepared.value().id, Runner::CheckDepth::screening);
-  ASSERT_TRUE(checked);
-  EXPECT_EQ(checked.value().step.outcome, Outcome::wrong_result);
-  EXPECT_EQ(checked.value().report.mismatches, 4096);
-  EXPECT_NE(checked.value().step.detail.find("c[0]: -77 != "), std::string::npos)
-      << checked.value().step.detail;
+  const auto runner = must(open());
+  const auto prepared = prepare(*runner, 5);
+  const auto checked = must(runner->check(prepared.value().id, Runner::CheckDepth::screening));
+  EXPECT_EQ(checked.step.outcome, Outcome::wrong_result);
+  EXPECT_EQ(checked.report.mismatches, 4096);
+  EXPECT_THAT(checked.step.detail, HasSubstr("c[0]: -77 != "));
 }
 
 TEST_F(DeviceRunnerTest, TheReportSaysHowFarTheProofWent) {
@@ -233,31 +226,27 @@ TEST_F(DeviceRunnerTest, WhatIsKeptZeroIsLeftZero) {
   EXPECT_EQ(left.step.detail, "did not leave workspace tickets zero, as it is kept");
 
   mischief_ = nullptr;
-  const auto runner = open();
-  ASSERT_TRUE(runner);
-  const Runner::Id id = prepare(*runner.value(), 2).value().id;
-  ASSERT_TRUE(runner.value()->check(id, Runner::CheckDepth::screening));
+  const auto runner = must(open());
+  const Runner::Id id = prepare(*runner, 2).value().id;
+  ASSERT_TRUE(runner->check(id, Runner::CheckDepth::screening));
   mischief_ = [&](float*, std::size_t, const LaunchArguments& arguments) {
     *ticket(arguments) = 3;
   };
-  const auto timed = runner.value()->check_after_timing(id);
-  ASSERT_TRUE(timed);
-  EXPECT_EQ(timed.value().step.detail,
-            "after timing: did not leave workspace tickets zero, as it is kept");
+  const auto timed = must(runner->check_after_timing(id));
+  EXPECT_EQ(timed.step.detail, "after timing: did not leave workspace tickets zero, as it is kept");
 }
 
 TEST_F(DeviceRunnerTest, APassedReplayCompletesTheReport) {
-  const auto runner = open();
-  ASSERT_TRUE(runner);
-  const Runner::Id id = prepare(*runner.value(), 2).value().id;
-  ASSERT_TRUE(runner.value()->check(id, Runner::CheckDepth::screening));
-  auto checked = runner.value()->check_after_timing(id);
+  const auto runner = must(open());
+  const Runner::Id id = prepare(*runner, 2).value().id;
+  ASSERT_TRUE(runner->check(id, Runner::CheckDepth::screening));
+  auto checked = runner->check_after_timing(id);
   ASSERT_TRUE(checked);
   EXPECT_EQ(checked.value().step.outcome, Outcome::ok) << checked.value().step.detail;
   EXPECT_TRUE(checked.value().report.after_timing);
   EXPECT_TRUE(checked.value().report.exact);
   EXPECT_EQ(checked.value().report.repeats, 3);
-  checked = runner.value()->check(id, Runner::CheckDepth::finalist);
+  checked = runner->check(id, Runner::CheckDepth::finalist);
   EXPECT_TRUE(checked.value().report.after_timing);
   EXPECT_FALSE(checked.value().report.unmapped) << "this process must not be lost";
 }
@@ -269,7 +258,7 @@ TEST_F(DeviceRunnerTest, AnElementThatIsNotWrittenIsFound) {
   const Runner::Checked checked = check();
   EXPECT_EQ(checked.step.outcome, Outcome::wrong_result);
   EXPECT_EQ(checked.report.mismatches, 1);
-  EXPECT_NE(checked.report.first_mismatch.find("c[4095]: "), std::string::npos);
+  EXPECT_THAT(checked.report.first_mismatch, HasSubstr("c[4095]: "));
 }
 
 TEST_F(DeviceRunnerTest, AWriteBehindATensorIsFound) {
@@ -291,20 +280,17 @@ TEST_F(DeviceRunnerTest, AWriteBeforeATensorIsFound) {
 }
 
 TEST_F(DeviceRunnerTest, AChangedInputIsFoundAndRepaired) {
-  const auto runner = open();
-  ASSERT_TRUE(runner);
-  const Runner::Id id = prepare(*runner.value(), 2).value().id;
+  const auto runner = must(open());
+  const Runner::Id id = prepare(*runner, 2).value().id;
   mischief_ = [](float*, std::size_t, const LaunchArguments& arguments) {
     reinterpret_cast<float*>(arguments.tensors[0])[17] += 1;
   };
-  const auto checked = runner.value()->check(id, Runner::CheckDepth::screening);
-  ASSERT_TRUE(checked);
-  EXPECT_EQ(checked.value().step.outcome, Outcome::out_of_bounds);
-  EXPECT_EQ(checked.value().step.detail, "changed input a");
+  const auto checked = must(runner->check(id, Runner::CheckDepth::screening));
+  EXPECT_EQ(checked.step.outcome, Outcome::out_of_bounds);
+  EXPECT_EQ(checked.step.detail, "changed input a");
   mischief_ = nullptr;
-  const auto again = runner.value()->check(id, Runner::CheckDepth::screening);
-  ASSERT_TRUE(again);
-  EXPECT_EQ(again.value().step.outcome, Outcome::ok) << again.value().step.detail;
+  const auto again = must(runner->check(id, Runner::CheckDepth::screening));
+  EXPECT_EQ(again.step.outcome, Outcome::ok) << again.step.detail;
 }
 
 TEST_F(DeviceRunnerTest, OneBitBesideTheExactResultIsWrong) {
@@ -313,8 +299,7 @@ TEST_F(DeviceRunnerTest, OneBitBesideTheExactResultIsWrong) {
   };
   const Runner::Checked checked = check();
   EXPECT_EQ(checked.step.outcome, Outcome::wrong_result);
-  EXPECT_NE(checked.step.detail.find("1 of 4096 elements are not exact, c[7]: "), std::string::npos)
-      << checked.step.detail;
+  EXPECT_THAT(checked.step.detail, HasSubstr("1 of 4096 elements are not exact, c[7]: "));
   EXPECT_FALSE(checked.report.exact);
   EXPECT_TRUE(checked.report.guarded);
 }
@@ -332,7 +317,7 @@ TEST_F(DeviceRunnerTest, NanNeverPasses) {
   };
   const Runner::Checked checked = check();
   EXPECT_EQ(checked.step.outcome, Outcome::wrong_result);
-  EXPECT_NE(checked.step.detail.find("c[9]: nan"), std::string::npos) << checked.step.detail;
+  EXPECT_THAT(checked.step.detail, HasSubstr("c[9]: nan"));
   EXPECT_TRUE(checked.report.exact) << "the exact run was right";
 }
 
@@ -356,7 +341,7 @@ TEST_F(DeviceRunnerTest, ANanThatSpreadsIsFound) {
   };
   const Runner::Checked checked = check();
   EXPECT_EQ(checked.step.outcome, Outcome::wrong_result);
-  EXPECT_NE(checked.step.detail.find(": nan != "), std::string::npos) << checked.step.detail;
+  EXPECT_THAT(checked.step.detail, HasSubstr(": nan != "));
 }
 
 TEST_F(DeviceRunnerTest, AReferenceThatDropsNanAsksNobodyForIt) {
@@ -426,13 +411,11 @@ TEST_F(DeviceRunnerTest, AStrayReadFaultsAtAnUnmappedPage) {
 }
 
 TEST_F(DeviceRunnerTest, ReferencesAreSampledLikeCandidates) {
-  const auto runner = open();
-  ASSERT_TRUE(runner);
+  const auto runner = must(open());
   const std::vector<Runner::Id> order{Runner::kSmProbe, Runner::kDramProbe, Runner::kSmProbe};
-  const auto sampled = runner.value()->sample(order);
-  ASSERT_TRUE(sampled);
-  ASSERT_EQ(sampled.value().size(), 3U);
-  for (const Runner::Sampled& one : sampled.value()) {
+  const auto sampled = must(runner->sample(order));
+  ASSERT_EQ(sampled.size(), 3U);
+  for (const Runner::Sampled& one : sampled) {
     EXPECT_EQ(one.step.outcome, Outcome::ok) << one.step.detail;
     EXPECT_GT(one.sample.us, 0);
     EXPECT_EQ(one.sample.sm_mhz, 1980);
@@ -440,59 +423,53 @@ TEST_F(DeviceRunnerTest, ReferencesAreSampledLikeCandidates) {
 }
 
 TEST_F(DeviceRunnerTest, TheUseOfTheDeviceIsThatOfSamplesAndChecks) {
-  const auto runner = open();
-  ASSERT_TRUE(runner);
-  const Runner::Id id = prepare(*runner.value(), 2).value().id;
-  ASSERT_TRUE(runner.value()->sample(std::vector{id}));  // its graph is built
-  static_cast<void>(runner.value()->take_use());
+  const auto runner = must(open());
+  const Runner::Id id = prepare(*runner, 2).value().id;
+  ASSERT_TRUE(runner->sample(std::vector{id}));  // its graph is built
+  static_cast<void>(runner->take_use());
   const double start_us = clock_.now_us();
-  ASSERT_TRUE(runner.value()->sample(std::vector{id, Runner::kSmProbe}));
+  ASSERT_TRUE(runner->sample(std::vector{id, Runner::kSmProbe}));
   clock_.advance(3000);
-  ASSERT_TRUE(runner.value()->check(id, Runner::CheckDepth::screening));
+  ASSERT_TRUE(runner->check(id, Runner::CheckDepth::screening));
   clock_.advance(500);
-  ASSERT_TRUE(runner.value()->sample(std::vector{id}));
+  ASSERT_TRUE(runner->sample(std::vector{id}));
   const double end_us = clock_.now_us();
   clock_.advance(1000);
-  const DeviceUse use = runner.value()->take_use();
+  const DeviceUse use = runner->take_use();
   EXPECT_NEAR(use.seconds(), (end_us - start_us) * 1e-6, 1e-12);
   EXPECT_NEAR(use.idle_seconds(), 0.0035, 1e-9);
   EXPECT_NEAR(use.longest_idle_seconds, 0.003, 1e-9);
 }
 
 TEST_F(DeviceRunnerTest, FillerOccupiesTheDevice) {
-  const auto runner = open();
-  ASSERT_TRUE(runner);
+  const auto runner = must(open());
   const Runner::Id id = Runner::kSmProbe;
-  ASSERT_TRUE(runner.value()->sample(std::span(&id, 1)));
-  static_cast<void>(runner.value()->take_use());
-  runner.value()->fill(1e-3);
-  const DeviceUse use = runner.value()->take_use();
+  ASSERT_TRUE(runner->sample(std::span(&id, 1)));
+  static_cast<void>(runner->take_use());
+  runner->fill(1e-3);
+  const DeviceUse use = runner->take_use();
   EXPECT_GT(use.busy_seconds, 0);
   EXPECT_NEAR(use.idle_seconds(), 0, 1e-12);
 }
 
 TEST_F(DeviceRunnerTest, ALaunchGapIsTakenOncePerShape) {
-  const auto runner = open();
-  ASSERT_TRUE(runner);
-  const Runner::Id id = prepare(*runner.value(), 2).value().id;
-  const Runner::Id same = prepare(*runner.value(), 2).value().id;
-  const auto gap = runner.value()->launch_gap_us(id);
-  ASSERT_TRUE(gap) << gap.error().message;
-  EXPECT_GT(gap.value(), 0);
+  const auto runner = must(open());
+  const Runner::Id id = prepare(*runner, 2).value().id;
+  const Runner::Id same = prepare(*runner, 2).value().id;
+  const auto gap = must(runner->launch_gap_us(id));
+  EXPECT_GT(gap, 0);
   const double before = clock_.now_us();
-  EXPECT_EQ(runner.value()->launch_gap_us(same).value(), gap.value());
+  EXPECT_EQ(runner->launch_gap_us(same).value(), gap);
   EXPECT_EQ(clock_.now_us(), before);
 }
 
 TEST_F(DeviceRunnerTest, LaunchPathsAreMeasuredOnTheTimedBuffers) {
-  const auto runner = open();
-  ASSERT_TRUE(runner);
-  const Runner::Id id = prepare(*runner.value(), 2).value().id;
-  const auto paths = runner.value()->launch_paths(id);
-  ASSERT_TRUE(paths) << paths.error().message;
-  ASSERT_EQ(paths->times.size(), 3U);
-  for (const PathTime& time : paths->times) EXPECT_GE(time.period_us, 20) << to_string(time.path);
-  EXPECT_EQ(paths->best, KernelPath::graph);
+  const auto runner = must(open());
+  const Runner::Id id = prepare(*runner, 2).value().id;
+  const auto paths = must(runner->launch_paths(id));
+  ASSERT_EQ(paths.times.size(), 3U);
+  for (const PathTime& time : paths.times) EXPECT_GE(time.period_us, 20) << to_string(time.path);
+  EXPECT_EQ(paths.best, KernelPath::graph);
 }
 
 TEST_F(DeviceRunnerTest, TheAuditAddsTheTimersToWhatItIsGiven) {
@@ -501,51 +478,40 @@ TEST_F(DeviceRunnerTest, TheAuditAddsTheTimersToWhatItIsGiven) {
     released();
     return Audit{{{"power_cap", Trust::b, "300 of 700 W"}}};
   };
-  const auto runner = open(options);
-  ASSERT_TRUE(runner);
+  const auto runner = must(open(options));
   const Runner::Id id = Runner::kSmProbe;
-  ASSERT_TRUE(runner.value()->sample(std::span(&id, 1)));
-  const auto audit = runner.value()->audit();
-  ASSERT_TRUE(audit);
-  ASSERT_EQ(audit.value().rows.size(), 2U);
-  EXPECT_EQ(audit.value().rows[0].check, "power_cap");
-  EXPECT_EQ(audit.value().rows[1].check, "event_timer");
-  EXPECT_EQ(audit.value().trust(), Trust::b);
+  ASSERT_TRUE(runner->sample(std::span(&id, 1)));
+  const auto audit = must(runner->audit());
+  ASSERT_EQ(audit.rows.size(), 2U);
+  EXPECT_EQ(audit.rows[0].check, "power_cap");
+  EXPECT_EQ(audit.rows[1].check, "event_timer");
+  EXPECT_EQ(audit.trust(), Trust::b);
 }
 
 TEST_F(DeviceRunnerTest, OutputsThatGoWrongWhileTimingAreFound) {
   decays_after_ = 5;  // the exact run, three others and that with NaN are right
-  const auto runner = open();
-  ASSERT_TRUE(runner);
-  const Runner::Id id = prepare(*runner.value(), 2).value().id;
-  ASSERT_EQ(runner.value()->check(id, Runner::CheckDepth::screening).value().step.outcome,
-            Outcome::ok);
-  ASSERT_TRUE(runner.value()->sample(std::span(&id, 1)));
-  const auto checked = runner.value()->check_after_timing(id);
-  ASSERT_TRUE(checked);
-  EXPECT_EQ(checked.value().step.outcome, Outcome::wrong_result);
-  EXPECT_TRUE(checked.value().step.detail.starts_with("after timing: "));
+  const auto runner = must(open());
+  const Runner::Id id = prepare(*runner, 2).value().id;
+  ASSERT_EQ(runner->check(id, Runner::CheckDepth::screening).value().step.outcome, Outcome::ok);
+  ASSERT_TRUE(runner->sample(std::span(&id, 1)));
+  const auto checked = must(runner->check_after_timing(id));
+  EXPECT_EQ(checked.step.outcome, Outcome::wrong_result);
+  EXPECT_TRUE(checked.step.detail.starts_with("after timing: "));
 }
 
 TEST_F(DeviceRunnerTest, AnIllegalAddressIsTheCandidatesOutcomeAndLosesTheDevice) {
   failing_ = 3;
-  const auto runner = open();
-  ASSERT_TRUE(runner);
+  const auto runner = must(open());
   const auto checked =
-      runner.value()->check(prepare(*runner.value(), 3).value().id, Runner::CheckDepth::screening);
-  ASSERT_TRUE(checked);
-  EXPECT_EQ(checked.value().step.outcome, Outcome::illegal_address);
-  EXPECT_TRUE(runner.value()->lost());
+      must(runner->check(prepare(*runner, 3).value().id, Runner::CheckDepth::screening));
+  EXPECT_EQ(checked.step.outcome, Outcome::illegal_address);
+  EXPECT_TRUE(runner->lost());
 }
 
 TEST_F(DeviceRunnerTest, AReferenceThatIsNotFiniteIsRefused) {
   broken_reference_ = true;
-  const auto runner = open();
-  ASSERT_FALSE(runner);
-  EXPECT_EQ(runner.error().code, ErrorCode::internal);
-  EXPECT_NE(runner.error().message.find("1 of 4096 elements of c are not finite"),
-            std::string::npos)
-      << runner.error().message;
+  EXPECT_THAT(open(),
+              Fails(ErrorCode::internal, HasSubstr("1 of 4096 elements of c are not finite")));
 }
 
 TEST_F(DeviceRunnerTest, APolicyThatCannotBeMeasuredIsRefused) {
@@ -580,10 +546,9 @@ TEST_F(DeviceRunnerTest, AWarmInputIsProducedBeforeEverySampleAndChecksHold) {
     const auto device = make_fake_device(std::move(device_options), clock_);
     DeviceRunnerOptions options;
     options.policy.l2 = L2State::mixed;
-    const auto runner = open_device_runner(
+    const auto runner = must(open_device_runner(
         *device, *ops_, BoundProblem::bind(marked, toy_.problem(elements_).problem()).value(),
-        *toy_, pool_, options);
-    ASSERT_TRUE(runner) << runner.error().message;
+        *toy_, pool_, options));
     std::set<DevicePointer> inputs;
     std::set<DevicePointer> outputs;
     float* input = nullptr;
@@ -596,29 +561,28 @@ TEST_F(DeviceRunnerTest, AWarmInputIsProducedBeforeEverySampleAndChecksHold) {
       first = out[0];
       if (spoilt) input[0] = -1000;
     };
-    const Runner::Id id = prepare(*runner.value(), 2).value().id;
-    EXPECT_EQ(runner.value()->check(id, Runner::CheckDepth::finalist)->step.detail, "");
+    const Runner::Id id = prepare(*runner, 2).value().id;
+    EXPECT_EQ(runner->check(id, Runner::CheckDepth::finalist)->step.detail, "");
     inputs.clear();
     outputs.clear();
-    ASSERT_TRUE(runner.value()->sample(std::vector{id}));
+    ASSERT_TRUE(runner->sample(std::vector{id}));
     const float right = first;
     EXPECT_EQ(inputs.size(), 1U);
     EXPECT_GT(outputs.size(), 1U) << "these rotate";
-    ASSERT_TRUE(runner.value()->sample(std::vector{id}));
+    ASSERT_TRUE(runner->sample(std::vector{id}));
     EXPECT_EQ(first, right);
     input[0] = -1000;
-    ASSERT_TRUE(runner.value()->sample(std::vector{id}));
+    ASSERT_TRUE(runner->sample(std::vector{id}));
     EXPECT_EQ(first, right) << "drawn again";
-    EXPECT_EQ(runner.value()->check_after_timing(id)->step.detail, "");
+    EXPECT_EQ(runner->check_after_timing(id)->step.detail, "");
     spoilt = true;
-    EXPECT_EQ(runner.value()->check_after_timing(id)->step.outcome, Outcome::out_of_bounds);
+    EXPECT_EQ(runner->check_after_timing(id)->step.outcome, Outcome::out_of_bounds);
     mischief_ = nullptr;
   }
 }
 
 TEST_F(DeviceRunnerTest, ASessionOnTheDeviceFindsTheBest) {
-  const auto runner = open();
-  ASSERT_TRUE(runner);
+  const auto runner = must(open());
   TuningOptions options;
   options.strategy = "exhaustive";
   const BoundProblem problem = toy_.problem();
@@ -628,11 +592,10 @@ TEST_F(DeviceRunnerTest, ASessionOnTheDeviceFindsTheBest) {
                          .pool = pool_,
                          .key = {problem.text(), "sm_90", "h200", {}},
                          .environment = {}});
-  const auto result = session.run(*runner.value(), options);
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(result.value().record.winner.choice.configuration.at("A"), 1);
-  EXPECT_EQ(result.value().record.launch_paths.best, KernelPath::graph);
-  for (const Trial& trial : result.value().trials) {
+  const auto result = must(session.run(*runner, options));
+  EXPECT_EQ(result.record.winner.choice.configuration.at("A"), 1);
+  EXPECT_EQ(result.record.launch_paths.best, KernelPath::graph);
+  for (const Trial& trial : result.trials) {
     const bool wrong =
         trial.choice.kernel_template == "toy/plain" && trial.choice.configuration.at("A") == 5;
     EXPECT_EQ(trial.outcome, wrong ? Outcome::wrong_result : Outcome::ok) << trial.choice.id();

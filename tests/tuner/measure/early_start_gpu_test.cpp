@@ -13,6 +13,7 @@
 
 #include "compile/render.h"
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/tuner/gpu_world.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/data/element.h"
@@ -58,11 +59,10 @@ class EarlyStartGpuTest : public GpuWorld {
         EXPECT_TRUE(result(chain) == expected) << "launch by launch";
       }
       const std::vector<WorkUnit> units = {chain.launches};
-      auto graph = device_->prepare_timing(units, 1);
-      ASSERT_TRUE(graph) << graph.error().message;
+      auto graph = must(device_->prepare_timing(units, 1));
       for (int repeat = 0; repeat < 4; ++repeat) {
         clear(chain);
-        ASSERT_TRUE(device_->sample(*graph.value()));
+        ASSERT_TRUE(device_->sample(*graph));
         ASSERT_TRUE(device_->wait());
         EXPECT_TRUE(result(chain) == expected) << "as a graph";
       }
@@ -82,12 +82,11 @@ class EarlyStartGpuTest : public GpuWorld {
 
   void append(Chain& chain, const Link& link, double place) {
     const BoundProblem problem = bound(link.problem);
-    auto list = enumerate_candidates(*catalog_, problem, device_->profile());
-    ASSERT_TRUE(list) << list.error().message;
-    std::erase_if(list.value().candidates, [](const Candidate& candidate) {
+    auto list = must(enumerate_candidates(*catalog_, problem, device_->profile()));
+    std::erase_if(list.candidates, [](const Candidate& candidate) {
       return !candidate.plan.launches.front().programmatic;
     });
-    const std::vector<Candidate>& early = list.value().candidates;
+    const std::vector<Candidate>& early = list.candidates;
     ASSERT_FALSE(early.empty()) << problem.text();
     const Candidate& candidate =
         early[static_cast<std::size_t>(place * static_cast<double>(early.size()))];
@@ -95,10 +94,9 @@ class EarlyStartGpuTest : public GpuWorld {
         pool_->submit(render(candidate, *catalog_, device_->profile().sm_arch)).get();
     ASSERT_TRUE(kernel) << kernel.error().message;
     const ExecutionPlan& plan = candidate.plan;
-    auto program = device_->load(kernel.value()->bits, plan);
-    ASSERT_TRUE(program) << program.error().message;
+    auto program = must(device_->load(kernel.value()->bits, plan));
 
-    ProgramLaunch launch{program.value().get(), {}};
+    ProgramLaunch launch{program.get(), {}};
     std::pair<DevicePointer, std::int64_t> written;
     bool reads = chain.last == 0;
     for (const TensorShape& shape : plan.tensors) {
@@ -109,15 +107,14 @@ class EarlyStartGpuTest : public GpuWorld {
         reads = true;
         continue;
       }
-      auto buffer = device_->allocate(shape.bytes());
-      ASSERT_TRUE(buffer) << buffer.error().message;
-      launch.arguments.tensors.push_back(buffer.value()->address());
+      auto buffer = must(device_->allocate(shape.bytes()));
+      launch.arguments.tensors.push_back(buffer->address());
       if (in) {
-        fill_randomly(*buffer.value(), shape);
+        fill_randomly(*buffer, shape);
       } else if (shape.name == link.to) {
-        written = {buffer.value()->address(), shape.bytes()};
+        written = {buffer->address(), shape.bytes()};
       }
-      (in ? chain.inputs : chain.outputs).push_back(std::move(buffer).value());
+      (in ? chain.inputs : chain.outputs).push_back(std::move(buffer));
     }
     ASSERT_TRUE(reads && written.first != 0) << link.from << ", " << link.to;
     std::tie(chain.last, chain.last_bytes) = written;
@@ -126,11 +123,10 @@ class EarlyStartGpuTest : public GpuWorld {
     }
     std::int64_t bytes = 256;
     for (const WorkspacePlan& part : plan.workspaces) bytes += part.bytes + 256;
-    auto workspace = device_->allocate(bytes);
-    ASSERT_TRUE(workspace) << workspace.error().message;
-    launch.arguments.workspace = workspace.value()->address();
-    chain.workspaces.push_back(std::move(workspace).value());
-    chain.programs.push_back(std::move(program).value());
+    auto workspace = must(device_->allocate(bytes));
+    launch.arguments.workspace = workspace->address();
+    chain.workspaces.push_back(std::move(workspace));
+    chain.programs.push_back(std::move(program));
     chain.launches.push_back(std::move(launch));
   }
 

@@ -10,6 +10,7 @@
 #include "compile/render.h"
 #include "tests/doubles/fake_device.h"
 #include "tests/doubles/host_data_ops.h"
+#include "tests/results.h"
 #include "tests/tuner/toy.h"
 #include "tuner/measure/device_runner.h"
 
@@ -179,11 +180,10 @@ TEST_P(RunnerContractTest, SamplesEveryEntryOfTheOrder) {
   const Id a = prepare(world_->good(0));
   const Id b = prepare(world_->good(1));
   const std::vector<Id> order{Runner::kSmProbe, a, b, a, a, Runner::kDramProbe};
-  const auto sampled = runner().sample(order);
-  ASSERT_TRUE(sampled);
-  ASSERT_EQ(sampled->size(), order.size());
+  const auto sampled = must(runner().sample(order));
+  ASSERT_EQ(sampled.size(), order.size());
   double last_seconds = 0;
-  for (const Runner::Sampled& one : *sampled) {
+  for (const Runner::Sampled& one : sampled) {
     EXPECT_EQ(one.step.outcome, Outcome::ok);
     EXPECT_GT(one.sample.us, 0);
     EXPECT_GT(one.sample.at_seconds, last_seconds);
@@ -192,39 +192,33 @@ TEST_P(RunnerContractTest, SamplesEveryEntryOfTheOrder) {
 }
 
 TEST_P(RunnerContractTest, AnEmptyOrderGivesNothing) {
-  const auto sampled = runner().sample({});
-  ASSERT_TRUE(sampled);
-  EXPECT_TRUE(sampled->empty());
+  const auto sampled = must(runner().sample({}));
+  EXPECT_TRUE(sampled.empty());
 }
 
 TEST_P(RunnerContractTest, ReferencesNeedNoCandidate) {
   const std::vector<Id> order{Runner::kSmProbe, Runner::kDramProbe};
-  const auto sampled = runner().sample(order);
-  ASSERT_TRUE(sampled);
-  EXPECT_GT(sampled->at(0).sample.us, 0);
-  EXPECT_GT(sampled->at(1).sample.us, 0);
+  const auto sampled = must(runner().sample(order));
+  EXPECT_GT(sampled.at(0).sample.us, 0);
+  EXPECT_GT(sampled.at(1).sample.us, 0);
 }
 
 TEST_P(RunnerContractTest, WhatIsWrongFailsItsCheckAndOthersGoOn) {
-  const auto bad = runner().prepare(world_->bad(), *world_->kernel(world_->bad()));
-  ASSERT_TRUE(bad);
-  ASSERT_EQ(bad->step.outcome, Outcome::ok);
-  const auto checked = runner().check(bad->id, Runner::CheckDepth::screening);
-  ASSERT_TRUE(checked);
-  EXPECT_EQ(checked->step.outcome, Outcome::wrong_result);
-  EXPECT_FALSE(checked->step.detail.empty());
-  runner().drop(bad->id);
+  const auto bad = must(runner().prepare(world_->bad(), *world_->kernel(world_->bad())));
+  ASSERT_EQ(bad.step.outcome, Outcome::ok);
+  const auto checked = must(runner().check(bad.id, Runner::CheckDepth::screening));
+  EXPECT_EQ(checked.step.outcome, Outcome::wrong_result);
+  EXPECT_FALSE(checked.step.detail.empty());
+  runner().drop(bad.id);
 
   const Id good = prepare(world_->good(0));
   for (const auto depth : {Runner::CheckDepth::screening, Runner::CheckDepth::finalist}) {
-    const auto passed = runner().check(good, depth);
-    ASSERT_TRUE(passed);
-    EXPECT_EQ(passed->step.outcome, Outcome::ok);
-    EXPECT_GT(passed->report.elements, 0);
+    const auto passed = must(runner().check(good, depth));
+    EXPECT_EQ(passed.step.outcome, Outcome::ok);
+    EXPECT_GT(passed.report.elements, 0);
   }
-  const auto after = runner().check_after_timing(good);
-  ASSERT_TRUE(after);
-  EXPECT_EQ(after->step.outcome, Outcome::ok);
+  const auto after = must(runner().check_after_timing(good));
+  EXPECT_EQ(after.step.outcome, Outcome::ok);
   EXPECT_FALSE(runner().lost());
 }
 
@@ -233,9 +227,8 @@ TEST_P(RunnerContractTest, DroppingOneLeavesTheOthers) {
   const Id b = prepare(world_->good(1));
   runner().drop(a);
   const std::vector<Id> order{b, b};
-  const auto sampled = runner().sample(order);
-  ASSERT_TRUE(sampled);
-  EXPECT_EQ(sampled->at(1).step.outcome, Outcome::ok);
+  const auto sampled = must(runner().sample(order));
+  EXPECT_EQ(sampled.at(1).step.outcome, Outcome::ok);
   EXPECT_GE(prepare(world_->good(0)), 0) << "a dropped candidate can be prepared again";
 }
 
@@ -249,10 +242,9 @@ TEST_P(RunnerContractTest, EqualRunnersGiveEqualSamples) {
     for (int round = 0; round < 50; ++round) {
       order.insert(order.end(), {a, Runner::kSmProbe, b, Runner::kDramProbe});
     }
-    const auto sampled = world->runner().sample(order);
-    ASSERT_TRUE(sampled);
+    const auto sampled = must(world->runner().sample(order));
     auto& of_world = times.emplace_back();
-    for (const Runner::Sampled& one : *sampled) {
+    for (const Runner::Sampled& one : sampled) {
       of_world.insert(of_world.end(), {one.sample.us, one.sample.sm_mhz, one.sample.at_seconds});
     }
   }
@@ -261,12 +253,10 @@ TEST_P(RunnerContractTest, EqualRunnersGiveEqualSamples) {
 
 TEST_P(RunnerContractTest, TheLaunchGapAndTheAuditAreThere) {
   const Id id = prepare(world_->good(0));
-  const auto gap = runner().launch_gap_us(id);
-  ASSERT_TRUE(gap);
-  EXPECT_GE(*gap, 0);
-  const auto audit = runner().audit();
-  ASSERT_TRUE(audit);
-  EXPECT_EQ(audit->trust(), Trust::a);
+  const auto gap = must(runner().launch_gap_us(id));
+  EXPECT_GE(gap, 0);
+  const auto audit = must(runner().audit());
+  EXPECT_EQ(audit.trust(), Trust::a);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RunnerContractTest, ::testing::ValuesIn(kKinds),

@@ -3,6 +3,7 @@
 
 #include "compile/render.h"
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/tuner/gpu_world.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/measure/unfused_comparison.h"
@@ -39,22 +40,16 @@ class UnfusedComparisonGpuTest : public GpuWorld {
     SCOPED_TRACE(text);
     const BoundProblem problem = bound(text);
     UnfusedMatch match;
-    auto form = unfused_form(*catalog_, problem);
-    ASSERT_TRUE(form) << form.error().message;
-    match.form = *std::move(form);
-    auto fused = some_kernel(problem);
-    ASSERT_TRUE(fused);
-    match.fused = *std::move(fused);
+    match.form = must(unfused_form(*catalog_, problem));
+    match.fused = must(some_kernel(problem));
     for (const UnfusedKernel& kernel : match.form.kernels) {
-      auto step = some_kernel(kernel.problem);
-      ASSERT_TRUE(step);
-      match.kernels.push_back(*std::move(step));
+      auto step = must(some_kernel(kernel.problem));
+      match.kernels.push_back(std::move(step));
     }
     const auto compared =
-        compare_unfused(*device_, *ops_, *catalog_, *pool_, match, L2State::cold, 5);
-    ASSERT_TRUE(compared) << compared.error().message;
-    EXPECT_GT(compared->fused.times.median_us(), 0);
-    EXPECT_GT(compared->unfused.times.median_us(), 0);
+        must(compare_unfused(*device_, *ops_, *catalog_, *pool_, match, L2State::cold, 5));
+    EXPECT_GT(compared.fused.times.median_us(), 0);
+    EXPECT_GT(compared.unfused.times.median_us(), 0);
   }
 };
 

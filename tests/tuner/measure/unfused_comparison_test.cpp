@@ -8,6 +8,7 @@
 #include "compile/render.h"
 #include "tests/doubles/fake_device.h"
 #include "tests/doubles/host_data_ops.h"
+#include "tests/results.h"
 #include "tests/sum_of_three.h"
 #include "tests/tuner/toy.h"
 
@@ -58,16 +59,15 @@ class UnfusedComparisonTest : public ::testing::Test {
   }
 
   Result<UnfusedComparison> compare(L2State l2 = L2State::cold) {
-    const auto catalog = Catalog::load({folder_.path()});
-    EXPECT_TRUE(catalog) << catalog.error().message;
-    const BoundProblem problem = (*catalog)->bind(Problem::parse(problem_).value()).value();
+    const auto catalog = must(Catalog::load({folder_.path()}));
+    const BoundProblem problem = catalog->bind(Problem::parse(problem_).value()).value();
     UnfusedMatch match;
-    match.form = unfused_form(**catalog, problem).value();
-    match.fused = proven(**catalog, "sum_of_three/plain", problem);
+    match.form = unfused_form(*catalog, problem).value();
+    match.fused = proven(*catalog, "sum_of_three/plain", problem);
     for (const UnfusedKernel& kernel : match.form.kernels) {
-      match.kernels.push_back(proven(**catalog, "vector_add/vectorized", kernel.problem));
+      match.kernels.push_back(proven(*catalog, "vector_add/vectorized", kernel.problem));
     }
-    return compare_unfused(*device_, *ops_, **catalog, pool_, match, l2, 3);
+    return compare_unfused(*device_, *ops_, *catalog, pool_, match, l2, 3);
   }
 
   ProvenKernel proven(const Catalog& catalog, std::string_view name, const BoundProblem& problem) {
@@ -89,15 +89,14 @@ class UnfusedComparisonTest : public ::testing::Test {
 };
 
 TEST_F(UnfusedComparisonTest, ChecksBothAndTimesThemInTurn) {
-  const auto compared = compare();
-  ASSERT_TRUE(compared) << compared.error().message;
-  for (const ComparedSide* side : {&compared->fused, &compared->unfused}) {
+  const auto compared = must(compare());
+  for (const ComparedSide* side : {&compared.fused, &compared.unfused}) {
     EXPECT_EQ(side->check.elements, 1000);
     EXPECT_EQ(side->check.mismatches, 0);
     EXPECT_EQ(side->times.samples_us.size(), 31U);
   }
-  EXPECT_DOUBLE_EQ(compared->fused.times.median_us(), 10);
-  EXPECT_DOUBLE_EQ(compared->unfused.times.median_us(), 16) << "two kernels are one unit";
+  EXPECT_DOUBLE_EQ(compared.fused.times.median_us(), 10);
+  EXPECT_DOUBLE_EQ(compared.unfused.times.median_us(), 16) << "two kernels are one unit";
   // Every buffer set has its own sum of two: of those that the fake runs, the first, the last of
   // the rough timing, and the last.
   EXPECT_EQ(results_of_two_.size(), 6U);
@@ -106,26 +105,25 @@ TEST_F(UnfusedComparisonTest, ChecksBothAndTimesThemInTurn) {
 TEST_F(UnfusedComparisonTest, AWrongResultNamesTheSide) {
   error_[1] = 0.5;
   auto compared = compare();
-  ASSERT_FALSE(compared);
-  EXPECT_EQ(compared.error().code, ErrorCode::internal);
-  EXPECT_THAT(compared.error().message,
-              HasSubstr("sum_of_three n=1000 dtype=fp32 gives another result than the reference: "
-                        "1000 of 1000 elements beyond the bound, the first d[0]"));
+  EXPECT_THAT(
+      compared,
+      Fails(ErrorCode::internal,
+            HasSubstr("sum_of_three n=1000 dtype=fp32 gives another result than the reference: "
+                      "1000 of 1000 elements beyond the bound, the first d[0]")));
   error_[1] = 0;
   error_[0] = 0.5;
   compared = compare();
-  ASSERT_FALSE(compared);
-  EXPECT_THAT(compared.error().message,
-              HasSubstr("the unfused form of sum_of_three n=1000 dtype=fp32 gives another result"));
+  EXPECT_THAT(
+      compared,
+      Fails(HasSubstr("the unfused form of sum_of_three n=1000 dtype=fp32 gives another result")));
 }
 
 TEST_F(UnfusedComparisonTest, OnlyTheUnfusedFormMayRoundInBetween) {
   problem_ = "sum_of_three n=64 dtype=fp32";
   constexpr double kUnit = 0x1p-24;
   error_[0] = 5.2 * kUnit;  // in both sums: beyond 8 units of the magnitude, within 12
-  auto compared = compare();
-  ASSERT_TRUE(compared) << compared.error().message;
-  EXPECT_GT(compared->unfused.check.max_error, 0.5);
+  auto compared = must(compare());
+  EXPECT_GT(compared.unfused.check.max_error, 0.5);
   error_[0] = 0;
   error_[1] = 11 * kUnit;
   EXPECT_FALSE(compare()) << "not the fused kernel";

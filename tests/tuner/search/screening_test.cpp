@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 
+#include "tests/results.h"
 #include "tests/tuner/scripted_runner.h"
 #include "tuner/search/clock_probe.h"
 
@@ -23,9 +24,7 @@ struct ScriptedScreening {
     runner.time_us = [](Runner::Id id, double) { return id < 0 ? 100.0 : 10.0; };
   }
   Screening::Visit visit(double hopeless_us = kNever) {
-    auto visited = screening.visit(candidate, kernel, hopeless_us);
-    EXPECT_TRUE(visited);
-    return visited ? std::move(visited).value() : Screening::Visit{};
+    return must(screening.visit(candidate, kernel, hopeless_us));
   }
 };
 
@@ -59,18 +58,16 @@ TEST(ReferencesTest, DriftIsWhatBothAgreeOn) {
 
 TEST(ScreeningTest, SettlesWhenTwoBlocksAgree) {
   ScriptedScreening s;
-  const auto seconds = s.screening.settle();
-  ASSERT_TRUE(seconds);
-  EXPECT_NEAR(*seconds, 0.2, 0.1);
+  const auto seconds = must(s.screening.settle());
+  EXPECT_NEAR(seconds, 0.2, 0.1);
 }
 
 TEST(ScreeningTest, WaitsForADeviceThatWarmsUp) {
   ScriptedScreening s;
   s.runner.time_us = [](Runner::Id, double at) { return 100 * (1 - 0.1 * std::exp(-at / 0.3)); };
-  const auto seconds = s.screening.settle();
-  ASSERT_TRUE(seconds);
-  EXPECT_GT(*seconds, 0.6);
-  EXPECT_LT(*seconds, 2);
+  const auto seconds = must(s.screening.settle());
+  EXPECT_GT(seconds, 0.6);
+  EXPECT_LT(seconds, 2);
   s.runner.time_us = [](Runner::Id, double at) { return 100 * (1 + at); };
   EXPECT_NEAR(*s.screening.settle(), 3, 0.2) << "but not for ever";
 }
@@ -159,9 +156,7 @@ TEST(ScreeningTest, AFailingReferenceEndsTheScreening) {
     bool lost() const override { return false; }
   } runner;
   Screening screening(runner, [] { return 0.0; });
-  const auto topped = screening.top_up({});
-  ASSERT_FALSE(topped);
-  EXPECT_EQ(topped.error().code, ErrorCode::device);
+  EXPECT_THAT(screening.top_up({}), Fails(ErrorCode::device));
 }
 
 }  // namespace

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "bench/simulation/random_stream.h"
+#include "tests/results.h"
 #include "tests/tuner/toy.h"
 #include "tuner/finals/decision.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 bool is(const Candidate& candidate, int a, int b, int r) {
   return candidate.kernel_template->name == "toy/plain" &&
@@ -31,9 +35,8 @@ TEST(SearchTest, TheRecordHoldsTheFinalsAndGivesItsVerdictBack) {
   ToySession toy;
   toy.runner.time_us = bowl_us;
   toy.runner.noise = steady_noise;
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
-  const TuningRecord& record = result->record;
+  const auto result = must(toy.run());
+  const TuningRecord& record = result.record;
   EXPECT_EQ(record.verdict, Verdict::win);
   EXPECT_EQ(record.trust, Trust::a);
   EXPECT_EQ(record.winner.measurement.samples_us.size(), record.rounds.sm_probe_us.size());
@@ -54,9 +57,8 @@ TEST(SearchTest, TheRecordHoldsTheFinalsAndGivesItsVerdictBack) {
     EXPECT_EQ(again.standings[i + 1].slowdown, record.runners_up[i].slowdown);
     EXPECT_EQ(again.standings[i + 1].equal(), record.runners_up[i].tied);
   }
-  const auto parsed = parse_record(to_json(record));
-  ASSERT_TRUE(parsed) << parsed.error().message;
-  EXPECT_EQ(decide(*parsed).verdict, record.verdict);
+  const auto parsed = must(parse_record(to_json(record)));
+  EXPECT_EQ(decide(parsed).verdict, record.verdict);
 }
 
 TEST(SearchTest, ProgressIsToldFromTheStartAndWhileNothingIsReady) {
@@ -64,9 +66,8 @@ TEST(SearchTest, ProgressIsToldFromTheStartAndWhileNothingIsReady) {
   toy.compiler->seconds = 0.02;
   std::vector<TuningProgress> told;
   toy.options.progress = [&](const TuningProgress& progress) { told.push_back(progress); };
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
-  ASSERT_GT(told.size(), result->trials.size()) << "also between two trials";
+  const auto result = must(toy.run());
+  ASSERT_GT(told.size(), result.trials.size()) << "also between two trials";
   EXPECT_EQ(told.front().measured, 0);
   EXPECT_EQ(told.front().candidates, 50);
   EXPECT_EQ(told.front().best_us, 0);
@@ -83,34 +84,31 @@ TEST(SearchTest, TheEndOfTheScreeningIsToldOnceAndNothingIsCompiledBehindIt) {
   toy.options.progress = [&](const TuningProgress& progress) { last = progress; };
   std::vector<TuningProgress> at_the_end;
   toy.options.screened = [&] { at_the_end.push_back(last); };
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
+  const auto result = must(toy.run());
   ASSERT_EQ(at_the_end.size(), 1U);
   EXPECT_EQ(at_the_end[0].measured, 50);
-  EXPECT_EQ(at_the_end[0].compiled, result->record.search.compiled);
+  EXPECT_EQ(at_the_end[0].compiled, result.record.search.compiled);
 }
 
 TEST(SearchTest, KnownFailuresAreNotTriedAgain) {
   ToySession toy;
   toy.runner.time_us = bowl_us;
   toy.options.failures = {{"toy/plain A=5 B=3 R=2", Outcome::timed_out}};
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(result->record.search.rejected, 1);
-  EXPECT_EQ(result->record.measured, 49);
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.record.search.rejected, 1);
+  EXPECT_EQ(result.record.measured, 49);
   EXPECT_EQ(toy.runner.samples.count("toy/plain A=5 B=3 R=2"), 0U);
-  const Trial& trial = trial_of(*result, "toy/plain A=5 B=3 R=2");
+  const Trial& trial = trial_of(result, "toy/plain A=5 B=3 R=2");
   EXPECT_EQ(trial.outcome, Outcome::rejected);
   EXPECT_EQ(trial.detail, "failed before: timed_out");
-  EXPECT_EQ(result->record.winner.measurement.median_us(), 4);
+  EXPECT_EQ(result.record.winner.measurement.median_us(), 4);
 }
 
 TEST(SearchTest, ADefaultThatIsKnownToFailIsLeftOut) {
   ToySession toy;
   toy.options.failures = {{"toy/other A=1", Outcome::illegal_address}};
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_FALSE(result->record.baseline.has_value());
+  const auto result = must(toy.run());
+  EXPECT_FALSE(result.record.baseline.has_value());
 }
 
 TEST(SearchTest, EqualCodeIsMeasuredOnce) {
@@ -121,12 +119,11 @@ TEST(SearchTest, EqualCodeIsMeasuredOnce) {
     kernel.bits = concat(request.source, config_value(kernel.bits, "A"));
     return Result<CompiledKernel>(std::move(kernel));
   };
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(result->record.measured, 50);
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.record.measured, 50);
   EXPECT_EQ(toy.runner.prepared, 6 * 2 + 2);
   int aliases = 0;
-  for (const Trial& trial : result->trials) {
+  for (const Trial& trial : result.trials) {
     EXPECT_FALSE(trial.measurement.samples_us.empty());
     aliases += trial.detail.starts_with("the same code as ") ? 1 : 0;
   }
@@ -136,9 +133,8 @@ TEST(SearchTest, EqualCodeIsMeasuredOnce) {
 TEST(SearchTest, AFirstSampleFarAboveTheBestEndsTheVisit) {
   ToySession toy;
   toy.runner.time_us = [](const Candidate& c) { return is(c, 5, 3, 2) ? 30.0 : bowl_us(c); };
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(trial_of(*result, "toy/plain A=5 B=3 R=2").measurement.samples_us.size(), 1U);
+  const auto result = must(toy.run());
+  EXPECT_EQ(trial_of(result, "toy/plain A=5 B=3 R=2").measurement.samples_us.size(), 1U);
 }
 
 TEST(SearchTest, TheIncumbentIsMeasuredAndStaysUnlessClearlyBeaten) {
@@ -150,12 +146,11 @@ TEST(SearchTest, TheIncumbentIsMeasuredAndStaysUnlessClearlyBeaten) {
     };
     toy.runner.noise = steady_noise;
     toy.options.incumbent = plain(6, 4, 2);
-    const auto result = toy.run();
-    ASSERT_TRUE(result);
-    EXPECT_EQ(result->record.winner.traits.is_incumbent, stays) << us;
-    EXPECT_EQ(result->record.verdict, stays ? Verdict::tie : Verdict::win);
-    EXPECT_EQ(decide(result->record).winner, 0U);
-    EXPECT_EQ(result->trials[0].choice.id(), "toy/other A=1") << "the default comes first";
+    const auto result = must(toy.run());
+    EXPECT_EQ(result.record.winner.traits.is_incumbent, stays) << us;
+    EXPECT_EQ(result.record.verdict, stays ? Verdict::tie : Verdict::win);
+    EXPECT_EQ(decide(result.record).winner, 0U);
+    EXPECT_EQ(result.trials[0].choice.id(), "toy/other A=1") << "the default comes first";
   }
 }
 
@@ -163,32 +158,29 @@ TEST(SearchTest, TheIncumbentIsOneOfTheTrialsHoweverFew) {
   ToySession toy;
   toy.options.incumbent = plain(6, 4, 2);
   toy.options.budget.trials = 2;
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(result->trials.size(), 2U);
-  EXPECT_TRUE(result->record.winner.traits.is_incumbent);
-  EXPECT_EQ(result->record.search.stop_reason, "trials");
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.trials.size(), 2U);
+  EXPECT_TRUE(result.record.winner.traits.is_incumbent);
+  EXPECT_EQ(result.record.search.stop_reason, "trials");
 }
 
 TEST(SearchTest, TheFirstChoiceIsMeasuredBesideTheDefaultHoweverLittleTime) {
   ToySession toy;
   toy.runner.time_us = bowl_us;
   toy.options.budget.seconds = 1e-3;
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(result->trials.size(), 2U);
-  EXPECT_EQ(result->record.search.stop_reason, "budget");
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.trials.size(), 2U);
+  EXPECT_EQ(result.record.search.stop_reason, "budget");
 }
 
 TEST(SearchTest, SlowDefaultsReachTheFinals) {
   ToySession toy;
   toy.runner.time_us = bowl_us;
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  ASSERT_TRUE(result->record.baseline.has_value());
-  EXPECT_EQ(result->record.baseline->measurement.median_us(), 50);
-  EXPECT_FALSE(result->record.baseline->tied);
-  EXPECT_NEAR(result->record.baseline->slowdown.estimate, std::log(50.0 / 3), 1e-9);
+  const auto result = must(toy.run());
+  ASSERT_TRUE(result.record.baseline.has_value());
+  EXPECT_EQ(result.record.baseline->measurement.median_us(), 50);
+  EXPECT_FALSE(result.record.baseline->tied);
+  EXPECT_NEAR(result.record.baseline->slowdown.estimate, std::log(50.0 / 3), 1e-9);
 }
 
 TEST(SearchTest, WhatOnlyTheFinalistsCheckFindsCostsItsCandidate) {
@@ -197,15 +189,14 @@ TEST(SearchTest, WhatOnlyTheFinalistsCheckFindsCostsItsCandidate) {
   toy.runner.finalist = [](const Candidate& c) {
     return is(c, 5, 3, 2) ? Outcome::out_of_bounds : Outcome::ok;
   };
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(result->record.winner.measurement.median_us(), 4);
-  EXPECT_EQ(result->record.measured, 49);
-  EXPECT_EQ(result->record.search.failed, 1);
-  const Trial& trial = trial_of(*result, "toy/plain A=5 B=3 R=2");
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.record.winner.measurement.median_us(), 4);
+  EXPECT_EQ(result.record.measured, 49);
+  EXPECT_EQ(result.record.search.failed, 1);
+  const Trial& trial = trial_of(result, "toy/plain A=5 B=3 R=2");
   EXPECT_EQ(trial.outcome, Outcome::out_of_bounds);
   EXPECT_EQ(trial.detail, "in the finals: injected");
-  EXPECT_EQ(result->record.runners_up.size(), 7U) << "the next one moved up";
+  EXPECT_EQ(result.record.runners_up.size(), 7U) << "the next one moved up";
 }
 
 TEST(SearchTest, WhatDecaysWithRepetitionIsNoResult) {
@@ -214,10 +205,9 @@ TEST(SearchTest, WhatDecaysWithRepetitionIsNoResult) {
   toy.runner.after = [](const Candidate& c) {
     return is(c, 5, 3, 2) ? Outcome::wrong_result : Outcome::ok;
   };
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(trial_of(*result, "toy/plain A=5 B=3 R=2").outcome, Outcome::wrong_result);
-  EXPECT_EQ(result->record.winner.measurement.median_us(), 4);
+  const auto result = must(toy.run());
+  EXPECT_EQ(trial_of(result, "toy/plain A=5 B=3 R=2").outcome, Outcome::wrong_result);
+  EXPECT_EQ(result.record.winner.measurement.median_us(), 4);
 }
 
 TEST(SearchTest, TrustIsThatOfTheWorstFinding) {
@@ -225,10 +215,9 @@ TEST(SearchTest, TrustIsThatOfTheWorstFinding) {
     ToySession toy;
     toy.runner.time_us = bowl_us;
     toy.runner.environment.rows = {{"clocks", Trust::a, "fine"}, {"host_load", trust, "busy"}};
-    const auto result = toy.run();
-    ASSERT_TRUE(result);
-    EXPECT_EQ(result->record.trust, trust);
-    EXPECT_EQ(result->record.audit, toy.runner.environment);
+    const auto result = must(toy.run());
+    EXPECT_EQ(result.record.trust, trust);
+    EXPECT_EQ(result.record.audit, toy.runner.environment);
   }
 }
 
@@ -237,11 +226,10 @@ TEST(SearchTest, UnresolvedFinalsAreNotTrustedFully) {
   toy.options.final_rounds = 16;
   RandomStream random(1);
   toy.runner.noise = [&](int) { return std::exp(0.05 * random.normal()) - 1; };
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(result->record.verdict, Verdict::unresolved);
-  EXPECT_EQ(result->record.trust, Trust::b);
-  EXPECT_TRUE(result->record.winner.traits.is_default);
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.record.verdict, Verdict::unresolved);
+  EXPECT_EQ(result.record.trust, Trust::b);
+  EXPECT_TRUE(result.record.winner.traits.is_default);
 }
 
 TEST(SearchTest, TheLaunchPathsOfTheWinnerAreRecorded) {
@@ -253,30 +241,27 @@ TEST(SearchTest, TheLaunchPathsOfTheWinnerAreRecorded) {
     asked.push_back(candidate.id());
     return paths;
   };
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(result->record.launch_paths, paths);
-  const RankedConfiguration& winner = result->record.winner;
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.record.launch_paths, paths);
+  const RankedConfiguration& winner = result.record.winner;
   EXPECT_EQ(asked, std::vector{winner.choice.id()});
 }
 
 TEST(SearchTest, ARunnerThatLaunchesNothingHasNoLaunchPaths) {
   ToySession toy;
   toy.runner.time_us = bowl_us;
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(result->record.launch_paths, LaunchTimes{});
-  EXPECT_TRUE(result->notes.empty());
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.record.launch_paths, LaunchTimes{});
+  EXPECT_TRUE(result.notes.empty());
 }
 
 TEST(SearchTest, LaunchPathsThatFailCostTheRecordNothingElse) {
   ToySession toy;
   toy.runner.time_us = bowl_us;
   toy.runner.paths = [](const Candidate&) { return Error{ErrorCode::device, "refused"}; };
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(result->record.launch_paths, LaunchTimes{});
-  EXPECT_EQ(result->notes,
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.record.launch_paths, LaunchTimes{});
+  EXPECT_EQ(result.notes,
             std::vector<std::string>{"the launch paths could not be measured: refused"});
 }
 
@@ -284,10 +269,9 @@ TEST(SearchTest, AWinnerThatLaunchesForTooLongIsLabelled) {
   ToySession toy;
   toy.runner.time_us = bowl_us;
   toy.runner.gap_us = 1;
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  ASSERT_EQ(result->notes.size(), 1U);
-  EXPECT_NE(result->notes[0].find("time between kernels"), std::string::npos);
+  const auto result = must(toy.run());
+  ASSERT_EQ(result.notes.size(), 1U);
+  EXPECT_THAT(result.notes[0], HasSubstr("time between kernels"));
 }
 
 TEST(SearchTest, WhileCompilesRunTheBestAreSampledAgain) {
@@ -296,11 +280,10 @@ TEST(SearchTest, WhileCompilesRunTheBestAreSampledAgain) {
   toy.runner.time_us = [](const Candidate& c) {
     return c.kernel_template->name == "toy/other" ? 3.0 : 10.0;
   };
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_GT(result->shares.filler_seconds, 0);
-  EXPECT_GT(result->shares.device.busy_seconds, 0);
-  EXPECT_NEAR(result->shares.device.idle_seconds(), 0, 1e-9);
+  const auto result = must(toy.run());
+  EXPECT_GT(result.shares.filler_seconds, 0);
+  EXPECT_GT(result.shares.device.busy_seconds, 0);
+  EXPECT_NEAR(result.shares.device.idle_seconds(), 0, 1e-9);
   EXPECT_GT(toy.runner.samples["toy/other A=1"], 2 + 4 + 16 + 16)
       << "the default, more often than screening, rungs and finals take";
 }
@@ -308,25 +291,23 @@ TEST(SearchTest, WhileCompilesRunTheBestAreSampledAgain) {
 TEST(SearchTest, WhatTheDeviceWaitsForIsIdleTime) {
   ToySession toy;
   toy.runner.prepare_seconds = 0.004;
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  const DeviceUse& device = result->shares.device;
+  const auto result = must(toy.run());
+  const DeviceUse& device = result.shares.device;
   EXPECT_GT(toy.runner.prepared, 50) << "some of 50 are loaded again for the race";
   EXPECT_NEAR(device.idle_seconds(), 0.004 * toy.runner.prepared, 1e-9);
   EXPECT_NEAR(device.longest_idle_seconds, 0.004, 1e-9) << "a sample follows each";
   EXPECT_NEAR(device.seconds(), toy.runner.clock_seconds, 1e-9);
-  EXPECT_EQ(result->record.idle_seconds, device.idle_seconds());
-  EXPECT_EQ(result->record.longest_idle_ms, 1000 * device.longest_idle_seconds);
+  EXPECT_EQ(result.record.idle_seconds, device.idle_seconds());
+  EXPECT_EQ(result.record.longest_idle_ms, 1000 * device.longest_idle_seconds);
 }
 
 TEST(SearchTest, NothingThatWasMeasuredTwiceOnlyCanWin) {
   ToySession toy;
   toy.options.budget.seconds = 0;
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_GE(result->record.winner.measurement.samples_us.size(),
+  const auto result = must(toy.run());
+  EXPECT_GE(result.record.winner.measurement.samples_us.size(),
             static_cast<std::size_t>(kMinRounds));
-  EXPECT_EQ(result->record.search.stop_reason, "budget");
+  EXPECT_EQ(result.record.search.stop_reason, "budget");
 }
 
 TEST(SearchTest, EqualSessionsChooseEqually) {
@@ -334,9 +315,8 @@ TEST(SearchTest, EqualSessionsChooseEqually) {
   for (int i = 0; i < 3; ++i) {
     ToySession toy;
     toy.runner.noise = steady_noise;
-    const auto result = toy.run();
-    ASSERT_TRUE(result);
-    const std::string id = result->record.winner.choice.id();
+    const auto result = must(toy.run());
+    const std::string id = result.record.winner.choice.id();
     if (i == 0) first = id;
     EXPECT_EQ(id, first);
   }

@@ -13,6 +13,7 @@
 
 #include "support/text.h"
 #include "tests/cache/child_process.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -54,9 +55,8 @@ class GpuLockTest : public ::testing::Test {
 
 TEST_F(GpuLockTest, IsFreeAgainWithItsOwner) {
   for (int i = 0; i < 3; ++i) {
-    const Result<GpuLock> lock =
-        GpuLock::acquire("GPU-1", [](std::string_view line) { FAIL() << line; });
-    ASSERT_TRUE(lock) << lock.error().message;
+    const GpuLock lock =
+        must(GpuLock::acquire("GPU-1", [](std::string_view line) { FAIL() << line; }));
   }
   EXPECT_TRUE(std::filesystem::exists(dir_ / "kernwright-GPU-1.lock"));
 }
@@ -90,12 +90,9 @@ TEST_F(GpuLockTest, AnotherProcessIsWaitedForAndNamed) {
 }
 
 TEST_F(GpuLockTest, WhoIsToldToStopWaitsNoLonger) {
-  const Result<GpuLock> held = GpuLock::acquire("GPU-1");
-  ASSERT_TRUE(held);
-  const Result<GpuLock> lock = GpuLock::acquire("GPU-1", {}, [] { return true; });
-  ASSERT_FALSE(lock);
-  EXPECT_EQ(lock.error().code, ErrorCode::unavailable);
-  EXPECT_EQ(lock.error().message, "no longer waiting for GPU GPU-1");
+  const GpuLock held = must(GpuLock::acquire("GPU-1"));
+  EXPECT_THAT(GpuLock::acquire("GPU-1", {}, [] { return true; }),
+              Fails(ErrorCode::unavailable, "no longer waiting for GPU GPU-1"));
 }
 
 TEST_F(GpuLockTest, IsForEveryUser) {
@@ -107,9 +104,7 @@ TEST_F(GpuLockTest, IsForEveryUser) {
 
 TEST_F(GpuLockTest, WithoutAFolderItIsAnError) {
   ::setenv("TMPDIR", (dir_ / "gone").c_str(), 1);
-  const Result<GpuLock> lock = GpuLock::acquire("GPU-1");
-  ASSERT_FALSE(lock);
-  EXPECT_EQ(lock.error().code, ErrorCode::io);
+  EXPECT_THAT(GpuLock::acquire("GPU-1"), Fails(ErrorCode::io));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/doubles/fake_device.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 #include "tuner/data/data_ops.h"
 #include "tuner/data/probe_kernels.h"
@@ -31,13 +32,10 @@ TEST_F(TunerToolkitTest, TheDataKernelsCompileForEveryElementType) {
   };
   ManualClock clock;
   const auto device = make_fake_device(std::move(options), clock);
-  const auto ops = make_device_data_ops(*device, *pool_);
-  ASSERT_TRUE(ops) << ops.error().message;
-  const auto buffer = device->allocate(4096);
-  ASSERT_TRUE(buffer);
+  const auto ops = must(make_device_data_ops(*device, *pool_));
+  const auto buffer = must(device->allocate(4096));
   for (const DType dtype : kDTypes) {
-    const auto drawn =
-        ops.value()->draw(buffer.value()->address(), dtype, 64, {DrawKind::normal}, 1);
+    const auto drawn = ops->draw(buffer->address(), dtype, 64, {DrawKind::normal}, 1);
     EXPECT_TRUE(drawn) << drawn.error().message;
   }
   EXPECT_EQ(loads, 4 * std::ssize(kDTypes));
@@ -54,15 +52,14 @@ TEST_F(TunerToolkitTest, TheReferenceKernelsCompileAndFitAnyLaunch) {
   };
   ManualClock clock;
   const auto device = make_fake_device(std::move(options), clock);
-  const auto kernels = ProbeKernels::make(
-      *device, pool_->submit(ProbeKernels::request(device->profile().sm_arch)).get());
-  ASSERT_TRUE(kernels) << kernels.error().message;
+  const auto kernels = must(ProbeKernels::make(
+      *device, pool_->submit(ProbeKernels::request(device->profile().sm_arch)).get()));
   ExecutionPlan plan;
   plan.launches.resize(2);
   plan.launches[0].kernel = "first";
   plan.launches[1].kernel = "second";
   plan.launches[1].cluster = {2, 1, 1};
-  ASSERT_TRUE(kernels->empty(*device, plan));
+  ASSERT_TRUE(kernels.empty(*device, plan));
   EXPECT_EQ(loaded, (std::vector<std::string>{"kernwright_sm_probe", "kernwright_dram_probe",
                                               "kernwright_empty"}));
   ExecutionPlan other = plan;
@@ -78,18 +75,17 @@ TEST_F(TunerToolkitTest, EveryOperationsExampleIsPredicted) {
     for (const Operation& operation : catalog->operations()) {
       const BoundProblem problem = BoundProblem::bind(operation, operation.example).value();
       SCOPED_TRACE(problem.text());
-      const auto result = predict_record({.catalog = *catalog,
-                                          .problem = problem,
-                                          .profile = profile,
-                                          .pool = *pool_,
-                                          .key = {problem.text(), "sm_90", sku, {}},
-                                          .environment = {}},
-                                         {.trials = 3});
-      ASSERT_TRUE(result) << result.error().message;
-      const RankedConfiguration& winner = result.value().record.winner;
-      EXPECT_GE(winner.predicted_us, result.value().record.roofline_us);
-      EXPECT_NE(result->kernel, nullptr);
-      for (const Trial& trial : result.value().trials) {
+      const auto result = must(predict_record({.catalog = *catalog,
+                                               .problem = problem,
+                                               .profile = profile,
+                                               .pool = *pool_,
+                                               .key = {problem.text(), "sm_90", sku, {}},
+                                               .environment = {}},
+                                              {.trials = 3}));
+      const RankedConfiguration& winner = result.record.winner;
+      EXPECT_GE(winner.predicted_us, result.record.roofline_us);
+      EXPECT_NE(result.kernel, nullptr);
+      for (const Trial& trial : result.trials) {
         EXPECT_EQ(to_string(trial.outcome), "ok") << trial.choice.id() << ": " << trial.detail;
       }
     }

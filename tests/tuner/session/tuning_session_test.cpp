@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <future>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
 #include <mutex>
@@ -16,12 +17,15 @@
 
 #include "cache/records/record_view.h"
 #include "compile/render.h"
+#include "tests/results.h"
 #include "tests/tuner/toy.h"
 #include "tuner/cost/cost_model.h"
 #include "tuner/session/predict_record.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 bool is(const Candidate& candidate, int a, int b) {
   return candidate.kernel_template->name == "toy/plain" && candidate.configuration.at("A") == a &&
@@ -31,15 +35,14 @@ bool is(const Candidate& candidate, int a, int b) {
 TEST(TuningSessionTest, ExhaustiveFindsTheBestOfTheLandscape) {
   ToySession toy;
   toy.runner.time_us = bowl_us;
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
-  const TuningRecord& record = result.value().record;
+  const auto result = must(toy.run());
+  const TuningRecord& record = result.record;
   EXPECT_EQ(record.winner.choice.kernel_template, "toy/plain");
   EXPECT_EQ(record.winner.choice.configuration.text(), "A=5 B=3 R=2");
   EXPECT_EQ(record.winner.measurement.median_us(), 3);
   EXPECT_EQ(record.candidates, 50);
   EXPECT_EQ(record.measured, 50);
-  EXPECT_EQ(result.value().trials.size(), 50U);
+  EXPECT_EQ(result.trials.size(), 50U);
   ASSERT_TRUE(record.baseline.has_value());
   EXPECT_EQ(record.runners_up.size(), 7U);
   for (std::size_t i = 1; i < record.runners_up.size(); ++i) {
@@ -69,22 +72,18 @@ TEST(TuningSessionTest, RankedFindsTheBestFirstWhereTheModelIsRight) {
   toy.options.strategy = "ranked";
   toy.options.budget.trials = 8;
   toy.runner.time_us = [&](const Candidate& c) { return predict_us(c, toy.profile); };
-  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.problem(), toy.profile);
-  ASSERT_TRUE(list);
-  const double best =
-      *std::min_element(list.value().predicted_us.begin(), list.value().predicted_us.end());
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(result.value().trials.size(), 8U);
-  EXPECT_NEAR(result.value().record.winner.measurement.median_us(), best, 0.005 * best);
+  const auto list = must(enumerate_candidates(*toy.catalog, toy.catalog.problem(), toy.profile));
+  const double best = *std::min_element(list.predicted_us.begin(), list.predicted_us.end());
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.trials.size(), 8U);
+  EXPECT_NEAR(result.record.winner.measurement.median_us(), best, 0.005 * best);
 }
 
 TEST(TuningSessionTest, TheDefaultIsTriedFirst) {
   ToySession toy;
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
+  const auto result = must(toy.run());
   const auto list = enumerate_candidates(*toy.catalog, toy.catalog.problem(), toy.profile);
-  EXPECT_EQ(result.value().trials.front().choice.id(),
+  EXPECT_EQ(result.trials.front().choice.id(),
             list.value().candidates[list.value().default_index].id());
 }
 
@@ -92,12 +91,11 @@ TEST(TuningSessionTest, OpeningCountsAsAPartOfTheBudget) {
   for (const double opening_seconds : {2.0, 400.0}) {
     ToySession toy;
     toy.options.budget = {.seconds = 100, .trials = 1, .opening_seconds = opening_seconds};
-    const auto result = toy.run();
-    ASSERT_TRUE(result) << result.error().message;
-    const double wall_seconds = result.value().shares.wall_seconds;
+    const auto result = must(toy.run());
+    const double wall_seconds = result.shares.wall_seconds;
     EXPECT_GE(wall_seconds, std::min(opening_seconds, 25.0));
     EXPECT_LT(wall_seconds, std::min(opening_seconds, 25.0) + 10);
-    EXPECT_EQ(result.value().record.wall_seconds, wall_seconds);
+    EXPECT_EQ(result.record.wall_seconds, wall_seconds);
   }
 }
 
@@ -119,10 +117,9 @@ TEST(TuningSessionTest, FailuresCostOnlyTheirCandidates) {
     return kernel;
   };
   toy.options.trial_log = toy.folder / "log/trials.jsonl";
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
+  const auto result = must(toy.run());
   std::map<Outcome, int> counts;
-  for (const Trial& trial : result.value().trials) {
+  for (const Trial& trial : result.trials) {
     ++counts[trial.outcome];
     EXPECT_EQ(trial.outcome == Outcome::ok, trial.detail.empty()) << trial.choice.id();
   }
@@ -132,7 +129,7 @@ TEST(TuningSessionTest, FailuresCostOnlyTheirCandidates) {
   EXPECT_EQ(counts[Outcome::compile_failed], 2);
   EXPECT_EQ(counts[Outcome::spilled], 2);
   EXPECT_EQ(counts[Outcome::ok], 40);
-  EXPECT_EQ(result.value().record.winner.measurement.median_us(), 5);
+  EXPECT_EQ(result.record.winner.measurement.median_us(), 5);
 
   std::ifstream log(toy.options.trial_log);
   std::map<std::string, int> logged;
@@ -163,9 +160,8 @@ TEST(TuningSessionTest, SpillsWithinTheAllowanceAreNoFailure) {
     kernel.entries.front().resources.spill_load_bytes = 8;
     return Result<CompiledKernel>(std::move(kernel));
   };
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(result.value().record.measured, 50);
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.record.measured, 50);
 }
 
 TEST(TuningSessionTest, WhatSpillsTooMuchIsToldHowMuchItMay) {
@@ -179,10 +175,9 @@ TEST(TuningSessionTest, WhatSpillsTooMuchIsToldHowMuchItMay) {
     }
     return Result<CompiledKernel>(std::move(kernel));
   };
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
+  const auto result = must(toy.run());
   std::map<std::string, std::string> details;
-  for (const Trial& trial : result->trials) {
+  for (const Trial& trial : result.trials) {
     if (trial.outcome == Outcome::spilled) details[trial.choice.id()] = trial.detail;
   }
   EXPECT_EQ(details.size(), 9U);
@@ -196,20 +191,16 @@ TEST(TuningSessionTest, WarningsStayInTheDetail) {
     kernel.warnings.push_back("wgmma serialised");
     return Result<CompiledKernel>(std::move(kernel));
   };
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(result.value().trials.front().outcome, Outcome::ok);
-  EXPECT_EQ(result.value().trials.front().detail, "wgmma serialised");
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.trials.front().outcome, Outcome::ok);
+  EXPECT_EQ(result.trials.front().detail, "wgmma serialised");
 }
 
 TEST(TuningSessionTest, WhereNothingPassesTheErrorSaysWhy) {
   ToySession toy;
   toy.runner.outcome = [](const Candidate&) { return Outcome::wrong_result; };
-  const auto result = toy.run();
-  ASSERT_FALSE(result);
-  EXPECT_NE(result.error().message.find("none of 50 candidates"), std::string::npos)
-      << result.error().message;
-  EXPECT_NE(result.error().message.find("50 ended as wrong_result"), std::string::npos);
+  EXPECT_THAT(toy.run(), Fails(::testing::AllOf(HasSubstr("none of 50 candidates"),
+                                                HasSubstr("50 ended as wrong_result"))));
 }
 
 TEST(TuningSessionTest, ALostDeviceEndsTheSessionAndIsBlamedOnItsCandidate) {
@@ -218,22 +209,16 @@ TEST(TuningSessionTest, ALostDeviceEndsTheSessionAndIsBlamedOnItsCandidate) {
   toy.runner.outcome = [](const Candidate& c) {
     return is(c, 3, 1) ? Outcome::device_lost : Outcome::ok;
   };
-  const auto result = toy.run();
-  ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().code, ErrorCode::device);
-  EXPECT_NE(result.error().message.find("toy/plain A=3 B=1"), std::string::npos)
-      << result.error().message;
-  const auto log = read_file(toy.options.trial_log);
-  ASSERT_TRUE(log);
-  EXPECT_NE(log.value().find("\"device_lost\""), std::string::npos);
+  EXPECT_THAT(toy.run(), Fails(ErrorCode::device, HasSubstr("toy/plain A=3 B=1")));
+  const auto log = must(read_file(toy.options.trial_log));
+  EXPECT_THAT(log, HasSubstr("\"device_lost\""));
 }
 
 TEST(TuningSessionTest, TheBudgetOfTrialsHolds) {
   ToySession toy;
   toy.options.budget.trials = 7;
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(result.value().trials.size(), 7U);
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.trials.size(), 7U);
 }
 
 TEST(TuningSessionTest, TheBudgetOfSecondsHoldsFinalsIncluded) {
@@ -242,40 +227,36 @@ TEST(TuningSessionTest, TheBudgetOfSecondsHoldsFinalsIncluded) {
     toy.runner.prepare_seconds = 0.02;
     toy.runner.sample_seconds = 0.0015;
     toy.options.budget.seconds = seconds;
-    const auto result = toy.run();
-    ASSERT_TRUE(result);
-    const TimeShares& shares = result.value().shares;
+    const auto result = must(toy.run());
+    const TimeShares& shares = result.shares;
     EXPECT_LE(shares.wall_seconds, 1.15 * seconds + 0.3);
-    EXPECT_GT(result.value().trials.size(), 1U);
-    EXPECT_EQ(result.value().record.winner.measurement.samples_us.size() > 3, true);
+    EXPECT_GT(result.trials.size(), 1U);
+    EXPECT_EQ(result.record.winner.measurement.samples_us.size() > 3, true);
   }
 }
 
 TEST(TuningSessionTest, EvenWithNoTimeTheDefaultAndTheFirstChoiceAreMeasured) {
   ToySession toy;
   toy.options.budget.seconds = 0;
-  const auto result = toy.run();
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(result.value().trials.size(), 2U);
-  EXPECT_EQ(result.value().record.winner.choice.configuration,
-            result.value().record.baseline->choice.configuration);
+  const auto result = must(toy.run());
+  EXPECT_EQ(result.trials.size(), 2U);
+  EXPECT_EQ(result.record.winner.choice.configuration,
+            result.record.baseline->choice.configuration);
 }
 
 TEST(TuningSessionTest, ATieKeepsTheDefault) {
   ToySession toy;
   toy.runner.time_us = [](const Candidate& c) { return is(c, 6, 4) ? 9.995 : 10.0; };
   toy.runner.noise = [](int i) { return 0.01 * std::sin(i * 2.399); };
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  EXPECT_EQ("toy/other A=1", result.value().record.winner.choice.id());
-  EXPECT_EQ(result.value().record.winner.choice.configuration,
-            result.value().record.baseline->choice.configuration);
+  const auto result = must(toy.run());
+  EXPECT_EQ("toy/other A=1", result.record.winner.choice.id());
+  EXPECT_EQ(result.record.winner.choice.configuration,
+            result.record.baseline->choice.configuration);
 }
 
 TEST(TuningSessionTest, CandidatesOfOneCompileAreCompiledOnce) {
   ToySession toy;
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
+  const auto result = must(toy.run());
   EXPECT_EQ(toy.compiler->compiles, 6 * 4 + 2);
 }
 
@@ -330,9 +311,8 @@ TEST(TuningSessionTest, CompilingAndMeasuringOverlap) {
     }
     return bowl_us(candidate);
   };
-  const auto result = toy.run();
-  ASSERT_TRUE(result);
-  const TimeShares& shares = result.value().shares;
+  const auto result = must(toy.run());
+  const TimeShares& shares = result.shares;
   EXPECT_NEAR(shares.compile_seconds, 26 * toy.compiler->seconds, 1e-6);
   EXPECT_NEAR(shares.wall_seconds,
               shares.setup_seconds + shares.settle_seconds + shares.measure_seconds +
@@ -342,21 +322,18 @@ TEST(TuningSessionTest, CompilingAndMeasuringOverlap) {
 
 TEST(CandidateListTest, GroupsShareACompile) {
   ToySession toy;
-  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.problem(), toy.profile);
-  ASSERT_TRUE(list);
-  EXPECT_EQ(list.value().candidates.size(), 50U);
-  EXPECT_EQ(std::set<int>(list.value().group_of.begin(), list.value().group_of.end()).size(), 26U);
-  EXPECT_EQ(list.value().rejected, 0);
+  const auto list = must(enumerate_candidates(*toy.catalog, toy.catalog.problem(), toy.profile));
+  EXPECT_EQ(list.candidates.size(), 50U);
+  EXPECT_EQ(std::set<int>(list.group_of.begin(), list.group_of.end()).size(), 26U);
+  EXPECT_EQ(list.rejected, 0);
 }
 
 TEST(CandidateListTest, WhereNoTemplateAppliesTheErrorHasEveryReason) {
   ToySession toy;
   toy.profile.sm_arch = 70;
-  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.problem(), toy.profile);
-  ASSERT_FALSE(list);
-  EXPECT_EQ(list.error().code, ErrorCode::not_found);
-  EXPECT_NE(list.error().message.find("toy/plain: "), std::string::npos) << list.error().message;
-  EXPECT_NE(list.error().message.find("toy/other: "), std::string::npos);
+  EXPECT_THAT(enumerate_candidates(*toy.catalog, toy.catalog.problem(), toy.profile),
+              Fails(ErrorCode::not_found,
+                    ::testing::AllOf(HasSubstr("toy/plain: "), HasSubstr("toy/other: "))));
 }
 
 TEST(TuningSessionTest, TheDefaultIsCompiledBeforeTheRunnerIsThere) {
@@ -390,12 +367,11 @@ TEST(PredictRecordTest, TakesTheBestPredictedThatCompiles) {
     }
     return kernel;
   };
-  const auto result = predict_record(toy.input(), {.trials = 24});
-  ASSERT_TRUE(result) << result.error().message;
-  const TuningRecord& record = result.value().record;
+  const auto result = must(predict_record(toy.input(), {.trials = 24}));
+  const TuningRecord& record = result.record;
   EXPECT_EQ(record.grade, RecordGrade::predicted);
   EXPECT_EQ(record.measured, 0);
-  EXPECT_EQ(result.value().trials.size(), 24U);
+  EXPECT_EQ(result.trials.size(), 24U);
   EXPECT_TRUE(toy.cache.artifact(record.winner.artifact));
   if (record.winner.choice.kernel_template == "toy/plain") {
     EXPECT_GE(record.winner.choice.configuration.at("A"), 4);
@@ -410,17 +386,15 @@ TEST(PredictRecordTest, ACountOfOneGoesOnUntilOneCompiles) {
     if (++*count < 4) return Error{ErrorCode::compile, "no"};
     return kernel;
   };
-  const auto result = predict_record(toy.input(), {.trials = 1});
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(result.value().trials.size(), 4U);
+  const auto result = must(predict_record(toy.input(), {.trials = 1}));
+  EXPECT_EQ(result.trials.size(), 4U);
 }
 
 TEST(PredictRecordTest, WhenItsSecondsAreOverTheWinnerIsEnough) {
   ToySession toy;
-  const auto result = predict_record(toy.input(), {.seconds = 0, .trials = 24});
-  ASSERT_TRUE(result) << result.error().message;
-  EXPECT_GE(result->trials.size(), 1U);
-  EXPECT_LE(result->trials.size(), static_cast<std::size_t>(toy.pool.threads()))
+  const auto result = must(predict_record(toy.input(), {.seconds = 0, .trials = 24}));
+  EXPECT_GE(result.trials.size(), 1U);
+  EXPECT_LE(result.trials.size(), static_cast<std::size_t>(toy.pool.threads()))
       << "what was under way with it";
 }
 
@@ -433,15 +407,14 @@ TEST(PredictRecordTest, TheDefaultIsKeptWhereNobodyIsClearlyFasterAndItSaysSo) {
     const BoundProblem problem =
         catalog->bind(Problem::parse(concat("matmul m=", m, " n=6144 k=4096 dtype=bf16")).value())
             .value();
-    const auto result = predict_record({.catalog = *catalog,
-                                        .problem = problem,
-                                        .profile = profile,
-                                        .pool = toy.pool,
-                                        .key = {problem.text(), "sm_90", "h200", {}},
-                                        .environment = {}},
-                                       {.trials = 5});
-    ASSERT_TRUE(result) << result.error().message;
-    const TuningRecord& record = result->record;
+    const auto result = must(predict_record({.catalog = *catalog,
+                                             .problem = problem,
+                                             .profile = profile,
+                                             .pool = toy.pool,
+                                             .key = {problem.text(), "sm_90", "h200", {}},
+                                             .environment = {}},
+                                            {.trials = 5}));
+    const TuningRecord& record = result.record;
     ASSERT_EQ(record.runners_up.size(), 4U);
     for (std::size_t i = 1; i < record.runners_up.size(); ++i) {
       EXPECT_LE(record.runners_up[i - 1].predicted_us, record.runners_up[i].predicted_us);
@@ -461,9 +434,7 @@ TEST(PredictRecordTest, WithoutACompilerThereIsNoRecord) {
                             const CompiledKernel&) -> Result<CompiledKernel> {
     return Error{ErrorCode::unavailable, "no toolkit"};
   };
-  const auto result = predict_record(toy.input(), {.trials = 24});
-  ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().code, ErrorCode::unavailable);
+  EXPECT_THAT(predict_record(toy.input(), {.trials = 24}), Fails(ErrorCode::unavailable));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <set>
 
+#include "tests/results.h"
+
 namespace kernwright {
 namespace {
 
@@ -89,11 +91,9 @@ TEST_P(SearchStrategyContractTest, CompiledProposalsShareAReportedCompileAndCoun
 
 TEST(SearchStrategyTest, AnUnknownNameListsWhatThereIs) {
   const Space space;
-  const auto made = make_strategy("genetic", space.space, 1);
-  ASSERT_FALSE(made);
-  EXPECT_EQ(made.error().message,
-            "no strategy \"genetic\", there are exhaustive, random, ranked, local_search, "
-            "portfolio");
+  EXPECT_THAT(make_strategy("genetic", space.space, 1),
+              Fails("no strategy \"genetic\", there are exhaustive, random, ranked, local_search, "
+                    "portfolio"));
 }
 
 TEST(RankedTest, FillsTheWaitWithTheFastestCompiledGroupThatIsNotHopeless) {
@@ -106,9 +106,8 @@ TEST(RankedTest, FillsTheWaitWithTheFastestCompiledGroupThatIsNotHopeless) {
   strategy->report(first[2], timed(11));
   const auto group = [&](std::size_t i) { return space.space.group_of[i]; };
   ASSERT_EQ((std::set{group(first[0]), group(first[1]), group(first[2])}.size()), 3U);
-  const auto filler = strategy->propose_compiled();
-  ASSERT_TRUE(filler);
-  EXPECT_EQ(group(*filler), group(first[1]));
+  const auto filler = must(strategy->propose_compiled());
+  EXPECT_EQ(group(filler), group(first[1]));
   while (const auto more = strategy->propose_compiled()) EXPECT_NE(group(*more), group(first[0]));
 }
 

@@ -1,11 +1,14 @@
 // Operations whose inputs have a meaning, checked as a search does: drawn as other inputs are,
 // their kernels would read or write out of bounds.
 
+#include "tests/results.h"
 #include "tests/tuner/templates/index_operations.h"
 #include "tests/tuner/templates/template_checks.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 class IndexOperationsGpuTest : public TemplateChecks {
  protected:
@@ -36,20 +39,16 @@ TEST_F(IndexOperationsGpuTest, ArePassedByTheChecks) {
 TEST_F(IndexOperationsGpuTest, AnIntegerThatIsOffByOneIsWrong) {
   const BoundProblem problem = bound("inverse n=1000 dtype=int64");
   const CandidateList list = enumerate(problem);
-  const auto runner = open_runner(problem);
-  ASSERT_TRUE(runner) << runner.error().message;
+  const auto runner = must(open_runner(problem));
   CompileRequest request = render(list.candidates[0], *catalog_, device_->profile().sm_arch);
   const std::string right = "base + i";
   request.source.replace(request.source.find(right), right.size(), "base + i + (i == 7)");
   const CompileResult kernel = pool_->submit(std::move(request)).get();
   ASSERT_TRUE(kernel) << kernel.error().message;
-  const auto prepared = runner.value()->prepare(list.candidates[0], *kernel.value());
-  ASSERT_TRUE(prepared) << prepared.error().message;
-  const auto checked = runner.value()->check(prepared->id, Runner::CheckDepth::screening);
-  ASSERT_TRUE(checked) << checked.error().message;
-  EXPECT_EQ(to_string(checked->step.outcome), "wrong_result");
-  EXPECT_NE(checked->step.detail.find("1000000015 != 1000000014 (exact)"), std::string::npos)
-      << checked->step.detail;
+  const auto prepared = must(runner->prepare(list.candidates[0], *kernel.value()));
+  const auto checked = must(runner->check(prepared.id, Runner::CheckDepth::screening));
+  EXPECT_EQ(to_string(checked.step.outcome), "wrong_result");
+  EXPECT_THAT(checked.step.detail, HasSubstr("1000000015 != 1000000014 (exact)"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "model/operation/draw.h"
 #include "tests/doubles/fake_device.h"
 #include "tests/doubles/host_data_ops.h"
+#include "tests/results.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"
@@ -42,16 +43,15 @@ class IndexOperationsTest : public ::testing::Test {
     SCOPED_TRACE(text);
     const BoundProblem problem = bound(text);
     const TensorShape& shape = problem.shapes()[tensor];
-    const auto sets = BufferSets::make(*device_, *ops_, problem.shapes(), L2State::cold, 3,
-                                       {.exact = exact_draw(problem), .nan = true});
-    ASSERT_TRUE(sets) << sets.error().message;
-    for (int set = BufferSets::kNanSet; set < sets->count(); ++set) {
-      if ((set == BufferSets::kNanSet && !sets->has_nan_set()) ||
-          (set == BufferSets::kExactSet && !sets->has_exact_set())) {
+    const auto sets = must(BufferSets::make(*device_, *ops_, problem.shapes(), L2State::cold, 3,
+                                            {.exact = exact_draw(problem), .nan = true}));
+    for (int set = BufferSets::kNanSet; set < sets.count(); ++set) {
+      if ((set == BufferSets::kNanSet && !sets.has_nan_set()) ||
+          (set == BufferSets::kExactSet && !sets.has_exact_set())) {
         continue;
       }
       std::vector<std::int64_t> values;
-      const void* const data = reinterpret_cast<const void*>(sets->address(set, tensor));
+      const void* const data = reinterpret_cast<const void*>(sets.address(set, tensor));
       for (std::int64_t i = 0; i < shape.elements(); ++i) {
         values.push_back(static_cast<std::int64_t>(load_element(data, shape.dtype, i)));
       }
@@ -142,10 +142,9 @@ TEST_F(IndexOperationsToolkitTest, TheirKernelsAndReferencesCompileInEveryDtype)
     const BoundProblem problem = bound(text);
     const auto reference = pool.submit(render_reference(problem, *catalog_, 80)).get();
     EXPECT_TRUE(reference) << text << ": " << reference.error().message;
-    const auto list = enumerate_candidates(*catalog_, problem, profile);
-    ASSERT_TRUE(list) << list.error().message;
-    ASSERT_FALSE(list->candidates.empty()) << text;
-    const auto kernel = pool.submit(render(list->candidates[0], *catalog_, 90)).get();
+    const auto list = must(enumerate_candidates(*catalog_, problem, profile));
+    ASSERT_FALSE(list.candidates.empty()) << text;
+    const auto kernel = pool.submit(render(list.candidates[0], *catalog_, 90)).get();
     EXPECT_TRUE(kernel) << text << ": " << kernel.error().message;
   }
 }

@@ -5,6 +5,7 @@
 
 #include "compile/render.h"
 #include "tests/model/template_names.h"
+#include "tests/results.h"
 #include "tests/tuner/gpu_world.h"
 #include "tests/tuner/templates/in_double/in_double.h"
 #include "tuner/data/buffer_sets.h"
@@ -28,16 +29,14 @@ class ReferenceGpuTest : public GpuWorld, public ::testing::WithParamInterface<s
 
 void ReferenceGpuTest::check(const InDouble& form, const BoundProblem& problem) {
   SCOPED_TRACE(problem.text());
-  auto drawer = InputDrawer::make(*device_, *pool_, problem, *catalog_);
-  ASSERT_TRUE(drawer) << drawer.error().message;
-  auto sets =
-      BufferSets::make(*device_, *ops_, problem.shapes(), L2State::warm, 5, {.drawer = *drawer});
-  ASSERT_TRUE(sets) << sets.error().message;
-  const std::vector<TensorShape>& shapes = sets.value().shapes();
+  auto drawer = must(InputDrawer::make(*device_, *pool_, problem, *catalog_));
+  auto sets = must(
+      BufferSets::make(*device_, *ops_, problem.shapes(), L2State::warm, 5, {.drawer = drawer}));
+  const std::vector<TensorShape>& shapes = sets.shapes();
   Arrays inputs;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     if (shapes[i].role == TensorRole::out) continue;
-    const auto raw = download<char>(sets.value().address(0, i), shapes[i].bytes());
+    const auto raw = download<char>(sets.address(0, i), shapes[i].bytes());
     for (std::int64_t e = 0; e < shapes[i].elements(); ++e) {
       const std::int64_t place = shapes[i].layout().place(e);
       inputs[shapes[i].name].push_back(load_element(raw.data(), shapes[i].dtype, place));
@@ -53,25 +52,22 @@ void ReferenceGpuTest::check(const InDouble& form, const BoundProblem& problem) 
   const CompileResult compiled =
       pool_->submit(render_reference(problem, *catalog_, device_->profile().sm_arch)).get();
   ASSERT_TRUE(compiled) << compiled.error().message;
-  const auto program = device_->load(compiled.value()->bits, plan);
-  ASSERT_TRUE(program) << program.error().message;
+  const auto program = must(device_->load(compiled.value()->bits, plan));
   LaunchArguments arguments;
-  arguments.tensors = sets.value().addresses(0, plan.tensors);
+  arguments.tensors = sets.addresses(0, plan.tensors);
   arguments.references.resize(plan.tensors.size());
   arguments.magnitudes.resize(plan.tensors.size());
   std::vector<std::unique_ptr<DeviceBuffer>> buffers;
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     if (plan.tensors[i].role == TensorRole::in) continue;
     for (auto* place : {&arguments.references, &arguments.magnitudes}) {
-      auto buffer = device_->allocate(plan.tensors[i].elements() * 8);
-      ASSERT_TRUE(buffer) << buffer.error().message;
-      (*place)[i] = buffer.value()->address();
-      buffers.push_back(std::move(buffer).value());
+      auto buffer = must(device_->allocate(plan.tensors[i].elements() * 8));
+      (*place)[i] = buffer->address();
+      buffers.push_back(std::move(buffer));
     }
   }
   for (const Scalar& scalar : plan.scalars) arguments.scalars.push_back(scalar.checked_value);
-  const auto ran = device_->run(*program.value(), arguments);
-  ASSERT_TRUE(ran) << ran.error().message;
+  must(device_->run(*program, arguments));
   std::size_t compared = 0;
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     if (plan.tensors[i].role == TensorRole::in) continue;

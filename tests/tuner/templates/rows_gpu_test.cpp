@@ -14,6 +14,7 @@
 
 #include "compile/render.h"
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/tuner/gpu_world.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/data/element.h"
@@ -74,9 +75,7 @@ class RowsGpuTest : public GpuWorld {
     EXPECT_TRUE(kernel) << kernel.error().message;
     if (!kernel) return outputs;
     const ExecutionPlan& plan = candidate.plan;
-    const auto program = device_->load(kernel.value()->bits, plan);
-    EXPECT_TRUE(program) << program.error().message;
-    if (!program) return outputs;
+    const auto program = must(device_->load(kernel.value()->bits, plan));
 
     LaunchArguments arguments;
     std::vector<std::unique_ptr<DeviceBuffer>> buffers;
@@ -105,10 +104,9 @@ class RowsGpuTest : public GpuWorld {
     }
     std::int64_t workspace = 0;
     for (const WorkspacePlan& part : plan.workspaces) workspace += part.bytes + 256;
-    auto scratch = device_->allocate(std::max<std::int64_t>(workspace, 256));
-    EXPECT_TRUE(scratch);
-    arguments.workspace = scratch.value()->address();
-    const auto ran = device_->run(*program.value(), arguments);
+    auto scratch = must(device_->allocate(std::max<std::int64_t>(workspace, 256)));
+    arguments.workspace = scratch->address();
+    const auto ran = device_->run(*program, arguments);
     EXPECT_TRUE(ran) << ran.error().message;
     for (const TensorShape& shape : plan.tensors) {
       if (shape.role == TensorRole::in) continue;
@@ -192,18 +190,15 @@ class RowsGpuTest : public GpuWorld {
   /// As a candidate is checked when it is screened.
   void check_candidate(const BoundProblem& problem, const Candidate& candidate,
                        std::uint64_t seed) {
-    const auto runner = open_runner(problem, seed);
-    ASSERT_TRUE(runner) << runner.error().message;
+    const auto runner = must(open_runner(problem, seed));
     SCOPED_TRACE(concat(problem.text(), ": ", candidate.id()));
     const CompileResult kernel =
         pool_->submit(render(candidate, *catalog_, device_->profile().sm_arch)).get();
     ASSERT_TRUE(kernel) << kernel.error().message;
-    const auto prepared = runner.value()->prepare(candidate, *kernel.value());
-    ASSERT_TRUE(prepared) << prepared.error().message;
-    const auto checked = runner.value()->check(prepared.value().id, Runner::CheckDepth::screening);
-    ASSERT_TRUE(checked) << checked.error().message;
-    EXPECT_EQ(to_string(checked.value().step.outcome), "ok") << checked.value().step.detail;
-    ASSERT_FALSE(runner.value()->lost());
+    const auto prepared = must(runner->prepare(candidate, *kernel.value()));
+    const auto checked = must(runner->check(prepared.id, Runner::CheckDepth::screening));
+    EXPECT_EQ(to_string(checked.step.outcome), "ok") << checked.step.detail;
+    ASSERT_FALSE(runner->lost());
   }
 };
 

@@ -10,6 +10,7 @@
 #include "compile/render.h"
 #include "support/random.h"
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/tuner/gpu_world.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/check/checker.h"
@@ -20,9 +21,7 @@ namespace kernwright {
 class TemplateChecks : public GpuWorld {
  protected:
   CandidateList enumerate(const BoundProblem& problem) {
-    auto list = enumerate_candidates(*catalog_, problem, device_->profile());
-    EXPECT_TRUE(list) << list.error().message;
-    return list ? std::move(list).value() : CandidateList{};
+    return must(enumerate_candidates(*catalog_, problem, device_->profile()));
   }
 
   /// Starts to compile `chosen` of `list`.
@@ -49,25 +48,22 @@ class TemplateChecks : public GpuWorld {
              const std::vector<std::size_t>& chosen, const std::vector<Build>& kernels,
              std::uint64_t seed, Runner::CheckDepth depth) {
     const bool finalist = depth == Runner::CheckDepth::finalist;
-    const auto runner = open_runner(problem, seed, finalist);
-    ASSERT_TRUE(runner) << runner.error().message;
+    const auto runner = must(open_runner(problem, seed, finalist));
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       const Candidate& candidate = list.candidates[chosen[i]];
       SCOPED_TRACE(concat(problem.text(), ": ", candidate.id()));
       const CompileResult& kernel = kernels[i].get();
       ASSERT_TRUE(kernel) << kernel.error().message;
-      const auto prepared = runner.value()->prepare(candidate, *kernel.value());
-      ASSERT_TRUE(prepared) << prepared.error().message;
-      ASSERT_EQ(to_string(prepared.value().step.outcome), "ok") << prepared.value().step.detail;
-      const auto checked = runner.value()->check(prepared.value().id, depth);
-      ASSERT_TRUE(checked) << checked.error().message;
-      EXPECT_EQ(to_string(checked.value().step.outcome), "ok") << checked.value().step.detail;
-      EXPECT_TRUE(checked.value().report.guarded);
-      EXPECT_EQ(checked.value().report.exact, exact_draw(problem).has_value());
-      EXPECT_EQ(checked.value().report.unmapped, finalist);
-      EXPECT_LE(checked.value().report.max_error, 1);
-      ASSERT_FALSE(runner.value()->lost());
-      runner.value()->drop(prepared.value().id);
+      const auto prepared = must(runner->prepare(candidate, *kernel.value()));
+      ASSERT_EQ(to_string(prepared.step.outcome), "ok") << prepared.step.detail;
+      const auto checked = must(runner->check(prepared.id, depth));
+      EXPECT_EQ(to_string(checked.step.outcome), "ok") << checked.step.detail;
+      EXPECT_TRUE(checked.report.guarded);
+      EXPECT_EQ(checked.report.exact, exact_draw(problem).has_value());
+      EXPECT_EQ(checked.report.unmapped, finalist);
+      EXPECT_LE(checked.report.max_error, 1);
+      ASSERT_FALSE(runner->lost());
+      runner->drop(prepared.id);
     }
   }
 

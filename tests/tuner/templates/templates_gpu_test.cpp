@@ -5,6 +5,7 @@
 #include "support/files.h"
 #include "support/random.h"
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/templates/template_checks.h"
 #include "tuner/session/tuning_session.h"
@@ -36,8 +37,7 @@ TEST_F(TemplatesGpuTest, PointwiseDefaultsAreRightAtRandomShapes) {
 TEST_F(TemplatesGpuTest, AWrongKernelIsRefused) {
   const ScopedTempDir directory;
   const auto write = [&](std::string_view name, std::string_view text) {
-    const auto done = publish_file(directory / concat("vector_add/wrong/", name), text);
-    ASSERT_TRUE(done) << done.error().message;
+    must(publish_file(directory / concat("vector_add/wrong/", name), text));
   };
   // MISTAKE 0 is right, 1 leaves the last element out, 2 adds a to itself in one element.
   write("kernel.cu", R"(
@@ -61,8 +61,7 @@ extern "C" __global__ void vector_add_wrong(const dtype_t* a, const dtype_t* b, 
   ASSERT_NO_FATAL_FAILURE(load_catalog({directory.path()}));
   const BoundProblem problem = bound("vector_add n=5000 dtype=bf16");
   const CandidateList list = enumerate(problem);
-  const auto runner = open_runner(problem);
-  ASSERT_TRUE(runner) << runner.error().message;
+  const auto runner = must(open_runner(problem));
   int seen = 0;
   for (const Candidate& candidate : list.candidates) {
     if (candidate.kernel_template->name != "vector_add/wrong") continue;
@@ -70,18 +69,16 @@ extern "C" __global__ void vector_add_wrong(const dtype_t* a, const dtype_t* b, 
     const CompileResult kernel =
         pool_->submit(render(candidate, *catalog_, device_->profile().sm_arch)).get();
     ASSERT_TRUE(kernel) << kernel.error().message;
-    const auto prepared = runner.value()->prepare(candidate, *kernel.value());
-    ASSERT_TRUE(prepared);
-    const auto checked = runner.value()->check(prepared.value().id, Runner::CheckDepth::screening);
-    ASSERT_TRUE(checked) << checked.error().message;
+    const auto prepared = must(runner->prepare(candidate, *kernel.value()));
+    const auto checked = must(runner->check(prepared.id, Runner::CheckDepth::screening));
     const std::int64_t mistake = candidate.configuration.at("MISTAKE");
-    EXPECT_EQ(checked.value().step.outcome, mistake == 0 ? Outcome::ok : Outcome::wrong_result);
-    EXPECT_EQ(checked.value().report.mismatches, mistake == 0 ? 0 : 1);
+    EXPECT_EQ(checked.step.outcome, mistake == 0 ? Outcome::ok : Outcome::wrong_result);
+    EXPECT_EQ(checked.report.mismatches, mistake == 0 ? 0 : 1);
     if (mistake == 1) {
-      EXPECT_TRUE(checked.value().report.first_mismatch.starts_with("c[4999]: "));
+      EXPECT_TRUE(checked.report.first_mismatch.starts_with("c[4999]: "));
     }
     if (mistake == 2) {
-      EXPECT_TRUE(checked.value().report.first_mismatch.starts_with("c[1234]: "));
+      EXPECT_TRUE(checked.report.first_mismatch.starts_with("c[1234]: "));
     }
   }
   EXPECT_EQ(seen, 3);
@@ -91,8 +88,7 @@ TEST_F(TemplatesGpuTest, ASessionTunesEveryOperationsExample) {
   for (const Operation& op : catalog_->operations()) {
     const BoundProblem problem = BoundProblem::bind(op, op.example).value();
     SCOPED_TRACE(problem.text());
-    const auto runner = open_device_runner(*device_, *ops_, problem, *catalog_, *pool_, {});
-    ASSERT_TRUE(runner) << runner.error().message;
+    const auto runner = must(open_device_runner(*device_, *ops_, problem, *catalog_, *pool_, {}));
     TuningOptions options;
     options.budget.seconds = 8;
     options.budget.trials = 40;
@@ -102,13 +98,12 @@ TEST_F(TemplatesGpuTest, ASessionTunesEveryOperationsExample) {
                            .pool = *pool_,
                            .key = {problem.text(), "sm_90", device_->profile().id, {}},
                            .environment = {}});
-    const auto result = session.run(*runner.value(), options);
-    ASSERT_TRUE(result) << result.error().message;
-    const TuningRecord& record = result.value().record;
+    const auto result = must(session.run(*runner, options));
+    const TuningRecord& record = result.record;
     EXPECT_LE(record.check.max_error, 1);
     // Faster than the floor would mean that the work was not done.
     EXPECT_GT(record.winner.measurement.median_us(), 0.9 * record.roofline_us);
-    for (const Trial& trial : result.value().trials) {
+    for (const Trial& trial : result.trials) {
       EXPECT_NE(trial.outcome, Outcome::wrong_result) << trial.choice.id() << ": " << trial.detail;
       EXPECT_NE(trial.outcome, Outcome::launch_failed) << trial.choice.id() << ": " << trial.detail;
     }

@@ -1,5 +1,6 @@
 // Products with a function that the problem brings along, as source and as LTO-IR.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
 
@@ -9,12 +10,15 @@
 #include "support/files.h"
 #include "support/text.h"
 #include "tests/compile/toolkit_world.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/gpu_world.h"
 #include "tuner/candidates/candidate_list.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 // A function of value, row and column; with a division, whose slow path is a call that costs no
 // speed.
@@ -31,9 +35,8 @@ std::string refused(std::string_view body) {
 }
 
 InstructionCounts counts_of(const CompiledKernel& kernel, std::string_view entry) {
-  const auto all = count_instructions(kernel.bits);
-  EXPECT_TRUE(all) << all.error().message;
-  for (const InstructionCounts& count : *all) {
+  const auto all = must(count_instructions(kernel.bits));
+  for (const InstructionCounts& count : all) {
     if (count.kernel == entry) return count;
   }
   ADD_FAILURE() << "no entry " << entry;
@@ -70,11 +73,7 @@ class UserEpilogueToolkitTest : public ToolkitWorld {
   using Changes = std::vector<std::pair<std::string, std::int64_t>>;
 
   /// The catalog with the function `f`.
-  void give(const std::filesystem::path& file) {
-    auto catalog = Catalog::load({}, {file});
-    ASSERT_TRUE(catalog) << catalog.error().message;
-    catalog_ = *std::move(catalog);
-  }
+  void give(const std::filesystem::path& file) { catalog_ = must(Catalog::load({}, {file})); }
   void give_source(std::string_view source) { give(functions_.write("f.cu", source)); }
   void give_lto_ir(std::string_view source, const char* target = "sm_90a") {
     give(functions_.write_lto_ir(*pool_, "f.ltoir", source, target));
@@ -87,11 +86,8 @@ class UserEpilogueToolkitTest : public ToolkitWorld {
     for (auto& [parameter, value] : values) {
       for (const auto& [other, to] : changes) value = parameter == other ? to : value;
     }
-    const auto bound = catalog_->bind(*Problem::parse(concat("matmul ", problem)));
-    EXPECT_TRUE(bound) << bound.error().message;
-    const auto found = make_candidate(made, *bound, Configuration(std::move(values)), h200_);
-    EXPECT_TRUE(found) << found.error().message;
-    return *found;
+    const auto bound = must(catalog_->bind(*Problem::parse(concat("matmul ", problem))));
+    return must(make_candidate(made, bound, Configuration(std::move(values)), h200_));
   }
 
   CompileResult compile(const Candidate& candidate) {
@@ -196,47 +192,42 @@ TEST_F(UserEpilogueToolkitTest, BothFormsGiveTheSameInstructions) {
 
 TEST_F(UserEpilogueToolkitTest, SourceThatDoesNotCompileIsRefusedWithTheCompilersLog) {
   give_source("__device__ float kernwright_epilogue(float value, int, int) { return value + ; }\n");
-  EXPECT_NE(verdict().find("/f.cu(1): error: expected an expression"), std::string::npos)
-      << verdict();
+  EXPECT_THAT(verdict(), HasSubstr("/f.cu(1): error: expected an expression"));
   EXPECT_FALSE(compile_reference());
 }
 
 TEST_F(UserEpilogueToolkitTest, WhatDefinesAnotherFunctionIsRefused) {
   const std::string missing = "function \"kernwright_epilogue\" was referenced but not defined";
   give_source("__device__ float epilogue(float value, int, int) { return value; }\n");
-  EXPECT_NE(verdict().find(missing), std::string::npos) << verdict();
+  EXPECT_THAT(verdict(), HasSubstr(missing));
   give_source("__device__ float kernwright_epilogue(float value) { return value; }\n");
-  EXPECT_NE(verdict().find(missing), std::string::npos) << verdict();
+  EXPECT_THAT(verdict(), HasSubstr(missing));
   give_source("__device__ double kernwright_epilogue(float value, int, int) { return value; }\n");
-  EXPECT_NE(verdict().find("cannot overload functions distinguished by return type alone"),
-            std::string::npos)
-      << verdict();
+  EXPECT_THAT(verdict(), HasSubstr("cannot overload functions distinguished by return type alone"));
   give_source("float kernwright_epilogue(float value, int, int) { return value; }\n");
-  EXPECT_NE(verdict().find("redeclared without __device__"), std::string::npos) << verdict();
+  EXPECT_THAT(verdict(), HasSubstr("redeclared without __device__"));
 }
 
 TEST_F(UserEpilogueToolkitTest, LtoIrThatDefinesAnotherFunctionIsRefused) {
   const std::string wanted =
       "epilogue, which has to define float kernwright_epilogue(float value, int row, int column)";
   give_lto_ir("__device__ float kernwright_epilogue(float value) { return value; }\n");
-  EXPECT_NE(verdict().find(wanted), std::string::npos) << verdict();
-  EXPECT_NE(verdict().find("Unresolved extern function"), std::string::npos) << verdict();
+  EXPECT_THAT(verdict(), HasSubstr(wanted));
+  EXPECT_THAT(verdict(), HasSubstr("Unresolved extern function"));
   // The linker does not compare results: what comes of it is not inlined.
   give_lto_ir("__device__ double kernwright_epilogue(float value, int, int) { return value; }\n");
-  EXPECT_NE(verdict().find("is called, not inlined"), std::string::npos) << verdict();
+  EXPECT_THAT(verdict(), HasSubstr("is called, not inlined"));
   give(functions_.write("f.ltoir", "no LTO-IR"));
-  EXPECT_NE(verdict().find("does not match type"), std::string::npos) << verdict();
+  EXPECT_THAT(verdict(), HasSubstr("does not match type"));
 }
 
 TEST_F(UserEpilogueToolkitTest, AFunctionThatIsCalledIsRefused) {
   const std::string source = refused("return far(value) + row;");
   for (const char* kernel_template : {"matmul/persistent_wave", "matmul/tiled"}) {
     give_source(source);
-    EXPECT_NE(verdict(kernel_template).find("is called, not inlined"), std::string::npos)
-        << kernel_template << ": " << verdict(kernel_template);
+    EXPECT_THAT(verdict(kernel_template), HasSubstr("is called, not inlined")) << kernel_template;
     give_lto_ir(source);
-    EXPECT_NE(verdict(kernel_template).find("is called, not inlined"), std::string::npos)
-        << kernel_template << ": " << verdict(kernel_template);
+    EXPECT_THAT(verdict(kernel_template), HasSubstr("is called, not inlined")) << kernel_template;
   }
 }
 
@@ -264,27 +255,19 @@ TEST_F(UserEpilogueToolkitTest, WhatWasNotGivenIsNotCompiled) {
   catalog_ = *Catalog::load({});
   const CompileResult kernel =
       compile(candidate("matmul/tiled", with.problem->text().substr(sizeof "matmul")));
-  ASSERT_FALSE(kernel);
-  EXPECT_NE(kernel.error().message.find("the file of this epilogue was not given"),
-            std::string::npos)
-      << kernel.error().message;
+  EXPECT_THAT(kernel, Fails(HasSubstr("the file of this epilogue was not given")));
 }
 
 class UserEpilogueGpuTest : public GpuWorld {
  protected:
-  void give(const std::filesystem::path& file) {
-    auto catalog = Catalog::load({}, {file});
-    ASSERT_TRUE(catalog) << catalog.error().message;
-    catalog_ = *std::move(catalog);
-  }
+  void give(const std::filesystem::path& file) { catalog_ = must(Catalog::load({}, {file})); }
 
   /// Every template's default, or the first that is valid.
   std::vector<Candidate> defaults(const BoundProblem& problem) {
-    const auto list = enumerate_candidates(*catalog_, problem, device_->profile());
-    EXPECT_TRUE(list) << list.error().message;
+    const auto list = must(enumerate_candidates(*catalog_, problem, device_->profile()));
     std::vector<Candidate> chosen;
     std::set<std::string> seen;
-    for (const Candidate& candidate : list->candidates) {
+    for (const Candidate& candidate : list.candidates) {
       if (seen.insert(candidate.kernel_template->name).second) chosen.push_back(candidate);
     }
     return chosen;

@@ -1,12 +1,17 @@
 #include "tuner/worker/protocol.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "tests/results.h"
+
 namespace kernwright::detail {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(ProtocolTest, WhatACompileIsLinkedWithArrivesByteForByte) {
   std::string every_byte;
@@ -15,9 +20,8 @@ TEST(ProtocolTest, WhatACompileIsLinkedWithArrivesByteForByte) {
   request.name = "matmul/reference.cu";
   request.target = "sm_90";
   request.linked.push_back({"epilogue", every_byte});
-  const Result<Reply> reply = parse_reply(encode(Reply{CompileReply{request}}));
-  ASSERT_TRUE(reply) << reply.error().message;
-  const auto& read = std::get<CompileReply>(reply->content).request;
+  const Reply reply = must(parse_reply(encode(Reply{CompileReply{request}})));
+  const auto& read = std::get<CompileReply>(reply.content).request;
   ASSERT_EQ(read.linked.size(), 1U);
   EXPECT_EQ(read.linked[0].name, "epilogue");
   EXPECT_EQ(read.linked[0].lto_ir, every_byte);
@@ -28,9 +32,8 @@ TEST(ProtocolTest, AProblemIsOpenedWithItsFunctions) {
   OpenRequest open;
   open.problem = "vector_add n=8 dtype=bf16";
   open.functions = {"/functions/clamp.cu"};
-  const Result<Request> request = parse_request(encode(Request{open}));
-  ASSERT_TRUE(request) << request.error().message;
-  EXPECT_EQ(std::get<OpenRequest>(*request).functions, open.functions);
+  const Request request = must(parse_request(encode(Request{open})));
+  EXPECT_EQ(std::get<OpenRequest>(request).functions, open.functions);
 }
 
 TEST(ProtocolTest, WhatIsNoMessageIsCorruptAndNamesItsField) {
@@ -49,34 +52,30 @@ TEST(ProtocolTest, WhatIsNoMessageIsCorruptAndNamesItsField) {
     EXPECT_NE(request(text), "read") << text;
     EXPECT_NE(reply(text), "read") << text;
   }
-  EXPECT_NE(request(R"({"request": "leave"})").find("\"leave\" is unknown"), std::string::npos);
-  EXPECT_NE(request(R"({"request": "check", "id": 1, "depth": "deep"})")
-                .find("\"deep\" is none of screening, finalist"),
-            std::string::npos);
+  EXPECT_THAT(request(R"({"request": "leave"})"), HasSubstr("\"leave\" is unknown"));
+  EXPECT_THAT(request(R"({"request": "check", "id": 1, "depth": "deep"})"),
+              HasSubstr("\"deep\" is none of screening, finalist"));
   OpenRequest open;
   std::string text = encode(Request{open});
   text.replace(text.find("l2=cold"), 7, "l2=cool");
-  EXPECT_NE(request(text).find("is no measure policy"), std::string::npos);
+  EXPECT_THAT(request(text), HasSubstr("is no measure policy"));
   const auto changed = [&](AnyReply content, std::string_view from, std::string_view to) {
     std::string encoded = encode(Reply{std::move(content)});
     encoded.replace(encoded.find(from), from.size(), to);
     return reply(encoded);
   };
-  EXPECT_NE(changed(AuditReply{Audit{{{"mig", Trust::b, "on"}}}}, "\"B\"", "\"D\"")
-                .find("\"D\" is none of A, B, C"),
-            std::string::npos);
-  EXPECT_NE(changed(PrepareReply{{3, {Outcome::spilled, "8"}}}, "spilled", "soaked")
-                .find("\"soaked\" is none of ok, rejected"),
-            std::string::npos);
+  EXPECT_THAT(changed(AuditReply{Audit{{{"mig", Trust::b, "on"}}}}, "\"B\"", "\"D\""),
+              HasSubstr("\"D\" is none of A, B, C"));
+  EXPECT_THAT(changed(PrepareReply{{3, {Outcome::spilled, "8"}}}, "spilled", "soaked"),
+              HasSubstr("\"soaked\" is none of ok, rejected"));
 }
 
 TEST(ProtocolTest, AnErrorArrivesWithItsCode) {
-  const Result<Reply> read =
-      parse_reply(encode(Reply{ErrorReply{{ErrorCode::timed_out, "too long"}}, true}));
-  ASSERT_TRUE(read) << read.error().message;
-  EXPECT_TRUE(read->lost);
-  EXPECT_EQ(std::get<ErrorReply>(read->content).error.code, ErrorCode::timed_out);
-  EXPECT_EQ(std::get<ErrorReply>(read->content).error.message, "too long");
+  const Reply read =
+      must(parse_reply(encode(Reply{ErrorReply{{ErrorCode::timed_out, "too long"}}, true})));
+  EXPECT_TRUE(read.lost);
+  EXPECT_EQ(std::get<ErrorReply>(read.content).error.code, ErrorCode::timed_out);
+  EXPECT_EQ(std::get<ErrorReply>(read.content).error.message, "too long");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tuner/worker/serve.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
 #include <optional>
@@ -11,11 +12,13 @@
 #include <vector>
 
 #include "cache/stores/artifact_store.h"
+#include "tests/results.h"
 #include "tests/tuner/toy.h"
 
 namespace kernwright {
 namespace {
 
+using ::testing::HasSubstr;
 using namespace detail;
 
 /// Takes every candidate, and throws when one is checked.
@@ -127,9 +130,7 @@ TEST_F(ServeTest, ItEndsWithItsChannel) {
 TEST_F(ServeTest, AMessageThatIsNoneEndsIt) {
   EXPECT_TRUE(ours_->send("{}"));
   EXPECT_FALSE(ours_->receive()) << "it has closed its side";
-  const Result<void> ended = end();
-  ASSERT_FALSE(ended);
-  EXPECT_EQ(ended.error().code, ErrorCode::corrupt);
+  EXPECT_THAT(end(), Fails(ErrorCode::corrupt));
 }
 
 TEST_F(ServeTest, NothingIsOpenedBeforeTheGreetingNorMeasuredBeforeAProblemIsOpen) {
@@ -163,7 +164,7 @@ TEST_F(ServeTest, AProblemThatItDoesNotKnowIsNotOpened) {
   EXPECT_EQ(error(HelloRequest{}), "no error");
   OpenRequest wrong = problem();
   wrong.catalog_digest = std::string(64, '0');
-  EXPECT_NE(error(wrong).find("templates are not those of the tuning process"), std::string::npos);
+  EXPECT_THAT(error(wrong), HasSubstr("templates are not those of the tuning process"));
   wrong = problem();
   wrong.template_dirs = {"/nowhere"};
   EXPECT_EQ(error(wrong), "no folder of templates /nowhere");
@@ -177,17 +178,15 @@ TEST_F(ServeTest, AProblemThatItDoesNotKnowIsNotOpened) {
 
 TEST_F(ServeTest, ACandidateThatIsNoneHereIsRefused) {
   open();
-  EXPECT_NE(error(candidate("toy/none", 1)).find("toy/none"), std::string::npos);
-  EXPECT_NE(error(candidate("toy/plain", 99)).find("99"), std::string::npos);
+  EXPECT_THAT(error(candidate("toy/none", 1)), HasSubstr("toy/none"));
+  EXPECT_THAT(error(candidate("toy/plain", 99)), HasSubstr("99"));
   EXPECT_NE(error(candidate("toy/plain", 1)), "no error") << "its bits did not come along";
-  const auto torn = memory_file("artifact", "torn");
-  ASSERT_TRUE(torn);
-  EXPECT_NE(error(candidate("toy/plain", 1), torn->get()), "no error");
+  const auto torn = must(memory_file("artifact", "torn"));
+  EXPECT_NE(error(candidate("toy/plain", 1), torn.get()), "no error");
   CompiledKernel kernel;
   kernel.bits = "bits";
-  const auto whole = memory_file("artifact", encode_artifact(kernel));
-  ASSERT_TRUE(whole);
-  const Reply taken = ask(candidate("toy/plain", 1), whole->get());
+  const auto whole = must(memory_file("artifact", encode_artifact(kernel)));
+  const Reply taken = ask(candidate("toy/plain", 1), whole.get());
   ASSERT_TRUE(std::holds_alternative<PrepareReply>(taken.content));
   EXPECT_EQ(std::get<PrepareReply>(taken.content).prepared.id, 7);
 }

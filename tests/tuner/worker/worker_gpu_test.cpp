@@ -12,6 +12,7 @@
 #include "device/cuda/cuda_device.h"
 #include "support/processes/find_tool.h"
 #include "support/text.h"
+#include "tests/results.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/worker/faulty_template.h"
 #include "tuner/worker/worker_runner.h"
@@ -73,20 +74,15 @@ class WorkerGpuTest : public ::testing::Test {
     if (auto toolkit = compiler->identity(); !toolkit) GTEST_SKIP() << toolkit.error().message;
     profile_ = info->profile;
     candidates_ = std::make_unique<FaultyCandidates>(std::move(compiler));
-    const auto program = find_tool({});
-    ASSERT_TRUE(program) << program.error().message;
+    const auto program = must(find_tool({}));
     WorkerOptions options;
-    options.program = *program;
+    options.program = program;
     options.uuid = info->identity.uuid;
     options.cache_root = cache_.path();
     options.log = [](std::string_view line) { std::cout << line << '\n'; };
     options.inform = options.log;
-    auto worker = Worker::start(std::move(options), candidates_->pool());
-    ASSERT_TRUE(worker) << worker.error().message;
-    worker_ = std::move(worker).value();
-    auto runner = open_worker_runner(*worker_, candidates_->problem(profile_), {});
-    ASSERT_TRUE(runner) << runner.error().message;
-    runner_ = std::move(runner).value();
+    worker_ = must(Worker::start(std::move(options), candidates_->pool()));
+    runner_ = must(open_worker_runner(*worker_, candidates_->problem(profile_), {}));
     measure_next();  // what a process does once is done
   }
 
@@ -95,25 +91,21 @@ class WorkerGpuTest : public ::testing::Test {
     const CompileResult compiled = candidates_->compile(candidate, profile_.sm_arch);
     EXPECT_TRUE(compiled) << compiled.error().message;
     if (!compiled) return {};
-    auto prepared = runner_->prepare(candidate, **compiled);
-    EXPECT_TRUE(prepared) << prepared.error().message;
-    return prepared ? *std::move(prepared) : Runner::Prepared{};
+    return must(runner_->prepare(candidate, **compiled));
   }
 
   /// The next good candidate is loaded, right, and measured.
   void measure_next() {
     const Runner::Prepared good = prepare(Fault::none, next_variant_++ % 4);
     ASSERT_EQ(to_string(good.step.outcome), "ok") << good.step.detail;
-    const auto checked = runner_->check(good.id, Runner::CheckDepth::screening);
-    ASSERT_TRUE(checked) << checked.error().message;
-    EXPECT_EQ(to_string(checked->step.outcome), "ok") << checked->step.detail;
-    EXPECT_TRUE(checked->report.exact);
+    const auto checked = must(runner_->check(good.id, Runner::CheckDepth::screening));
+    EXPECT_EQ(to_string(checked.step.outcome), "ok") << checked.step.detail;
+    EXPECT_TRUE(checked.report.exact);
     const std::vector<Runner::Id> order{good.id, Runner::kSmProbe};
-    const auto sampled = runner_->sample(order);
-    ASSERT_TRUE(sampled) << sampled.error().message;
-    EXPECT_EQ(to_string((*sampled)[0].step.outcome), "ok") << (*sampled)[0].step.detail;
-    EXPECT_GT((*sampled)[0].sample.us, 1);
-    EXPECT_LT((*sampled)[0].sample.us, 1000);
+    const auto sampled = must(runner_->sample(order));
+    EXPECT_EQ(to_string(sampled[0].step.outcome), "ok") << sampled[0].step.detail;
+    EXPECT_GT(sampled[0].sample.us, 1);
+    EXPECT_LT(sampled[0].sample.us, 1000);
   }
 
   /// Expects that the candidate ends as `outcome`, and that the next one is measured within 3 s of
@@ -123,9 +115,7 @@ class WorkerGpuTest : public ::testing::Test {
     const Runner::Prepared bad = prepare(fault, 0);
     Runner::Step step = bad.step;
     if (step.outcome == Outcome::ok) {
-      const auto checked = runner_->check(bad.id, Runner::CheckDepth::screening);
-      ASSERT_TRUE(checked) << checked.error().message;
-      step = checked->step;
+      step = must(runner_->check(bad.id, Runner::CheckDepth::screening)).step;
     }
     EXPECT_EQ(to_string(step.outcome), outcome) << step.detail;
     EXPECT_FALSE(step.detail.empty());
@@ -204,9 +194,8 @@ TEST_F(WorkerGpuTest, AnAbortInsideTheWorkerCostsNothingTheFirstTime) {
   ASSERT_EQ(good.step.outcome, Outcome::ok);
   const auto start = std::chrono::steady_clock::now();
   ASSERT_EQ(::kill(worker_->pid(), SIGABRT), 0);
-  const auto checked = runner_->check(good.id, Runner::CheckDepth::screening);
-  ASSERT_TRUE(checked) << checked.error().message;
-  EXPECT_EQ(to_string(checked->step.outcome), "ok") << checked->step.detail;
+  const auto checked = must(runner_->check(good.id, Runner::CheckDepth::screening));
+  EXPECT_EQ(to_string(checked.step.outcome), "ok") << checked.step.detail;
   measure_next();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -218,30 +207,25 @@ TEST_F(WorkerGpuTest, AnAbortInsideTheWorkerCostsNothingTheFirstTime) {
 
 TEST_F(WorkerGpuTest, AFinalistRunsAgainstUnmappedPages) {
   const Runner::Prepared good = prepare(Fault::none, 1);
-  const auto checked = runner_->check(good.id, Runner::CheckDepth::finalist);
-  ASSERT_TRUE(checked) << checked.error().message;
-  EXPECT_EQ(to_string(checked->step.outcome), "ok") << checked->step.detail;
-  EXPECT_TRUE(checked->report.unmapped);
+  const auto checked = must(runner_->check(good.id, Runner::CheckDepth::finalist));
+  EXPECT_EQ(to_string(checked.step.outcome), "ok") << checked.step.detail;
+  EXPECT_TRUE(checked.report.unmapped);
   const std::vector<Runner::Id> order{good.id};
   ASSERT_TRUE(runner_->sample(order));
-  const auto after = runner_->check_after_timing(good.id);
-  ASSERT_TRUE(after) << after.error().message;
-  EXPECT_TRUE(after->report.after_timing);
+  const auto after = must(runner_->check_after_timing(good.id));
+  EXPECT_TRUE(after.report.after_timing);
   EXPECT_GT(runner_->launch_gap_us(good.id).value(), 0);
   EXPECT_FALSE(runner_->audit().value().rows.empty());
 }
 
 TEST_F(WorkerGpuTest, TheCallersContextStaysGood) {
-  auto device = open_cuda_device(0);
-  ASSERT_TRUE(device) << device.error().message;
-  auto buffer = (*device)->allocate(1 << 20);
-  ASSERT_TRUE(buffer);
+  auto device = must(open_cuda_device(0));
+  auto buffer = must(device->allocate(1 << 20));
   const Runner::Prepared bad = prepare(Fault::illegal_address, 0);
-  const auto checked = runner_->check(bad.id, Runner::CheckDepth::screening);
-  ASSERT_TRUE(checked);
-  EXPECT_EQ(to_string(checked->step.outcome), "illegal_address");
-  EXPECT_TRUE((*device)->fill((*buffer)->address(), 1, 1 << 20));
-  EXPECT_FALSE((*device)->lost());
+  const auto checked = must(runner_->check(bad.id, Runner::CheckDepth::screening));
+  EXPECT_EQ(to_string(checked.step.outcome), "illegal_address");
+  EXPECT_TRUE(device->fill(buffer->address(), 1, 1 << 20));
+  EXPECT_FALSE(device->lost());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "device/cuda/cuda_device.h"
 #include "support/processes/find_tool.h"
 #include "support/processes/subprocess.h"
+#include "tests/results.h"
 #include "tests/tuner/toy.h"
 #include "tuner/worker/protocol.h"
 
@@ -122,20 +123,18 @@ class WorkerRunnerTest : public ::testing::Test {
 TEST_F(WorkerRunnerTest, MeasuresThroughTheWorker) {
   run({});
   const Runner::Id id = prepare(2).id;
-  const auto checked = runner_->check(id, Runner::CheckDepth::finalist);
-  ASSERT_TRUE(checked);
-  EXPECT_EQ(checked->report.max_error, 0.25);
-  EXPECT_EQ(checked->report.elements, 10);
-  EXPECT_TRUE(checked->report.exact);
-  EXPECT_TRUE(checked->report.unmapped);
-  EXPECT_FALSE(checked->report.guarded);
+  const auto checked = must(runner_->check(id, Runner::CheckDepth::finalist));
+  EXPECT_EQ(checked.report.max_error, 0.25);
+  EXPECT_EQ(checked.report.elements, 10);
+  EXPECT_TRUE(checked.report.exact);
+  EXPECT_TRUE(checked.report.unmapped);
+  EXPECT_FALSE(checked.report.guarded);
   const auto sampled = sample({id, Runner::kSmProbe, id});
   EXPECT_EQ(sampled[0].sample, (Sample{20, 1980, 0.5}));
   EXPECT_EQ(sampled[1].sample.us, 10);
   EXPECT_EQ(sampled[2].sample.us, 20);
-  const auto after = runner_->check_after_timing(id);
-  ASSERT_TRUE(after);
-  EXPECT_TRUE(after->report.after_timing);
+  const auto after = must(runner_->check_after_timing(id));
+  EXPECT_TRUE(after.report.after_timing);
   EXPECT_EQ(runner_->launch_gap_us(id).value(), 1.5);
   EXPECT_EQ(runner_->launch_paths(id).value(),
             (LaunchTimes{{{KernelPath::stream, 3.25, 4}, {KernelPath::rebind, 1.25, 4}},
@@ -254,9 +253,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(WorkerRunnerTest, LaunchPathsThatEndTheProcessAreAnErrorAndItIsReplaced) {
   run({"paths:3=segv"});
   const Runner::Id bad = prepare(3).id;
-  const auto paths = runner_->launch_paths(bad);
-  ASSERT_FALSE(paths);
-  EXPECT_NE(paths.error().message.find("worker_died"), std::string::npos) << paths.error().message;
+  EXPECT_THAT(runner_->launch_paths(bad), Fails(HasSubstr("worker_died")));
   EXPECT_FALSE(runner_->lost());
   const Runner::Id good = prepare(2).id;
   EXPECT_TRUE(runner_->launch_paths(good));
@@ -264,22 +261,19 @@ TEST_F(WorkerRunnerTest, LaunchPathsThatEndTheProcessAreAnErrorAndItIsReplaced) 
 
 TEST_F(WorkerRunnerTest, CountsThroughTheWorker) {
   run({});
-  const auto counted = runner_->count(prepare(2).id, L2State::warm);
-  ASSERT_TRUE(counted) << counted.error().message;
-  EXPECT_EQ(counted->version, "13.0");
-  EXPECT_EQ(counted->cache, L2State::warm);
-  EXPECT_EQ(counted->passes, 3);
-  ASSERT_EQ(counted->kernels.size(), 1U);
-  EXPECT_EQ(counted->kernels.front().name, "toy");
-  EXPECT_EQ(counted->time_us(), 5.216);
-  EXPECT_EQ(counted->kernels.front().values.back().reason, "NaN");
+  const auto counted = must(runner_->count(prepare(2).id, L2State::warm));
+  EXPECT_EQ(counted.version, "13.0");
+  EXPECT_EQ(counted.cache, L2State::warm);
+  EXPECT_EQ(counted.passes, 3);
+  ASSERT_EQ(counted.kernels.size(), 1U);
+  EXPECT_EQ(counted.kernels.front().name, "toy");
+  EXPECT_EQ(counted.time_us(), 5.216);
+  EXPECT_EQ(counted.kernels.front().values.back().reason, "NaN");
 }
 
 TEST_F(WorkerRunnerTest, ACountThatEndsTheProcessIsAnErrorAndItIsReplaced) {
   run({"count:2=segv"});
-  const auto counted = runner_->count(prepare(2).id, L2State::cold);
-  ASSERT_FALSE(counted);
-  EXPECT_EQ(counted.error().code, ErrorCode::device);
+  EXPECT_THAT(runner_->count(prepare(2).id, L2State::cold), Fails(ErrorCode::device));
   expect_the_next_is_measured();
 }
 
@@ -302,9 +296,7 @@ TEST_F(WorkerRunnerTest, AHugeMessageArrivesWhole) {
 TEST_F(WorkerRunnerTest, WhatTheRunnerThrowsIsAnError) {
   run({"gap:3=throw"});
   const Runner::Id id = prepare(3).id;
-  const auto gap = runner_->launch_gap_us(id);
-  ASSERT_FALSE(gap);
-  EXPECT_EQ(gap.error().message, "thrown by the runner");
+  EXPECT_THAT(runner_->launch_gap_us(id), Fails("thrown by the runner"));
   expect_the_next_is_measured();
 }
 
@@ -397,9 +389,7 @@ TEST_F(WorkerRunnerTest, TheWorkerServesOneProblemAfterAnother) {
 
 TEST_F(WorkerRunnerTest, AProblemThatEndsTheWorkerCostsThatProblem) {
   ASSERT_TRUE(start({"open=abort@1"}));
-  const auto opened = open();
-  ASSERT_FALSE(opened);
-  EXPECT_THAT(opened.error().message, HasSubstr("could not open toy n=4096 dtype=fp32"));
+  EXPECT_THAT(open(), Fails(HasSubstr("could not open toy n=4096 dtype=fp32")));
   ASSERT_TRUE(open());
   expect_the_next_is_measured();
 }
@@ -407,11 +397,8 @@ TEST_F(WorkerRunnerTest, AProblemThatEndsTheWorkerCostsThatProblem) {
 TEST_F(WorkerRunnerTest, WithoutADeviceTheRealWorkerSaysWhy) {
   const auto gpu = describe_cuda_device(0);
   if (gpu) GTEST_SKIP() << "there is a GPU";
-  const auto program = find_tool({});
-  ASSERT_TRUE(program) << program.error().message;
-  const auto worker = Worker::start({.program = *program}, pool_);
-  ASSERT_FALSE(worker);
-  EXPECT_EQ(worker.error().message, gpu.error().message);
+  const auto program = must(find_tool({}));
+  EXPECT_THAT(Worker::start({.program = program}, pool_), Fails(gpu.error().message));
 }
 
 TEST_F(WorkerRunnerTest, ThatAProcessRunsIsNoFailure) {
@@ -423,32 +410,24 @@ TEST_F(WorkerRunnerTest, ThatAProcessRunsIsNoFailure) {
 TEST_F(WorkerRunnerTest, OtherTemplatesAreRefused) {
   ASSERT_TRUE(start({}));
   ASSERT_TRUE(publish_file(templates() / "toy/other/kernel.cu", "changed since"));
-  const auto opened = open();
-  ASSERT_FALSE(opened);
-  EXPECT_THAT(opened.error().message, HasSubstr("templates are not those of the tuning process"));
+  EXPECT_THAT(open(), Fails(HasSubstr("templates are not those of the tuning process")));
 }
 
 TEST_F(WorkerRunnerTest, AnotherProtocolIsRefused) {
-  const auto started = start({"hello=other_protocol"});
-  ASSERT_FALSE(started);
-  EXPECT_THAT(started.error().message,
-              HasSubstr(concat("speaks protocol 99, not ", detail::kProtocol)));
+  EXPECT_THAT(start({"hello=other_protocol"}),
+              Fails(HasSubstr(concat("speaks protocol 99, not ", detail::kProtocol))));
 }
 
 TEST_F(WorkerRunnerTest, AWorkerThatDoesNotStartIsAnError) {
-  const auto started = start({"hello=abort"});
-  ASSERT_FALSE(started);
-  EXPECT_EQ(started.error().code, ErrorCode::unavailable);
-  EXPECT_THAT(started.error().message, ContainsRegex("did not start: .*SIGABRT"));
-  const auto missing = Worker::start({.program = "/nowhere/kernwright"}, pool_);
-  ASSERT_FALSE(missing);
-  EXPECT_THAT(missing.error().message, HasSubstr("/nowhere/kernwright"));
+  EXPECT_THAT(start({"hello=abort"}),
+              Fails(ErrorCode::unavailable, ContainsRegex("did not start: .*SIGABRT")));
+  EXPECT_THAT(Worker::start({.program = "/nowhere/kernwright"}, pool_),
+              Fails(HasSubstr("/nowhere/kernwright")));
 }
 
 TEST_F(WorkerRunnerTest, KillingTheParentLeavesNoWorkerBehind) {
   const fs::path file = directory_ / "worker";
-  auto parent = Subprocess::spawn({fake_worker(), {concat("parent=", file.native())}, {}});
-  ASSERT_TRUE(parent) << parent.error().message;
+  auto parent = must(Subprocess::spawn({fake_worker(), {concat("parent=", file.native())}, {}}));
   const auto soon = [](const std::function<bool()>& done) {
     for (int i = 0; i < 2000 && !done(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -458,7 +437,7 @@ TEST_F(WorkerRunnerTest, KillingTheParentLeavesNoWorkerBehind) {
   ASSERT_TRUE(soon([&] { return fs::exists(file); }));
   const pid_t worker = std::stoi(read_file(file).value());
   EXPECT_TRUE(is_running(worker));
-  ASSERT_EQ(::kill(parent->pid(), SIGKILL), 0);  // the process alone: the worker has its own group
+  ASSERT_EQ(::kill(parent.pid(), SIGKILL), 0);  // the process alone: the worker has its own group
   EXPECT_TRUE(soon([&] { return !is_running(worker); }));
 }
 
