@@ -6,14 +6,13 @@
 namespace kernwright {
 namespace {
 
+using ::testing::HasSubstr;
 using DoctorTest = ProgramTest;
 
 TEST_F(DoctorTest, TellsWhatIsHereAsTextAndAsJson) {
   const Ran text = kernwright({"doctor"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("  cache     " + cache().string() + ": 0 records, 0 artifacts"),
-            std::string::npos)
-      << text.out;
+  EXPECT_THAT(text.out, HasSubstr("  cache     " + cache().string() + ": 0 records, 0 artifacts"));
   expect_width(text.out, 80);
 
   const Ran ran = kernwright({"doctor", "--json"});
@@ -30,10 +29,9 @@ TEST_F(DoctorTest, SaysWhatToDoNext) {
   environment_["KERNWRIGHT_CUDA_PATH"] = "/nonexistent/cuda";
   const nlohmann::json report = kernwright({"doctor", "--json"}).json();
   ASSERT_FALSE(report["next"].empty());
-  EXPECT_NE(report["next"][0].get<std::string>().find("set KERNWRIGHT_CUDA_PATH"),
-            std::string::npos);
+  EXPECT_THAT(report["next"][0].get<std::string>(), HasSubstr("set KERNWRIGHT_CUDA_PATH"));
   const Ran text = kernwright({"doctor"});
-  EXPECT_NE(flat(text.out).find("next install NVRTC and nvJitLink"), std::string::npos) << text.out;
+  EXPECT_THAT(flat(text.out), HasSubstr("next install NVRTC and nvJitLink")) << text.out;
 }
 
 TEST_F(DoctorTest, AuditsWhatCanBeSaid) {
@@ -51,12 +49,10 @@ TEST_F(DoctorTest, AuditsWhatCanBeSaid) {
     EXPECT_TRUE(checks.contains(check)) << check;
   }
   const Ran text = kernwright({"doctor"});
-  EXPECT_NE(text.out.find("  trust C\n"), std::string::npos) << text.out;
-  EXPECT_NE(text.out.find("C for injection_variables: CUDA_INJECTION64_PATH="), std::string::npos)
-      << text.out;
-  EXPECT_EQ(text.out.find("A for "), std::string::npos) << "what is well is a detail: " << text.out;
-  EXPECT_NE(kernwright({"doctor", "--verbose"}).out.find("A for mapped_libraries: "),
-            std::string::npos);
+  EXPECT_THAT(text.out, HasSubstr("  trust C\n"));
+  EXPECT_THAT(text.out, HasSubstr("C for injection_variables: CUDA_INJECTION64_PATH="));
+  EXPECT_THAT(text.out, ::testing::Not(HasSubstr("A for "))) << "what is well is a detail";
+  EXPECT_THAT(kernwright({"doctor", "--verbose"}).out, HasSubstr("A for mapped_libraries: "));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 namespace kernwright {
 namespace {
 
+using ::testing::HasSubstr;
 using OperationsTest = ProgramTest;
 using OperationsToolkitTest = ToolkitProgramTest;
 
@@ -27,8 +28,7 @@ TEST_F(OperationsTest, ListsThemAll) {
   const std::vector<std::string_view> lines = split(ran.out, '\n');
   const std::size_t column = lines.front().find("computes");
   ASSERT_TRUE(lines.front().starts_with("  operation ") && column != std::string_view::npos);
-  EXPECT_NE(ran.out.find("\nWhat one of them takes: kernwright operations NAME\n"),
-            std::string::npos);
+  EXPECT_THAT(ran.out, HasSubstr("\nWhat one of them takes: kernwright operations NAME\n"));
   std::size_t next = 1;
   for (const nlohmann::json& operation : all) {
     // Its name, and beside it what it computes, over as many lines as that takes.
@@ -55,7 +55,7 @@ TEST_F(OperationsTest, SaysWhatOneTakes) {
            "\n  rmsnorm/row  sm_80 and newer  ",
            "kernwright tune rmsnorm rows=4096 columns=8192 dtype=fp16\n",
        }) {
-    EXPECT_NE(ran.out.find(line), std::string::npos) << line << "is not in\n" << ran.out;
+    EXPECT_THAT(ran.out, HasSubstr(line));
   }
   const nlohmann::json json = kernwright({"operations", "rmsnorm", "--json"}).json();
   EXPECT_EQ(json["dims"][0]["name"], "rows");
@@ -78,8 +78,7 @@ TEST_F(OperationsTest, EveryOneFitsATerminal) {
 TEST_F(OperationsTest, AnUnknownOneIsAMistake) {
   const Ran ran = kernwright({"operations", "matmull"});
   EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_NE(ran.err.find("no operation \"matmull\" (did you mean matmul?)"), std::string::npos)
-      << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("no operation \"matmull\" (did you mean matmul?)"));
 }
 
 TEST_F(OperationsTest, ThoseOfAFolderAreThereToo) {
@@ -87,7 +86,7 @@ TEST_F(OperationsTest, ThoseOfAFolderAreThereToo) {
   const std::string folder = (home() / "my_templates").string();
   const Ran ran = kernwright({"operations", "scaled_add", "--templates", folder});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_NE(ran.out.find("scaled_add/tiles"), std::string::npos) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("scaled_add/tiles"));
 }
 
 TEST_F(OperationsTest, EveryReadmeNamesWhatItsOperationTakes) {
@@ -156,7 +155,7 @@ TEST_F(OperationsTest, EveryReadmeShowsACommandThatIsRight) {
     // It gets as far as the lookup, and so names an operation, dims and flags that there are.
     const Ran ran = shell("kernwright show " + tune.substr(kCommand.size()));
     EXPECT_EQ(ran.exit_code, 1) << tune;
-    EXPECT_NE(ran.err.find("no record for "), std::string::npos) << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("no record for "));
     expect_width(shown[0].output, 80);
   }
 }

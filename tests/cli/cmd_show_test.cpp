@@ -5,9 +5,12 @@
 #include "support/text.h"
 #include "tests/cache/samples.h"
 #include "tests/cli/run_program.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 /// A cache with one measured record of the sample's problem.
 class ShowTest : public ProgramTest {
@@ -17,10 +20,7 @@ class ShowTest : public ProgramTest {
     record.launch_paths = paths;
     keep(record);
   }
-  void keep(const TuningRecord& record) {
-    const auto put = RecordStore(cache()).put(record);
-    ASSERT_TRUE(put) << put.error().message;
-  }
+  void keep(const TuningRecord& record) { must(RecordStore(cache()).put(record)); }
   Ran show(std::vector<std::string> options = {}) {
     std::vector<std::string> words{"show",   "matmul",     "m=4096", "n=6144",
                                    "k=4096", "dtype=bf16", "--sku",  "h200"};
@@ -34,12 +34,10 @@ TEST_F(ShowTest, TellsEveryLaunchPathAndTheBest) {
                    KernelPath::graph});
   const Ran text = show({"--verbose"});
   ASSERT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("  launches  best by graph: the shortest back to back\n"
-                          "  path       host  back to back\n"
-                          "  stream  3.25 us       12.5 us\n"
-                          "  graph   1.50 us       11.5 us\n"),
-            std::string::npos)
-      << text.out;
+  EXPECT_THAT(text.out, HasSubstr("  launches  best by graph: the shortest back to back\n"
+                                  "  path       host  back to back\n"
+                                  "  stream  3.25 us       12.5 us\n"
+                                  "  graph   1.50 us       11.5 us\n"));
   const nlohmann::json shown = show({"--json"}).json();
   EXPECT_EQ(shown["best_path"], "graph");
   ASSERT_EQ(shown["launch_paths"].size(), 2U);
@@ -117,17 +115,16 @@ TEST_F(ShowTest, SaysInWordsHowSureTheWinnerIs) {
   record.search.regret_estimate = 0;
   record.verdict = Verdict::win;
   keep(record);
-  EXPECT_NE(show().out.find("  sure      win: 4 others of the finals are slower; trust A\n"),
-            std::string::npos);
-  EXPECT_NE(show().out.find("  next      nothing: more tuning is not expected to help\n"),
-            std::string::npos);
+  EXPECT_THAT(show().out,
+              HasSubstr("  sure      win: 4 others of the finals are slower; trust A\n"));
+  EXPECT_THAT(show().out, HasSubstr("  next      nothing: more tuning is not expected to help\n"));
 
   record.verdict = Verdict::unresolved;
   record.created = "2026-11-21T10:11:12Z";
   keep(record);
-  EXPECT_NE(flat(show().out).find("sure unresolved: 1 other of the finals is not told apart"),
-            std::string::npos);
-  EXPECT_NE(show().out.find("  next      tune with more --seconds\n"), std::string::npos);
+  EXPECT_THAT(flat(show().out),
+              HasSubstr("sure unresolved: 1 other of the finals is not told apart"));
+  EXPECT_THAT(show().out, HasSubstr("  next      tune with more --seconds\n"));
 }
 
 TEST_F(ShowTest, NeverCallsAWinnerSlower) {
@@ -137,9 +134,8 @@ TEST_F(ShowTest, NeverCallsAWinnerSlower) {
   for (double& us : record.runners_up[1].measurement.samples_us) us = 254.9;
   keep(record);
   const Ran text = show();
-  EXPECT_NE(text.out.find("the winner is the default: nothing beat it"), std::string::npos);
-  EXPECT_NE(flat(text.out).find("level with the cost model's first choice ("), std::string::npos)
-      << text.out;
+  EXPECT_THAT(text.out, HasSubstr("the winner is the default: nothing beat it"));
+  EXPECT_THAT(flat(text.out), HasSubstr("level with the cost model's first choice (")) << text.out;
   EXPECT_FALSE(std::regex_search(text.out + show({"--verbose"}).out, std::regex(" -[0-9]")))
       << text.out;
 }
@@ -150,7 +146,7 @@ TEST_F(ShowTest, WritesARecordAsAPageToo) {
   const Ran ran = show({"--html", file});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_EQ(ran.out, show().out);
-  EXPECT_NE(content(file).find("matmul m=4096 n=6144 k=4096 dtype=bf16"), std::string::npos);
+  EXPECT_THAT(content(file), HasSubstr("matmul m=4096 n=6144 k=4096 dtype=bf16"));
   EXPECT_EQ(show({"--html", "/proc/none/page.html"}).exit_code, 1);
 }
 
@@ -168,8 +164,7 @@ TEST_F(ShowTest, WritesTheRaceAsAPicture) {
   keep(record);
   const Ran none = show({"--svg", file.string()});
   EXPECT_EQ(none.exit_code, 1);
-  EXPECT_NE(none.err.find("there is no race: the record has one finalist"), std::string::npos)
-      << none.err;
+  EXPECT_THAT(none.err, HasSubstr("there is no race: the record has one finalist"));
 }
 
 TEST_F(ShowTest, FollowsTheWidthOfTheTerminal) {
@@ -194,16 +189,15 @@ TEST_F(ShowTest, VerboseLeavesNothingOut) {
   keep(LaunchTimes{});
   const Ran text = show({"--verbose"});
   ASSERT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("nvrtc 13.0 abcd"), std::string::npos) << text.out;
-  EXPECT_NE(text.out.find("matmul/persistent_wave STAGES=4 BM=128 GROUP=-8\n"), std::string::npos)
-      << text.out;
+  EXPECT_THAT(text.out, HasSubstr("nvrtc 13.0 abcd"));
+  EXPECT_THAT(text.out, HasSubstr("matmul/persistent_wave STAGES=4 BM=128 GROUP=-8\n"));
 }
 
 TEST_F(ShowTest, SaysWhereLaunchPathsWereNotMeasured) {
   keep(LaunchTimes{});
   const Ran text = show({"--verbose"});
   ASSERT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("  launches  paths not measured\n"), std::string::npos) << text.out;
+  EXPECT_THAT(text.out, HasSubstr("  launches  paths not measured\n"));
   const nlohmann::json shown = show({"--json"}).json();
   EXPECT_TRUE(shown["best_path"].is_null());
   EXPECT_TRUE(shown["launch_paths"].empty());

@@ -6,10 +6,12 @@
 #include "support/text.h"
 #include "tests/cli/run_program.h"
 #include "tests/cli/walkthrough.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
 
+using ::testing::HasSubstr;
 using TuneToolkitTest = ToolkitProgramTest;
 using TuneGpuTest = GpuProgramTest;
 
@@ -25,9 +27,7 @@ std::vector<std::string> command(const std::string& name, std::vector<std::strin
 TEST_F(TuneToolkitTest, ForASkuItPredictsAndShowFindsTheRecord) {
   const Ran none = kernwright(command("show", {"--sku", "h200"}));
   EXPECT_EQ(none.exit_code, 1);
-  EXPECT_NE(none.err.find("no record for vector_add n=100003 dtype=bf16 on h200\n"),
-            std::string::npos)
-      << none.err;
+  EXPECT_THAT(none.err, HasSubstr("no record for vector_add n=100003 dtype=bf16 on h200\n"));
 
   const Ran ran = kernwright(command("tune", {"--sku", "h200", "--json"}));
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
@@ -45,7 +45,7 @@ TEST_F(TuneToolkitTest, ForASkuItPredictsAndShowFindsTheRecord) {
   EXPECT_EQ(shown["reason"], "none");
   const Ran text = kernwright(command("show", {"--sku", "h200"}));
   EXPECT_EQ(text.exit_code, 0);
-  EXPECT_NE(text.out.find("winner"), std::string::npos) << text.out;
+  EXPECT_THAT(text.out, HasSubstr("winner"));
 
   // Another SKU's record is not an answer.
   EXPECT_EQ(kernwright(command("show", {"--sku", "a100_80"})).exit_code, 1);
@@ -55,18 +55,17 @@ TEST_F(TuneToolkitTest, ARecordThatIsNotWrittenIsAFailure) {
   environment_["KERNWRIGHT_CACHE"] = write("cache", "a file, not a folder").string();
   const Ran ran = kernwright(command("tune", {"--sku", "h200"}));
   EXPECT_EQ(ran.exit_code, 1) << ran.out;
-  EXPECT_NE(ran.err.find("kernwright: the record was not written: "), std::string::npos) << ran.err;
-  EXPECT_NE(ran.err.find(cache().string()), std::string::npos) << ran.err;
-  EXPECT_NE(ran.out.find("vector_add/vectorized"), std::string::npos) << "but shown: " << ran.out;
+  EXPECT_THAT(ran.err, HasSubstr("kernwright: the record was not written: "));
+  EXPECT_THAT(ran.err, HasSubstr(cache().string()));
+  EXPECT_THAT(ran.out, HasSubstr("vector_add/vectorized")) << "but shown";
 }
 
 TEST_F(TuneToolkitTest, AToolkitThatIsNotWhereItIsSaidToBeIsNamed) {
   environment_["KERNWRIGHT_CUDA_PATH"] = "/nonexistent/cuda";
   const Ran ran = kernwright(command("tune", {"--sku", "h200"}));
   EXPECT_EQ(ran.exit_code, 1) << ran.out;
-  EXPECT_NE(ran.err.find("KERNWRIGHT_CUDA_PATH is /nonexistent/cuda, and libnvrtc.so is not there"),
-            std::string::npos)
-      << ran.err;
+  EXPECT_THAT(ran.err,
+              HasSubstr("KERNWRIGHT_CUDA_PATH is /nonexistent/cuda, and libnvrtc.so is not there"));
 }
 
 TEST_F(TuneToolkitTest, TheUnfusedFormIsPredictedBesideTheFusedKernel) {
@@ -106,17 +105,14 @@ TEST_F(TuneToolkitTest, TheUnfusedFormIsPredictedBesideTheFusedKernel) {
 
   const Ran text = kernwright(problem);
   EXPECT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("times are predicted by the cost models, nothing was measured"),
-            std::string::npos)
-      << text.out;
-  EXPECT_NE(text.out.find("bias_activation rows=64 columns=512"), std::string::npos) << text.out;
+  EXPECT_THAT(text.out, HasSubstr("times are predicted by the cost models, nothing was measured"));
+  EXPECT_THAT(text.out, HasSubstr("bias_activation rows=64 columns=512"));
   expect_width(text.out, 80);
 
   const Ran none = kernwright(command("tune", {"--sku", "h200", "--unfused"}));
   EXPECT_EQ(none.exit_code, 1);
-  EXPECT_NE(none.err.find("vector_add n=100003 dtype=bf16 has no unfused form: it is one kernel"),
-            std::string::npos)
-      << none.err;
+  EXPECT_THAT(none.err,
+              HasSubstr("vector_add n=100003 dtype=bf16 has no unfused form: it is one kernel"));
 }
 
 TEST_F(TuneToolkitTest, ARecordThatCannotBeStoredIsAFailure) {
@@ -125,8 +121,8 @@ TEST_F(TuneToolkitTest, ARecordThatCannotBeStoredIsAFailure) {
        {std::vector<std::string>{"--sku", "h200"}, {"--sku", "h200", "--json"}}) {
     const Ran ran = kernwright(command("tune", options));
     EXPECT_EQ(ran.exit_code, 1) << ran.err;
-    EXPECT_NE(ran.err.find("not stored: "), std::string::npos) << ran.err;
-    EXPECT_NE(ran.out.find("vector_add/vectorized"), std::string::npos) << "what was found is told";
+    EXPECT_THAT(ran.err, HasSubstr("not stored: "));
+    EXPECT_THAT(ran.out, HasSubstr("vector_add/vectorized")) << "what was found is told";
   }
 }
 
@@ -135,32 +131,29 @@ TEST_F(TuneToolkitTest, TextIsAGlanceOrIsWhole) {
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
   expect_width(ran.out, 80);
   EXPECT_LE(std::count(ran.out.begin(), ran.out.end(), '\n'), 10) << ran.out;
-  EXPECT_NE(ran.out.find("  winner    "), std::string::npos) << ran.out;
-  EXPECT_NE(ran.out.find("us predicted, bound by the launch\n"), std::string::npos) << ran.out;
-  EXPECT_NE(flat(ran.out).find("next tune on the device"), std::string::npos) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("  winner    "));
+  EXPECT_THAT(ran.out, HasSubstr("us predicted, bound by the launch\n"));
+  EXPECT_THAT(flat(ran.out), HasSubstr("next tune on the device")) << ran.out;
   for (const char* absent : {"2nd", "trials", "made with", "e-0", "-0."}) {
-    EXPECT_EQ(ran.out.find(absent), std::string::npos) << absent << ran.out;
+    EXPECT_THAT(ran.out, ::testing::Not(HasSubstr(absent))) << absent;
   }
   const Ran whole = kernwright(command("tune", {"--sku", "h200", "--trials", "9", "--verbose"}));
-  EXPECT_NE(whole.out.find("8th"), std::string::npos) << whole.out;
-  EXPECT_NE(whole.out.find("configurations break a rule"), std::string::npos) << whole.out;
+  EXPECT_THAT(whole.out, HasSubstr("8th"));
+  EXPECT_THAT(whole.out, HasSubstr("configurations break a rule"));
 }
 
 TEST_F(TuneToolkitTest, ASlowerKindOfKernelIsNoted) {
   const Ran ran = kernwright(
       {"tune", "matmul", "m=64", "n=512", "k=256", "dtype=bf16", "--trials", "1", "--sku", "b200"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_NE(flat(ran.out).find("note no template of matmul is made for sm_100"), std::string::npos)
-      << ran.out;
-  EXPECT_EQ(ran.out.find("applies when"), std::string::npos) << "a detail: " << ran.out;
+  EXPECT_THAT(flat(ran.out), HasSubstr("note no template of matmul is made for sm_100")) << ran.out;
+  EXPECT_THAT(ran.out, ::testing::Not(HasSubstr("applies when"))) << "a detail";
 }
 
 TEST_F(TuneToolkitTest, ATerminalIsToldFromTheFirstSecondOn) {
   const Ran ran = on_terminal(command("tune", {"--sku", "h200"}), 100);
   EXPECT_EQ(ran.exit_code, 0) << ran.out;
-  EXPECT_NE(ran.out.find("vector_add: ranking candidates and compiling the best"),
-            std::string::npos)
-      << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("vector_add: ranking candidates and compiling the best"));
   EXPECT_EQ(kernwright(command("tune", {"--sku", "h200"})).err, "") << "no terminal, no progress";
   const Ran piped =
       shell("kernwright sweep " +
@@ -168,7 +161,7 @@ TEST_F(TuneToolkitTest, ATerminalIsToldFromTheFirstSecondOn) {
             " --sku h200 2>&1");
   EXPECT_EQ(piped.out.find('\r'), std::string::npos) << piped.out;
   const Ran refused = on_terminal({"tune", "vector_add", "n=4", "--sku", "h200"}, 100);
-  EXPECT_EQ(refused.out.find("ranking"), std::string::npos) << refused.out;
+  EXPECT_THAT(refused.out, ::testing::Not(HasSubstr("ranking")));
 }
 
 TEST_F(TuneToolkitTest, CtrlCSaysWhatIsKeptAndHowToGoOn) {
@@ -181,9 +174,8 @@ TEST_F(TuneToolkitTest, CtrlCSaysWhatIsKeptAndHowToGoOn) {
                     return "\x03";
                   });
   EXPECT_EQ(ran.exit_code, 130);
-  EXPECT_NE(ran.out.find("kernwright: interrupted: no record was made"), std::string::npos)
-      << ran.out;
-  EXPECT_NE(ran.out.find("The same command"), std::string::npos) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("kernwright: interrupted: no record was made"));
+  EXPECT_THAT(ran.out, HasSubstr("The same command"));
 }
 
 TEST_F(TuneToolkitTest, TheStateOfTheL2IsPartOfTheKey) {
@@ -208,8 +200,8 @@ TEST_F(TuneToolkitTest, AProblemThatNoTemplateRunsNamesTheLimitOfEach) {
   const Ran ran = kernwright(
       {"tune", "softmax", "rows=1", "columns=3000000000", "dtype=bf16", "--sku", "h200"});
   EXPECT_EQ(ran.exit_code, 1);
-  EXPECT_NE(ran.err.find("softmax/row: no configuration is valid"), std::string::npos) << ran.err;
-  EXPECT_NE(ran.err.find("a row that does not fit its registers"), std::string::npos) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("softmax/row: no configuration is valid"));
+  EXPECT_THAT(ran.err, HasSubstr("a row that does not fit its registers"));
 }
 
 TEST_F(TuneToolkitTest, AnEpilogueIsPartOfTheKeyByWhatItSays) {
@@ -286,9 +278,8 @@ TEST_F(TuneIncludesToolkitTest, AFileElsewhereIsRefusedAndNotShown) {
   include("\"" + secret.string() + "\"");
   const Ran ran = tune();
   EXPECT_EQ(ran.exit_code, 1);
-  EXPECT_NE(ran.err.find("tiles/kernel.cu(2): #include of " + secret.string()), std::string::npos)
-      << ran.err;
-  EXPECT_EQ((ran.out + ran.err).find("the_secret_line"), std::string::npos) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("tiles/kernel.cu(2): #include of " + secret.string()));
+  EXPECT_THAT(ran.out + ran.err, ::testing::Not(HasSubstr("the_secret_line"))) << ran.err;
 }
 
 TEST_F(TuneToolkitTest, AnEpilogueIncludesNothingThatLiesBesideIt) {
@@ -301,8 +292,8 @@ TEST_F(TuneToolkitTest, AnEpilogueIncludesNothingThatLiesBesideIt) {
   const Ran ran = kernwright({"tune", "matmul", "m=64", "n=512", "k=256", "dtype=bf16", "--sku",
                               "h200", "--epilogue", file});
   EXPECT_EQ(ran.exit_code, 1);
-  EXPECT_NE(ran.err.find("could not open source file \"helper.h\""), std::string::npos) << ran.err;
-  EXPECT_EQ((ran.out + ran.err).find("the_secret_line"), std::string::npos) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("could not open source file \"helper.h\""));
+  EXPECT_THAT(ran.out + ran.err, ::testing::Not(HasSubstr("the_secret_line"))) << ran.err;
 }
 
 TEST_F(TuneToolkitTest, AnEpilogueWhoseNameSaysThatThereIsNoneIsRefused) {
@@ -312,7 +303,7 @@ TEST_F(TuneToolkitTest, AnEpilogueWhoseNameSaysThatThereIsNoneIsRefused) {
   const Ran ran = kernwright({"tune", "matmul", "m=64", "n=512", "k=256", "dtype=bf16", "--sku",
                               "h200", "--epilogue", file});
   EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_NE(ran.err.find(file + ": epilogue=none means no function"), std::string::npos) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr(file + ": epilogue=none means no function"));
 }
 
 TEST_F(TuneToolkitTest, AnEpilogueThatDoesNotCompileIsRefusedAtOnceWithTheLog) {
@@ -321,8 +312,7 @@ TEST_F(TuneToolkitTest, AnEpilogueThatDoesNotCompileIsRefusedAtOnceWithTheLog) {
        write("f.cu", "__device__ float kernwright_epilogue(float x, int, int) { return y; }\n")
            .string()});
   EXPECT_EQ(ran.exit_code, 1);
-  EXPECT_NE(ran.err.find("/f.cu(1): error: identifier \"y\" is undefined"), std::string::npos)
-      << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("/f.cu(1): error: identifier \"y\" is undefined"));
 }
 
 TEST_F(TuneGpuTest, AProductWithAnEpilogueOfEitherFormIsTunedAndFound) {
@@ -334,9 +324,8 @@ TEST_F(TuneGpuTest, AProductWithAnEpilogueOfEitherFormIsTunedAndFound) {
   request.source = source;
   request.target = "sm_80";
   request.output = OutputKind::lto_ir;
-  const Result<CompiledKernel> lto_ir = make_toolkit_compiler()->compile(request);
-  ASSERT_TRUE(lto_ir) << lto_ir.error().message;
-  for (const auto& file : {write("f.cu", source), write("f.ltoir", lto_ir->bits)}) {
+  const CompiledKernel lto_ir = must(make_toolkit_compiler()->compile(request));
+  for (const auto& file : {write("f.cu", source), write("f.ltoir", lto_ir.bits)}) {
     const auto with = [&](std::vector<std::string> words) {
       words.insert(words.end(), {"matmul", "m=1000", "n=776", "k=520", "dtype=bf16", "--epilogue",
                                  file.string(), "--json"});
@@ -374,18 +363,17 @@ TEST_F(TuneGpuTest, TunesAndAnotherProcessFindsAnExactMatch) {
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
   // If others were at work on the GPU, the record is not settled. That is not a fault of the test.
   const Ran swept = kernwright({"sweep", list});
-  EXPECT_NE(flat(swept.out).find(tuned["trust"] == "C" ? "tuned again: the record had trust C"
-                                                       : " cache "),
-            std::string::npos)
+  EXPECT_THAT(flat(swept.out),
+              HasSubstr(tuned["trust"] == "C" ? "tuned again: the record had trust C" : " cache "))
       << swept.out;
 }
 
 TEST_F(TuneGpuTest, ATerminalIsToldOfTheBestAndOfTheTimeLeft) {
   const Ran ran = on_terminal(command("tune", {"--seconds", "5"}), 100);
   ASSERT_EQ(ran.exit_code, 0) << ran.out;
-  EXPECT_NE(ran.out.find("preparing the search, "), std::string::npos) << ran.out;
-  EXPECT_NE(ran.out.find(" candidates, best "), std::string::npos) << ran.out;
-  EXPECT_NE(ran.out.find(" s left"), std::string::npos) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("preparing the search, "));
+  EXPECT_THAT(ran.out, HasSubstr(" candidates, best "));
+  EXPECT_THAT(ran.out, HasSubstr(" s left"));
   expect_width(kernwright(command("show", {})).out, 80);
 }
 
@@ -398,7 +386,7 @@ TEST_F(TuneGpuTest, CtrlCEndsASearchWithoutARecord) {
                                 return "\x03";
                               });
   EXPECT_EQ(ran.exit_code, 130);
-  EXPECT_NE(ran.out.find("what failed"), std::string::npos) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("what failed"));
   EXPECT_EQ(kernwright(command("show", {})).exit_code, 1);
   EXPECT_EQ(kernwright(command("tune", {"--seconds", "5"})).exit_code, 0);
 }

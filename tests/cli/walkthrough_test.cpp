@@ -4,11 +4,14 @@
 #include <cstdint>
 
 #include "examples/device_memory.h"
+#include "tests/results.h"
 #include "tuner/data/element.h"
 #include <kernwright/kernwright.h>
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr std::int64_t kCount = 1000003;
 
@@ -24,11 +27,11 @@ Result<Kernel> fetch(const Service& service) {
 TEST_F(WalkthroughToolkitTest, ItsCommandsRunAsTheyStandThere) {
   ASSERT_EQ(walkthrough_.commands.size(), 2U);
   for (const std::string& command : walkthrough_.commands) {
-    EXPECT_NE(command.find("~/my_templates"), std::string::npos) << command;
+    EXPECT_THAT(command, HasSubstr("~/my_templates"));
     const Ran ran = shell(command);
     EXPECT_EQ(ran.exit_code, 0) << command << "\n" << ran.out << ran.err;
     const bool checks = command.find("kernwright check") != std::string::npos;
-    EXPECT_NE(ran.out.find(checks ? "0 defects" : "scaled_add"), std::string::npos) << ran.out;
+    EXPECT_THAT(ran.out, HasSubstr(checks ? "0 defects" : "scaled_add"));
   }
 
   ServiceOptions options;
@@ -36,14 +39,12 @@ TEST_F(WalkthroughToolkitTest, ItsCommandsRunAsTheyStandThere) {
   options.template_dirs = {templates()};
   options.sku = "h200";
   options.on_miss = MissPolicy::fail;
-  const Result<Service> service = Service::open(options);
-  ASSERT_TRUE(service) << service.error().message;
-  const Result<Kernel> kernel = fetch(*service);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->summary().kernel_template, "scaled_add/tiles");
-  EXPECT_EQ(kernel->match(), Match::predicted);
-  ASSERT_EQ(kernel->arguments().size(), 4U);
-  EXPECT_EQ(kernel->arguments()[3].name, "alpha");
+  const Service service = must(Service::open(options));
+  const Kernel kernel = must(fetch(service));
+  EXPECT_EQ(kernel.summary().kernel_template, "scaled_add/tiles");
+  EXPECT_EQ(kernel.match(), Match::predicted);
+  ASSERT_EQ(kernel.arguments().size(), 4U);
+  EXPECT_EQ(kernel.arguments()[3].name, "alpha");
 }
 
 TEST_F(WalkthroughToolkitTest, TheDefectItShowsIsReportedAsItSays) {
@@ -51,10 +52,9 @@ TEST_F(WalkthroughToolkitTest, TheDefectItShowsIsReportedAsItSays) {
        R"("default": {"THREADS": 128, "ITEMS": 1})");
   const Ran ran = kernwright({"check", templates()});
   EXPECT_EQ(ran.exit_code, 1);
-  EXPECT_NE(ran.out.find(templates() + "/scaled_add/tiles/manifest.json:17: rule "
-                                       "\"TILE >= 256 && TILE <= 4096\" failed: 128 < 256 "
-                                       "(smaller tiles"),
-            std::string::npos)
+  EXPECT_THAT(ran.out, HasSubstr(templates() + "/scaled_add/tiles/manifest.json:17: rule "
+                                               "\"TILE >= 256 && TILE <= 4096\" failed: 128 < 256 "
+                                               "(smaller tiles"))
       << ran.out << ran.err;
 }
 
@@ -73,11 +73,9 @@ TEST_F(WalkthroughGpuTest, TheKernelIsTunedFetchedAndRight) {
   options.cache = cache().string();
   options.template_dirs = {templates()};
   options.on_miss = MissPolicy::fail;
-  const Result<Service> service = Service::open(options);
-  ASSERT_TRUE(service) << service.error().message;
-  const Result<Kernel> kernel = fetch(*service);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->match(), Match::exact);
+  const Service service = must(Service::open(options));
+  const Kernel kernel = must(fetch(service));
+  EXPECT_EQ(kernel.match(), Match::exact);
 
   Gpu gpu;
   ASSERT_EQ(gpu.open(), "");
@@ -90,8 +88,7 @@ TEST_F(WalkthroughGpuTest, TheKernelIsTunedFetchedAndRight) {
     }
     tensors.push_back(gpu.upload(host));
   }
-  const Result<void> launched = kernel->launch(nullptr, {tensors[0], tensors[1], tensors[2], 2.0});
-  ASSERT_TRUE(launched) << launched.error().message;
+  must(kernel.launch(nullptr, {tensors[0], tensors[1], tensors[2], 2.0}));
   host = gpu.download<std::uint16_t>(tensors[2], kCount);
   std::int64_t wrong = 0;
   for (std::int64_t i = 0; i < kCount; ++i) {

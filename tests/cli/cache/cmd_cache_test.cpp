@@ -10,6 +10,7 @@
 #include "support/text.h"
 #include "tests/cache/samples.h"
 #include "tests/cli/run_program.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -21,7 +22,7 @@ using CacheTest = ProgramTest;
 TEST_F(CacheTest, AnEmptyCacheIsInOrder) {
   const Ran list = kernwright({"cache", "list"});
   EXPECT_EQ(list.exit_code, 0) << list.err;
-  EXPECT_NE(list.out.find("0 artifacts in " + cache().string()), std::string::npos) << list.out;
+  EXPECT_THAT(list.out, HasSubstr("0 artifacts in " + cache().string()));
   const Ran verify = kernwright({"cache", "verify", "--json"});
   EXPECT_EQ(verify.exit_code, 0) << verify.err;
   EXPECT_EQ(verify.json()["records"], 0);
@@ -65,7 +66,7 @@ class CacheToolkitTest : public ToolkitProgramTest {
 TEST_F(CacheToolkitTest, ListNamesTheRecords) {
   const Ran text = kernwright({"cache", "list"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("vector_add n=4096 dtype=bf16"), std::string::npos) << text.out;
+  EXPECT_THAT(text.out, HasSubstr("vector_add n=4096 dtype=bf16"));
   const nlohmann::json list = kernwright({"cache", "list", "--json"}).json();
   EXPECT_EQ(list["root"], cache().string());
   ASSERT_EQ(list["records"].size(), 1U);
@@ -79,10 +80,8 @@ TEST_F(CacheToolkitTest, ADamagedArtifactIsReportedWithTheRecordThatNeedsIt) {
   damage(path);
   const Ran text = kernwright({"cache", "verify"});
   EXPECT_EQ(text.exit_code, 1);
-  EXPECT_NE(text.out.find(path.string() + ": corrupt"), std::string::npos) << text.out;
-  EXPECT_NE(text.out.find(find(".kwr").string() + ": its winner's artifact " + winner_),
-            std::string::npos)
-      << text.out;
+  EXPECT_THAT(text.out, HasSubstr(path.string() + ": corrupt"));
+  EXPECT_THAT(text.out, HasSubstr(find(".kwr").string() + ": its winner's artifact " + winner_));
   const nlohmann::json report = kernwright({"cache", "verify", "--json"}).json();
   EXPECT_EQ(report["defects"].size(), 2U);
 }
@@ -92,19 +91,19 @@ TEST_F(CacheToolkitTest, ADamagedRecordIsReportedAndNoAnswer) {
   damage(path);
   const Ran verify = kernwright({"cache", "verify"});
   EXPECT_EQ(verify.exit_code, 1);
-  EXPECT_NE(verify.out.find(path.string() + ": corrupt"), std::string::npos) << verify.out;
+  EXPECT_THAT(verify.out, HasSubstr(path.string() + ": corrupt"));
   const Ran list = kernwright({"cache", "list"});
   EXPECT_EQ(list.exit_code, 1) << "what is listed is not all";
-  EXPECT_NE(list.err.find(path.string()), std::string::npos) << list.err;
+  EXPECT_THAT(list.err, HasSubstr(path.string()));
   const Ran show = kernwright({"show", "vector_add", "n=4096", "dtype=bf16", "--sku", "h200"});
   EXPECT_EQ(show.exit_code, 1);
-  EXPECT_NE(show.err.find("corrupt"), std::string::npos) << show.err;
+  EXPECT_THAT(show.err, HasSubstr("corrupt"));
 }
 
 TEST_F(CacheTest, UnknownActionsAndBadArgumentsAreNamed) {
   const Ran unknown = kernwright({"cache", "tidy"});
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_NE(unknown.err.find("unknown action \"tidy\""), std::string::npos) << unknown.err;
+  EXPECT_THAT(unknown.err, HasSubstr("unknown action \"tidy\""));
   EXPECT_EQ(kernwright({"cache", "merge"}).exit_code, 2);
   EXPECT_EQ(kernwright({"cache", "merge", "/nowhere"}).exit_code, 2);
   EXPECT_EQ(kernwright({"cache", "prune", "--max-gib", "-1"}).exit_code, 2);
@@ -157,13 +156,12 @@ TEST_F(CacheTest, DecisionsAreListedAndATornOneIsADefect) {
   EXPECT_EQ(list.exit_code, 0) << list.err;
   EXPECT_THAT(list.out, HasSubstr("ban matmul m=1 n=6144 k=4096 dtype=bf16  matmul/tiled BM=64  "
                                   "h200 2026-11-20T10:00:00Z: too hot"));
-  const Result<std::filesystem::path> torn = store.put(ban);
-  ASSERT_TRUE(torn);
-  std::filesystem::resize_file(*torn, 40);
-  EXPECT_THAT(kernwright({"cache", "list"}).err, HasSubstr(torn->native()));
+  const std::filesystem::path torn = must(store.put(ban));
+  std::filesystem::resize_file(torn, 40);
+  EXPECT_THAT(kernwright({"cache", "list"}).err, HasSubstr(torn.native()));
   const Ran verify = kernwright({"cache", "verify"});
   EXPECT_EQ(verify.exit_code, 1);
-  EXPECT_THAT(verify.out, HasSubstr(torn->native()));
+  EXPECT_THAT(verify.out, HasSubstr(torn.native()));
 }
 
 TEST_F(CacheTest, ABundleInUseThatIsNoLinkIsADefect) {
@@ -204,9 +202,7 @@ TEST_F(CacheTest, ADirectoryIsAnOptionAndNoWord) {
   for (const char* action : {"list", "verify", "compact", "prune", "misses"}) {
     const Ran ran = kernwright({"cache", action, cache().string()});
     EXPECT_EQ(ran.exit_code, 2) << action;
-    EXPECT_NE(ran.err.find("takes no \"" + cache().string() + "\"; --cache names"),
-              std::string::npos)
-        << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("takes no \"" + cache().string() + "\"; --cache names"));
   }
 }
 
@@ -215,7 +211,7 @@ TEST_F(CacheTest, AConfigurationWithoutItsTemplateIsRefused) {
     const Ran ran = kernwright({"cache", action, "vector_add", "n=4096", "dtype=bf16", "--sku",
                                 "h200", "--configuration", "THREADS=128"});
     EXPECT_EQ(ran.exit_code, 2) << action;
-    EXPECT_NE(ran.err.find("no --template is given"), std::string::npos) << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("no --template is given"));
   }
   EXPECT_TRUE(kernwright({"cache", "list", "--json"}).json()["overrides"].empty());
 }
@@ -239,7 +235,7 @@ TEST_F(CacheTest, PinsAndBansAreKeptListedAndLifted) {
   };
   const Ran ban = decide("ban", "THREADS=128");
   EXPECT_EQ(ban.exit_code, 0) << ban.err;
-  EXPECT_NE(ban.out.find("ban vector_add/vectorized THREADS=128"), std::string::npos) << ban.out;
+  EXPECT_THAT(ban.out, HasSubstr("ban vector_add/vectorized THREADS=128"));
   EXPECT_EQ(decide("pin", "THREADS=256").exit_code, 0);
   EXPECT_EQ(decide("pin", "THREADS=many").exit_code, 2);
   EXPECT_EQ(decide("pin", "WARPS=4").exit_code, 2);
@@ -419,10 +415,10 @@ TEST_F(CacheToolkitTest, AFormulaOfDigitsAloneIsNoDim) {
       write("list.json", R"({"problems": ["elementwise n=64 dtype=fp32 formula=2"]})");
   const Ran ran = kernwright({"prewarm", list.string(), "--sku", "h200"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_NE(ran.out.find("formula=2.0"), std::string::npos) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("formula=2.0"));
   const Ran unknown =
       kernwright({"tune", "elementwise", "m=64", "dtype=fp32", "formula=x", "--sku", "h200"});
-  EXPECT_NE(unknown.err.find("no dim m=64, dims are n"), std::string::npos) << unknown.err;
+  EXPECT_THAT(unknown.err, HasSubstr("no dim m=64, dims are n"));
 }
 
 TEST_F(CacheToolkitTest, TidyingKeepsWhatIsServed) {

@@ -5,9 +5,12 @@
 #include "cache/stores/record_store.h"
 #include "tests/cache/samples.h"
 #include "tests/cli/run_program.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 /// Sweeps and prewarms one worklist for a SKU, without a GPU.
 class WorklistToolkitTest : public ToolkitProgramTest {
@@ -69,21 +72,21 @@ TEST_F(WorklistToolkitTest, AGateOverNoProblemFails) {
           {"report", file}}) {
       const Ran ran = kernwright(words);
       EXPECT_EQ(ran.exit_code, 1) << words[0] << ran.out;
-      EXPECT_NE(ran.err.find(file), std::string::npos) << ran.err;
+      EXPECT_THAT(ran.err, HasSubstr(file));
     }
   }
   const Ran report = kernwright({"report", list_.string()});
   EXPECT_EQ(report.exit_code, 1) << report.out;
-  EXPECT_NE(report.err.find("no record of 2 problems in "), std::string::npos) << report.err;
+  EXPECT_THAT(report.err, HasSubstr("no record of 2 problems in "));
 }
 
 TEST_F(WorklistToolkitTest, ASweepEndsByNamingItsReport) {
   const std::filesystem::path page = cache() / "reports/list-h200.html";
   const Ran ran = run_list("sweep");
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_NE(ran.out.find("\n  report    " + page.string() + "\n"), std::string::npos) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("\n  report    " + page.string() + "\n"));
   const std::string text = content(page);
-  EXPECT_NE(text.find("vector_add n=65536 dtype=bf16"), std::string::npos);
+  EXPECT_THAT(text, HasSubstr("vector_add n=65536 dtype=bf16"));
   const Ran part = run_list("sweep", {"--json", "--shard", "1/2"});
   EXPECT_EQ(part.json()["report"], (cache() / "reports/list-h200-1-2.html").string()) << part.err;
 }
@@ -93,8 +96,8 @@ TEST_F(WorklistToolkitTest, ASweepWhoseReportCannotBeWrittenIsDoneAllTheSame) {
   std::ofstream(cache() / "reports") << "a file";
   const Ran ran = run_list("sweep");
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_NE(ran.err.find("warning: no report: "), std::string::npos) << ran.err;
-  EXPECT_EQ(ran.out.find("  report "), std::string::npos) << ran.out;
+  EXPECT_THAT(ran.err, HasSubstr("warning: no report: "));
+  EXPECT_THAT(ran.out, ::testing::Not(HasSubstr("  report ")));
 }
 
 TEST_F(WorklistToolkitTest, AnInterruptedSweepGoesOnWhereItStopped) {
@@ -103,22 +106,18 @@ TEST_F(WorklistToolkitTest, AnInterruptedSweepGoesOnWhereItStopped) {
   const Ran ran = run_list("sweep");
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   const std::string told = flat(ran.out);
-  EXPECT_NE(told.find(" predicted cache "), std::string::npos) << ran.out;
+  EXPECT_THAT(told, HasSubstr(" predicted cache ")) << ran.out;
   EXPECT_EQ(told.find(" predicted cache "), told.rfind(" predicted cache "));
-  EXPECT_NE(ran.out.find("2 of 2 problems have a record for h200, by prediction"),
-            std::string::npos)
-      << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("2 of 2 problems have a record for h200, by prediction"));
 }
 
 TEST_F(WorklistToolkitTest, PrewarmCompilesWhatVerifyMisses) {
   const Ran cold = run_list("prewarm", {"--verify"});
   EXPECT_EQ(cold.exit_code, 1);
-  EXPECT_NE(cold.out.find("missing   vector_add n=4096 dtype=fp32  none (absent)"),
-            std::string::npos)
-      << cold.out;
-  EXPECT_NE(cold.out.find("missing   vector_add n=65536 dtype=bf16"), std::string::npos);
+  EXPECT_THAT(cold.out, HasSubstr("missing   vector_add n=4096 dtype=fp32  none (absent)"));
+  EXPECT_THAT(cold.out, HasSubstr("missing   vector_add n=65536 dtype=bf16"));
   expect_width(cold.out, 80);
-  EXPECT_NE(cold.out.find("2 of 2 problems are missing"), std::string::npos);
+  EXPECT_THAT(cold.out, HasSubstr("2 of 2 problems are missing"));
   EXPECT_FALSE(std::filesystem::exists(cache()));
 
   const Ran warm = run_list("prewarm");
@@ -138,7 +137,7 @@ TEST_F(WorklistToolkitTest, LostBitsAreMissingAndCompiledAgain) {
   std::filesystem::remove_all(cache() / "v1" / "artifacts");
   const Ran lost = run_list("prewarm", {"--verify"});
   EXPECT_EQ(lost.exit_code, 1);
-  EXPECT_NE(lost.out.find("artifact_missing"), std::string::npos) << lost.out;
+  EXPECT_THAT(lost.out, HasSubstr("artifact_missing"));
   EXPECT_EQ(run_list("prewarm").exit_code, 0);
   EXPECT_EQ(run_list("prewarm", {"--verify"}).exit_code, 0);
 }
@@ -151,7 +150,7 @@ TEST_F(WorklistToolkitTest, ADryRunSaysWhatWouldBeDoneAndDoesNothing) {
   EXPECT_GT(json["plan"][0]["candidates"], json["plan"][0]["compiles"]);
   EXPECT_GT(json["compiles"], 0);
   const Ran seen = on_terminal({"sweep", list_.string(), "--sku", "h200", "--dry-run"}, 100);
-  EXPECT_NE(seen.out.find("1 of 2 problems planned"), std::string::npos) << seen.out;
+  EXPECT_THAT(seen.out, HasSubstr("1 of 2 problems planned"));
   EXPECT_EQ(run_list("sweep", {"--dry-run"}).err, "") << "no terminal, no progress";
   EXPECT_FALSE(std::filesystem::exists(cache()));
   ASSERT_EQ(run_list("sweep", {"--shard", "1/2"}).exit_code, 0);
@@ -165,23 +164,20 @@ TEST_F(WorklistToolkitTest, WhatNoTemplateRunsIsNamedAndTheOthersAreDone) {
   const nlohmann::json plan = run_list("sweep", {"--dry-run", "--json"}).json();
   EXPECT_EQ(plan["due"], 1);
   EXPECT_EQ(plan["impossible"], 1);
-  EXPECT_NE(plan["plan"][0]["error"].get<std::string>().find("no template runs"),
-            std::string::npos);
+  EXPECT_THAT(plan["plan"][0]["error"].get<std::string>(), HasSubstr("no template runs"));
   EXPECT_EQ(plan["plan"][0]["place"], list_.string() + ":2");
   const Ran dry = run_list("sweep", {"--dry-run"});
   EXPECT_EQ(dry.exit_code, 1);
-  EXPECT_NE(
-      flat(dry.out).find("impossible " + list_.string() + ":2: no template runs \"" + impossible),
-      std::string::npos)
+  EXPECT_THAT(flat(dry.out),
+              HasSubstr("impossible " + list_.string() + ":2: no template runs \"" + impossible))
       << dry.out;
-  EXPECT_NE(dry.out.find("1 of 2 problems is due"), std::string::npos) << dry.out;
+  EXPECT_THAT(dry.out, HasSubstr("1 of 2 problems is due"));
   const Ran swept = run_list("sweep");
   EXPECT_EQ(swept.exit_code, 1);
-  EXPECT_NE(
-      flat(swept.out).find("failed " + list_.string() + ":2: " + impossible + ": no template"),
-      std::string::npos)
+  EXPECT_THAT(flat(swept.out),
+              HasSubstr("failed " + list_.string() + ":2: " + impossible + ": no template"))
       << swept.out;
-  EXPECT_NE(swept.out.find("1 of 2 problems has a record"), std::string::npos) << swept.out;
+  EXPECT_THAT(swept.out, HasSubstr("1 of 2 problems has a record"));
 }
 
 TEST_F(WorklistToolkitTest, AnEntryThatNoOperationAcceptsIsNamedWithItsPlace) {
@@ -191,8 +187,8 @@ TEST_F(WorklistToolkitTest, AnEntryThatNoOperationAcceptsIsNamedWithItsPlace) {
   for (const char* command : {"sweep", "prewarm"}) {
     const Ran ran = run_list(command);
     EXPECT_EQ(ran.exit_code, 2) << command;
-    EXPECT_NE(ran.err.find(list_.string() + ":3: vector_add: "), std::string::npos) << ran.err;
-    EXPECT_NE(ran.err.find("fp99"), std::string::npos) << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr(list_.string() + ":3: vector_add: "));
+    EXPECT_THAT(ran.err, HasSubstr("fp99"));
   }
   EXPECT_FALSE(std::filesystem::exists(cache())) << "a mistake shows before the first is tuned";
 }
@@ -203,12 +199,12 @@ TEST_F(WorklistToolkitTest, RecordsThatCannotBeWrittenAreNotCounted) {
       shell("trap '' XFSZ; out=$( (ulimit -f 0; exec kernwright sweep " + list_.string() +
             " --sku h200) 2>&1 ); code=$?; echo \"$out\"; exit $code");
   EXPECT_EQ(full.exit_code, 1) << full.out;
-  EXPECT_NE(full.out.find("0 of 2 problems have a record"), std::string::npos) << full.out;
-  EXPECT_NE(flat(full.out).find("record not stored: cannot write"), std::string::npos) << full.out;
+  EXPECT_THAT(full.out, HasSubstr("0 of 2 problems have a record"));
+  EXPECT_THAT(flat(full.out), HasSubstr("record not stored: cannot write")) << full.out;
   EXPECT_EQ(run_list("prewarm", {"--verify"}).exit_code, 1);
   const Ran room = run_list("sweep");
   EXPECT_EQ(room.exit_code, 0) << room.err;
-  EXPECT_NE(room.out.find("2 of 2 problems have a record"), std::string::npos) << room.out;
+  EXPECT_THAT(room.out, HasSubstr("2 of 2 problems have a record"));
 }
 
 TEST_F(WorklistToolkitTest, RecordsThatAnotherProcessCannotWriteAreNotCountedEither) {
@@ -242,16 +238,13 @@ TEST_F(WorklistToolkitTest, TheReportJudgesEveryRecord) {
   EXPECT_TRUE(
       text.out.starts_with("  done      time  speed-up  sure          from    problem\n   1/2  "))
       << text.out;
-  EXPECT_NE(text.out.find("2 of 2 problems have a record for h200, by prediction: no GPU "
-                          "was used\n"
-                          "  sure      2 caveated\n"
-                          "  next      2 problems: tune on the device\n"
-                          "  report    "),
-            std::string::npos)
-      << text.out;
+  EXPECT_THAT(text.out, HasSubstr("2 of 2 problems have a record for h200, by prediction: no GPU "
+                                  "was used\n"
+                                  "  sure      2 caveated\n"
+                                  "  next      2 problems: tune on the device\n"
+                                  "  report    "));
   expect_width(text.out, 80);
-  EXPECT_NE(run_list("sweep", {"--verbose"}).out.find("; caveated; bound by the launch; "),
-            std::string::npos);
+  EXPECT_THAT(run_list("sweep", {"--verbose"}).out, HasSubstr("; caveated; bound by the launch; "));
   expect_width(run_list("sweep", {"--dry-run"}).out, 80);
 }
 
@@ -281,19 +274,16 @@ TEST_F(WorklistToolkitTest, MeasuredRecordsAreSummedUpBesideTheirDefaults) {
     record.rounds = {};
     record.rounds.sm_probe_us = std::vector<double>(40, 1.0);
     record.trust = Trust::b;
-    const auto put = RecordStore(cache()).put(record);
-    ASSERT_TRUE(put) << put.error().message;
+    must(RecordStore(cache()).put(record));
   }
   const Ran text = run_list("sweep");
   ASSERT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("   1/2   2.00 us      2.00  tie B         cache   vector_add n=4096"),
-            std::string::npos)
-      << text.out;
-  EXPECT_NE(text.out.find("   2/2   2.00 us     level  tie B"), std::string::npos) << text.out;
-  EXPECT_NE(text.out.find("the geometric mean; 1 of 2 is clearly"), std::string::npos) << text.out;
-  EXPECT_NE(text.out.find("  sure      2 measured\n"), std::string::npos) << text.out;
-  EXPECT_NE(flat(text.out).find("next 2 problems: restore the default power limit"),
-            std::string::npos)
+  EXPECT_THAT(text.out,
+              HasSubstr("   1/2   2.00 us      2.00  tie B         cache   vector_add n=4096"));
+  EXPECT_THAT(text.out, HasSubstr("   2/2   2.00 us     level  tie B"));
+  EXPECT_THAT(text.out, HasSubstr("the geometric mean; 1 of 2 is clearly"));
+  EXPECT_THAT(text.out, HasSubstr("  sure      2 measured\n"));
+  EXPECT_THAT(flat(text.out), HasSubstr("next 2 problems: restore the default power limit"))
       << text.out;
 }
 
@@ -341,19 +331,19 @@ TEST_F(KilledSweepToolkitTest, NoProcessIsLeft) {
       sleep 0.01
     done
     echo "killed $children, left: $left.")");
-  EXPECT_NE(ran.out.find(", left: ."), std::string::npos) << ran.out << ran.err;
-  EXPECT_EQ(ran.out.find("killed ,"), std::string::npos) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr(", left: .")) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, ::testing::Not(HasSubstr("killed ,"))) << ran.out << ran.err;
   const Ran resumed = run_list("sweep", {"--devices", "0,1"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_NE(resumed.out.find("8 of 8 problems have a record"), std::string::npos) << resumed.out;
+  EXPECT_THAT(resumed.out, HasSubstr("8 of 8 problems have a record"));
 }
 
 TEST_F(KilledSweepToolkitTest, AKilledChildCostsItsProblemAlone) {
   const Ran ran = sweep_and("set -- $children; kill -9 $1; wait $sweep");
   EXPECT_EQ(ran.exit_code, 1);
-  EXPECT_NE(flat(ran.out).find("its process ended (signal 9 (SIGKILL))"), std::string::npos)
+  EXPECT_THAT(flat(ran.out), HasSubstr("its process ended (signal 9 (SIGKILL))"))
       << ran.out << ran.err;
-  EXPECT_NE(ran.out.find("7 of 8 problems have a record"), std::string::npos) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("7 of 8 problems have a record"));
   EXPECT_EQ(run_list("sweep", {"--devices", "0,1"}).exit_code, 0);
 }
 
@@ -389,13 +379,11 @@ TEST_F(ProgramTest, AModelsConfigBecomesAWorklist) {
   EXPECT_EQ(kernwright({"worklist", config, "--tensor-parallel", "3"}).exit_code, 2);
   EXPECT_EQ(kernwright({"worklist", config, "--tokens", "0"}).exit_code, 2);
   EXPECT_EQ(kernwright({"worklist", config, "--contexts", "0"}).exit_code, 2);
-  EXPECT_NE(kernwright({"worklist", config, "--contexts", "1073741825"})
-                .err.find("a context of 1073741825 tokens: from 1 to 1073741824 are possible"),
-            std::string::npos);
+  EXPECT_THAT(kernwright({"worklist", config, "--contexts", "1073741825"}).err,
+              HasSubstr("a context of 1073741825 tokens: from 1 to 1073741824 are possible"));
   EXPECT_EQ(kernwright({"worklist"}).exit_code, 2);
-  EXPECT_NE(kernwright({"worklist", "meta-llama/Llama-3.1-70B"})
-                .err.find("; a model is given by its config.json"),
-            std::string::npos);
+  EXPECT_THAT(kernwright({"worklist", "meta-llama/Llama-3.1-70B"}).err,
+              HasSubstr("; a model is given by its config.json"));
   const Ran values = kernwright({"worklist", config, "--values", "type,kv_heads,epsilon"});
   ASSERT_EQ(values.exit_code, 0) << values.err;
   EXPECT_EQ(values.json(), (nlohmann::json{{"type", "llama"}, {"kv_heads", 8}, {"epsilon", 1e-5}}));
