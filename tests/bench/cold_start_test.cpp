@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/results.h"
+
 namespace kernwright {
 namespace {
 
@@ -27,19 +29,16 @@ TEST(ColdStartTest, ContextAndBuffersAreTheCallers) {
 
 TEST(ColdStartTest, ALineBringsEverythingBack) {
   const ColdStart start = some_start();
-  const Result<ColdStart> read = read_cold_start(to_line(start));
-  ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(to_line(*read), to_line(start));
-  EXPECT_EQ(read->ours_ns(), start.ours_ns());
-  EXPECT_EQ(read->kernel, start.kernel);
-  EXPECT_EQ(read->match, start.match);
+  const ColdStart read = must(read_cold_start(to_line(start)));
+  EXPECT_EQ(to_line(read), to_line(start));
+  EXPECT_EQ(read.ours_ns(), start.ours_ns());
+  EXPECT_EQ(read.kernel, start.kernel);
+  EXPECT_EQ(read.match, start.match);
 }
 
 TEST(ColdStartTest, AnythingElseIsRefused) {
   for (const char* line : {"", "{}", "12", R"({"spawned": 1})", R"({"spawned": "soon"})"}) {
-    const Result<ColdStart> read = read_cold_start(line);
-    ASSERT_FALSE(read) << line;
-    EXPECT_EQ(read.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(read_cold_start(line), Fails(ErrorCode::corrupt)) << line;
   }
 }
 

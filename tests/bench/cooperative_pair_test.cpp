@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "tests/compile/toolkit_world.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
@@ -18,11 +19,10 @@ TEST_F(CooperativePairToolkitTest, FitsTheMultiprocessorsThatItIsLaunchedOn) {
   for (const PairShape& shape :
        {PairShape{128, 4096, 512, 1024, 0}, PairShape{4096, 8192, 512, 1024, 2},
         PairShape{4096, 8192, 1024, 1024, 2}}) {
-    const auto pair = make_row_pair(*catalog_, profile_, shape);
-    ASSERT_TRUE(pair) << pair.error().message;
-    const Result<void> resident = check_resident(*pair, shape, profile_);
+    const auto pair = must(make_row_pair(*catalog_, profile_, shape));
+    const Result<void> resident = check_resident(pair, shape, profile_);
     EXPECT_TRUE(resident) << resident.error().message;
-    CompileRequest request = pair->request;
+    CompileRequest request = pair.request;
     request.target = "sm_90a";
     const CompileResult compiled = pool_->submit(request).get();
     ASSERT_TRUE(compiled) << compiled.error().message;
@@ -32,7 +32,7 @@ TEST_F(CooperativePairToolkitTest, FitsTheMultiprocessorsThatItIsLaunchedOn) {
     const Resources& resources = kernel.entries[0].resources;
     EXPECT_EQ(resources.spill_bytes(), 0);
     EXPECT_LE(resources.registers * shape.resident, 65536);
-    const LaunchPlan& launch = pair->plan.launches[0];
+    const LaunchPlan& launch = pair.plan.launches[0];
     const std::int64_t blocks = shape.resident / shape.threads;
     const std::int64_t smem = std::int64_t{resources.static_smem_bytes} + launch.dynamic_smem;
     EXPECT_LE(blocks * (smem + 1024), profile_.smem_per_sm);
@@ -41,12 +41,11 @@ TEST_F(CooperativePairToolkitTest, FitsTheMultiprocessorsThatItIsLaunchedOn) {
 }
 
 TEST_F(CooperativePairToolkitTest, PassesTheArgumentsOfBothAndTheBarrier) {
-  const auto pair = make_row_pair(*catalog_, profile_, {128, 4096, 512, 1024, 0});
-  ASSERT_TRUE(pair) << pair.error().message;
-  const auto& first = pair->first.plan;
-  const auto& second = pair->second.plan;
-  EXPECT_EQ(pair->plan.tensors.size(), first.tensors.size() + second.tensors.size());
-  const auto& arguments = pair->plan.launches[0].arguments;
+  const auto pair = must(make_row_pair(*catalog_, profile_, {128, 4096, 512, 1024, 0}));
+  const auto& first = pair.first.plan;
+  const auto& second = pair.second.plan;
+  EXPECT_EQ(pair.plan.tensors.size(), first.tensors.size() + second.tensors.size());
+  const auto& arguments = pair.plan.launches[0].arguments;
   ASSERT_EQ(arguments.size(),
             first.launches[0].arguments.size() + second.launches[0].arguments.size() + 1);
   const ArgumentPlan& scores = arguments[first.launches[0].arguments.size()];
@@ -56,10 +55,9 @@ TEST_F(CooperativePairToolkitTest, PassesTheArgumentsOfBothAndTheBarrier) {
 }
 
 TEST_F(CooperativePairToolkitTest, WhatTheFirstWroteIsNotReadAsIfItNeverChanged) {
-  const auto pair = make_row_pair(*catalog_, profile_, {128, 4096, 512, 1024, 0});
-  ASSERT_TRUE(pair) << pair.error().message;
+  const auto pair = must(make_row_pair(*catalog_, profile_, {128, 4096, 512, 1024, 0}));
   const auto reads_only = [&](std::string_view header) {
-    for (const auto& [name, text] : pair->request.headers) {
+    for (const auto& [name, text] : pair.request.headers) {
       if (name == header) return text.find("Load::read_only") != text.npos;
     }
     ADD_FAILURE() << "no " << header;
@@ -71,11 +69,9 @@ TEST_F(CooperativePairToolkitTest, WhatTheFirstWroteIsNotReadAsIfItNeverChanged)
 
 TEST_F(CooperativePairToolkitTest, ABlockPerRowIsForFewRows) {
   const PairShape many{4096, 8192, 512, 1024, 0};
-  const auto pair = make_row_pair(*catalog_, profile_, many);
-  ASSERT_TRUE(pair) << pair.error().message;
-  const Result<void> resident = check_resident(*pair, many, profile_);
-  ASSERT_FALSE(resident);
-  EXPECT_EQ(resident.error().message, "of 4096 blocks 264 are resident at once");
+  const auto pair = must(make_row_pair(*catalog_, profile_, many));
+  EXPECT_THAT(check_resident(pair, many, profile_),
+              Fails("of 4096 blocks 264 are resident at once"));
 }
 
 }  // namespace

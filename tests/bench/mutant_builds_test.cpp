@@ -1,31 +1,31 @@
 #include "bench/common/mutant_builds.h"
 
 #include <cstdint>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "bench/common/mutant_generator.h"
+#include "tests/results.h"
 
 namespace kernwright {
 namespace {
 
+using ::testing::HasSubstr;
+
 std::unique_ptr<MutantBuilds> make(const MutantList& list) {
-  auto builds = MutantBuilds::make(list, *find_profile("h200"));
-  EXPECT_TRUE(builds) << builds.error().message;
-  return builds ? *std::move(builds) : nullptr;
+  return must(MutantBuilds::make(list, *find_profile("h200")));
 }
 
 /// The list that is built in, with mutants that operators make.
 MutantList make_list(std::uint64_t seed) {
-  auto list = MutantList::built_in();
-  EXPECT_TRUE(list) << list.error().message;
-  const auto catalog = Catalog::load({});
-  EXPECT_TRUE(catalog) << catalog.error().message;
-  const auto added = add_generated_mutants(*list, **catalog, *find_profile("h200"), seed);
+  auto list = must(MutantList::built_in());
+  const auto catalog = must(Catalog::load({}));
+  const auto added = add_generated_mutants(list, *catalog, *find_profile("h200"), seed);
   EXPECT_TRUE(added) << added.error().message;
-  return *std::move(list);
+  return list;
 }
 const MutantList& whole_list() {
   static const MutantList list = make_list(1);
@@ -33,11 +33,9 @@ const MutantList& whole_list() {
 }
 
 TEST(MutantBuildsTest, EveryMutantOfTheListApplies) {
-  const auto list = MutantList::built_in();
-  ASSERT_TRUE(list) << list.error().message;
-  EXPECT_GE(list->mutants.size(), 50U);
-  const auto builds = make(*list);
-  ASSERT_TRUE(builds);
+  const auto list = must(MutantList::built_in());
+  EXPECT_GE(list.mutants.size(), 50U);
+  const auto builds = make(list);
   std::set<const Mutant*> tried;
   for (const MutantTry& made : builds->tries()) {
     if (!made.mutant) continue;
@@ -47,7 +45,7 @@ TEST(MutantBuildsTest, EveryMutantOfTheListApplies) {
     EXPECT_EQ(control.where, made.where);
     EXPECT_EQ(control.candidate.problem->text(), made.candidate.problem->text());
   }
-  EXPECT_EQ(tried.size(), list->mutants.size());
+  EXPECT_EQ(tried.size(), list.mutants.size());
 }
 
 TEST(MutantBuildsTest, OperatorsMakeMutantsOfBothKindsOfEveryTemplate) {
@@ -61,9 +59,8 @@ TEST(MutantBuildsTest, OperatorsMakeMutantsOfBothKindsOfEveryTemplate) {
     EXPECT_NE(mutant.find, mutant.replace) << mutant.name;
     EXPECT_FALSE(mutant.cases.empty()) << mutant.name;
   }
-  const auto catalog = Catalog::load({});
-  ASSERT_TRUE(catalog);
-  for (const KernelTemplate& made : (*catalog)->templates()) {
+  const auto catalog = must(Catalog::load({}));
+  for (const KernelTemplate& made : catalog->templates()) {
     for (const MutantKind kind : {MutantKind::arithmetic, MutantKind::indexing}) {
       EXPECT_GE((count[{made.name, kind}]), 3) << made.name << ' ' << to_string(kind);
     }
@@ -73,7 +70,6 @@ TEST(MutantBuildsTest, OperatorsMakeMutantsOfBothKindsOfEveryTemplate) {
 TEST(MutantBuildsTest, AMutantThatAnOperatorMadeDiffersFromItsControl) {
   const MutantList& list = whole_list();
   const auto builds = make(list);
-  ASSERT_TRUE(builds);
   std::set<const Mutant*> tried;
   std::size_t made_by_operators = 0;
   for (const Mutant& mutant : list.mutants) made_by_operators += mutant.place ? 1 : 0;
@@ -101,14 +97,12 @@ TEST(MutantBuildsTest, ASeedChoosesThePlaces) {
 }
 
 TEST(MutantBuildsTest, WaitsAreBounded) {
-  const auto list = MutantList::built_in();
-  ASSERT_TRUE(list) << list.error().message;
-  const auto builds = make(*list);
-  ASSERT_TRUE(builds);
+  const auto list = must(MutantList::built_in());
+  const auto builds = make(list);
   for (const MutantTry& made : builds->tries()) {
     for (const auto& [name, text] : made.request.headers) {
       if (name != "kernwright/ptx/mbarrier.cuh") continue;
-      EXPECT_NE(text.find("globaltimer"), std::string::npos) << made.label();
+      EXPECT_THAT(text, HasSubstr("globaltimer")) << made.label();
     }
   }
 }
@@ -135,7 +129,6 @@ TEST_F(MutantBuildsToolkitTest, MutantsCompileToOtherCodeThanTheirControls) {
   constexpr std::size_t kEvery = 67;
   const MutantList& list = whole_list();
   const auto builds = make(list);
-  ASSERT_TRUE(builds);
   std::vector<const MutantTry*> sample;
   std::set<std::size_t> controls;
   for (std::size_t i = list.cases.size(); i < builds->tries().size(); i += kEvery) {
@@ -168,10 +161,8 @@ TEST_F(MutantBuildsToolkitTest, FindsMutantsThatChangeNothingOrDoNotCompile) {
     ]
   })";
   const EmbeddedFile file{"list.json", kText};
-  const auto list = MutantList::parse(std::span(&file, 1));
-  ASSERT_TRUE(list) << list.error().message;
-  const auto builds = make(*list);
-  ASSERT_TRUE(builds);
+  const auto list = must(MutantList::parse(std::span(&file, 1)));
+  const auto builds = make(list);
   std::vector<const MutantTry*> tries;
   for (const MutantTry& made : builds->tries()) tries.push_back(&made);
   const std::vector<Build> compiled = compile(tries);
@@ -181,8 +172,7 @@ TEST_F(MutantBuildsToolkitTest, FindsMutantsThatChangeNothingOrDoNotCompile) {
   const std::vector<std::string> defects = find_defects(tries, compiled, changes);
   ASSERT_EQ(defects.size(), 2U);
   EXPECT_EQ(defects[0], "idle on vector_add/vectorized, tail is what its control is");
-  EXPECT_NE(defects[1].find("broken on vector_add/vectorized, tail does not compile"),
-            std::string::npos);
+  EXPECT_THAT(defects[1], HasSubstr("broken on vector_add/vectorized, tail does not compile"));
 }
 
 }  // namespace
