@@ -16,6 +16,7 @@
 namespace kernwright {
 
 class BakedLaunch;
+class LazyKernel;
 class LoadedKernel;
 
 /// One argument of a launch: a device pointer or a scalar. An unsigned 64-bit value is an address.
@@ -73,7 +74,8 @@ struct KernelSummary {
 };
 
 /// A handle to a loaded kernel with its launch plan for one problem. It is cheap to copy. It refers
-/// to an immutable object that the service keeps until it closes; `pin()` keeps it longer.
+/// to an immutable object that the service keeps until it closes; `pin()` keeps it longer. The plan
+/// for a further size of a family is made at the first use of a handle, while the service is open.
 /// Thread-safe: one kernel may be launched from many threads and on many streams at the same time.
 ///
 /// Some kernels need a workspace: `workspace_bytes()` of device memory for what passes between
@@ -142,11 +144,14 @@ class KERNWRIGHT_API Kernel {
   Kernel pin() const;
 
  private:
+  friend class LazyKernel;
   friend class LoadedKernel;
   explicit Kernel(const LoadedKernel* loaded) : loaded_(loaded) {}
+  const LoadedKernel& loaded() const;
 
-  const LoadedKernel* loaded_;
-  std::shared_ptr<const LoadedKernel> pinned_;
+  const LoadedKernel* loaded_;        ///< null for a kernel that is prepared at its first use
+  const LazyKernel* lazy_ = nullptr;  ///< that kernel
+  std::shared_ptr<const void> kept_;
 };
 
 }  // namespace kernwright

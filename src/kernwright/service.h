@@ -165,10 +165,10 @@ class KERNWRIGHT_API Service {
   Result<Kernel> get_best_kernel(const Problem& problem) const;
 
   /// Returns the same for a launch on `stream` (a CUstream or cudaStream_t; null is the default
-  /// stream), which may be in a capture. Then only kernels in memory are returned: for others the
-  /// driver would need to load, and a tuning would wait, which a capture does not survive. Finding
-  /// a kernel in memory does not ask the driver. Errors also: `refused`, which names the problem
-  /// and the remedy; the capture stays valid.
+  /// stream), which may be in a capture. Then only kernels in memory are returned, for any size of
+  /// their family: for others the driver would need to load, and a tuning would wait, which a
+  /// capture does not survive. Finding a kernel in memory does not ask the driver. Errors also:
+  /// `refused`, which names the problem and the remedy; the capture stays valid.
   Result<Kernel> get_best_kernel(const Problem& problem, void* stream) const;
 
   /// Returns the best kernel, as `get_best_kernel` does, and then the kernels that may take its

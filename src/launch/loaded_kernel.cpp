@@ -62,6 +62,10 @@ bool reachable(const DriverApi& api, DevicePointer first, std::int64_t bytes) {
 
 }  // namespace
 
+std::shared_ptr<const LoadedKernel> LoadedKernel::of(const Kernel& kernel) {
+  return kernel.loaded().shared_from_this();
+}
+
 LoadedKernel::LoadedKernel(KernelSummary summary, ExecutionPlan plan,
                            std::unique_ptr<Launcher> launcher, Error why_not, bool check_launches)
     : summary_(std::move(summary)),
@@ -250,43 +254,64 @@ Result<void> LoadedKernel::launch_checked(void* stream, const Arg* arguments, st
   return enqueue(stream, bound, workspace);
 }
 
+Kernel LazyKernel::handle() const {
+  Kernel handle(nullptr);
+  handle.lazy_ = this;
+  handle.kept_ = shared_from_this();
+  return handle;
+}
+
+const LoadedKernel& LazyKernel::load_once() const {
+  std::call_once(once_, [this] {
+    kept_ = load();
+    ready_.store(kept_.get(), std::memory_order_release);
+  });
+  return *kept_;
+}
+
+[[gnu::hot]] const LoadedKernel& Kernel::loaded() const {
+  return loaded_ != nullptr ? *loaded_ : lazy_->loaded();
+}
+
 [[gnu::hot]] Result<void> Kernel::launch(void* stream, std::initializer_list<Arg> arguments,
                                          void* workspace) const {
-  return loaded_->launch(stream, arguments.begin(), arguments.size(), workspace);
+  return loaded().launch(stream, arguments.begin(), arguments.size(), workspace);
 }
 
 [[gnu::hot]] Result<void> Kernel::launch(void* stream, const Arg* arguments, std::size_t count,
                                          void* workspace) const {
-  return loaded_->launch(stream, arguments, count, workspace);
+  return loaded().launch(stream, arguments, count, workspace);
 }
 
 Result<void> Kernel::launch_checked(void* stream, std::initializer_list<Arg> arguments,
                                     void* workspace) const {
-  return loaded_->launch_checked(stream, arguments.begin(), arguments.size(), workspace);
+  return loaded().launch_checked(stream, arguments.begin(), arguments.size(), workspace);
 }
 
 Result<void> Kernel::launch_checked(void* stream, const Arg* arguments, std::size_t count,
                                     void* workspace) const {
-  return loaded_->launch_checked(stream, arguments, count, workspace);
+  return loaded().launch_checked(stream, arguments, count, workspace);
 }
 
 Result<BakedLaunch> Kernel::bake(std::initializer_list<Arg> arguments) const {
-  return loaded_->bake(arguments.begin(), arguments.size());
+  return loaded().bake(arguments.begin(), arguments.size());
 }
 
 Result<BakedLaunch> Kernel::bake(const Arg* arguments, std::size_t count) const {
-  return loaded_->bake(arguments, count);
+  return loaded().bake(arguments, count);
 }
 
-std::int64_t Kernel::workspace_bytes() const { return loaded_->workspace_bytes(); }
+std::int64_t Kernel::workspace_bytes() const { return loaded().workspace_bytes(); }
 
-const std::vector<ArgumentInfo>& Kernel::arguments() const { return loaded_->arguments(); }
+const std::vector<ArgumentInfo>& Kernel::arguments() const { return loaded().arguments(); }
 
-const KernelSummary& Kernel::summary() const { return loaded_->summary(); }
+const KernelSummary& Kernel::summary() const { return loaded().summary(); }
 
 Kernel Kernel::pin() const {
   Kernel pinned = *this;
-  pinned.pinned_ = loaded_->shared_from_this();
+  pinned.kept_ = loaded().shared_from_this();
+  pinned.loaded_ = &loaded();
+  pinned.lazy_ = nullptr;
   return pinned;
 }
 

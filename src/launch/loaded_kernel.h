@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,9 +42,7 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
                Error why_not, bool check_launches = false);
 
   Kernel handle() const { return Kernel(this); }
-  static std::shared_ptr<const LoadedKernel> of(const Kernel& kernel) {
-    return kernel.loaded_->shared_from_this();
-  }
+  static std::shared_ptr<const LoadedKernel> of(const Kernel& kernel);
 
   const KernelSummary& summary() const { return summary_; }
   const std::vector<ArgumentInfo>& arguments() const { return arguments_; }
@@ -97,6 +97,34 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   const PreparedProgram* program_ = nullptr;  ///< the launcher's
   bool check_launches_;
   std::unique_ptr<Launcher> launcher_;
+};
+
+/// A kernel that is loaded when it is first used, so that finding it takes no time. Thread-safe.
+class LazyKernel : public std::enable_shared_from_this<LazyKernel> {
+ public:
+  virtual ~LazyKernel() = default;
+  LazyKernel(const LazyKernel&) = delete;
+  LazyKernel& operator=(const LazyKernel&) = delete;
+
+  /// Returns a handle that keeps this.
+  Kernel handle() const;
+  /// Loads the kernel, once.
+  const LoadedKernel& loaded() const {
+    const LoadedKernel* const ready = ready_.load(std::memory_order_acquire);
+    return ready != nullptr ? *ready : load_once();
+  }
+
+ protected:
+  LazyKernel() = default;
+  /// Returns the kernel, never null: one whose launches fail if it cannot be loaded.
+  virtual std::shared_ptr<const LoadedKernel> load() const = 0;
+
+ private:
+  const LoadedKernel& load_once() const;
+
+  mutable std::once_flag once_;
+  mutable std::shared_ptr<const LoadedKernel> kept_;
+  mutable std::atomic<const LoadedKernel*> ready_{nullptr};
 };
 
 }  // namespace kernwright

@@ -1,22 +1,56 @@
 #pragma once
 
+#include <array>
+#include <charconv>
 #include <concepts>
 #include <locale>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace kernwright {
+
+/// Appends the text of a string, a character or a number, which streams write too.
+template <typename Part>
+void append_text(std::string& text, const Part& part) {
+  if constexpr (std::is_convertible_v<const Part&, std::string_view>) {
+    text += std::string_view(part);
+  } else if constexpr (std::is_same_v<Part, char>) {
+    text += part;
+  } else if constexpr (std::is_same_v<Part, bool>) {
+    text += part ? '1' : '0';
+  } else if constexpr (sizeof(Part) > 1 &&
+                       (std::is_integral_v<Part> || std::is_same_v<Part, float> ||
+                        std::is_same_v<Part, double>)) {
+    std::array<char, 32> digits;
+    char* end = nullptr;
+    if constexpr (std::is_integral_v<Part>) {
+      end = std::to_chars(digits.data(), digits.data() + digits.size(), part).ptr;
+    } else {
+      constexpr int kDigits = 6;
+      end = std::to_chars(digits.data(), digits.data() + digits.size(), part,
+                          std::chars_format::general, kDigits)
+                .ptr;
+    }
+    text.append(digits.data(), end);
+  } else {
+    std::ostringstream out;
+    out.imbue(std::locale::classic());
+    out << part;
+    text += std::move(out).str();
+  }
+}
 
 /// Concatenates the text of strings, characters and numbers, for keys and messages. It does not
 /// depend on the process's locale, so numbers have no separators of thousands.
 template <typename... Parts>
 std::string concat(const Parts&... parts) {
-  std::ostringstream out;
-  out.imbue(std::locale::classic());
-  (out << ... << parts);
-  return std::move(out).str();
+  std::string text;
+  (append_text(text, parts), ...);
+  return text;
 }
 
 /// Returns a number of things as people read it: "1 file", "2 files". `many` is the plural if it is

@@ -1,7 +1,12 @@
 #include "support/text.h"
 
+#include <bit>
+#include <cstdint>
 #include <gtest/gtest.h>
+#include <limits>
 #include <locale>
+#include <random>
+#include <sstream>
 
 #include "tests/comma_locale.h"
 
@@ -25,6 +30,31 @@ struct Thousands : std::numpunct<char> {
   std::string do_grouping() const override { return "\3"; }
   char do_decimal_point() const override { return ','; }
 };
+
+TEST(TextTest, ConcatWritesNumbersAsStreamsDo) {
+  const auto streamed = [](const auto& number) {
+    std::ostringstream out;
+    out << number;
+    return out.str();
+  };
+  for (const double number :
+       {0.0, -0.0, 1.0, 0.1, 1.0 / 3, 123456.0, 1234567.0, 1e21, 1.5e-7, 2.5e-5, 99999.95, 1e300,
+        std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
+        std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_EQ(concat(number), streamed(number));
+    EXPECT_EQ(concat(-number), streamed(-number));
+    EXPECT_EQ(concat(static_cast<float>(number)), streamed(static_cast<float>(number)));
+  }
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 2000; ++i) {
+    const std::uint64_t bits = random();
+    const double number = std::bit_cast<double>(bits);
+    EXPECT_EQ(concat(number), streamed(number));
+    EXPECT_EQ(concat(bits, static_cast<std::int32_t>(bits)),
+              streamed(bits) + streamed(static_cast<std::int32_t>(bits)));
+  }
+  EXPECT_EQ(concat(true, std::int64_t{-5}, static_cast<unsigned char>('x')), "1-5x");
+}
 
 TEST(TextTest, ConcatDoesNotFollowTheProcessesLocale) {
   const std::locale before = std::locale::global(std::locale(std::locale(), new Thousands));

@@ -16,19 +16,22 @@
 namespace kernwright {
 namespace {
 
-constexpr std::size_t kMostChoices = 8;
-/// Sizes that are looked at, if one dim is free and if several are.
-constexpr int kSizesOfOne = 24;
-constexpr int kSizesOfSeveral = 24;
+/// Sizes at which all candidates are ranked, and at which those of the list are.
+constexpr int kSizes = 24;
+constexpr int kSizesOfTable = 512;
 /// Candidates of each size that may come on the list.
 constexpr std::size_t kOfEachSize = 20;
 /// How much a further choice must take from the mean of the squared losses.
 constexpr double kLeastGain = 0.01 * 0.01;
+/// The loss of a choice at a size for which it is not valid.
+constexpr double kNotValid = 8;
 /// The last interval of a dim has no end. Sizes are drawn up to so many times its first one, and so
 /// many times the size that was asked for.
 constexpr std::int64_t kWidthOfLast = 64;
 constexpr std::int64_t kBeyondAsked = 4;
 constexpr std::int64_t kLeastWidth = 16'384;
+
+Error was_stopped() { return {ErrorCode::unavailable, "the shortlist was stopped"}; }
 
 struct Interval {
   std::int64_t first;
@@ -101,12 +104,20 @@ Result<BoundProblem> at_sizes(const BoundProblem& problem, const SplitDims& spli
   return others ? bind() : usual;
 }
 
-/// Returns problems of the family that are spread evenly over the logarithms of its sizes.
-std::vector<BoundProblem> spread(const BoundProblem& problem) {
-  const SplitDims split = split_dims(problem);
-  std::vector<BoundProblem> problems{problem};
-  const int count = split.free.size() == 1 ? kSizesOfOne : kSizesOfSeveral;
+/// A problem, and its sizes of the free dims.
+struct SizedProblem {
+  std::vector<std::int64_t> sizes;
+  BoundProblem problem;
+};
+
+/// Returns the problem and so many others of its family, which are spread evenly over the
+/// logarithms of the sizes.
+std::vector<SizedProblem> spread(const BoundProblem& problem, const SplitDims& split, int count) {
+  std::vector<SizedProblem> samples;
   std::set<std::vector<std::int64_t>> seen;
+  samples.push_back({{}, problem});
+  for (const auto& [dim, size] : split.free) samples.front().sizes.push_back(size);
+  seen.insert(samples.front().sizes);
   for (int i = 0; i < count && !split.free.empty(); ++i) {
     std::vector<std::int64_t> sizes;
     // Multiples of these, without their whole part, fill a square or a cube evenly.
@@ -124,10 +135,51 @@ std::vector<BoundProblem> spread(const BoundProblem& problem) {
     }
     if (!seen.insert(sizes).second) continue;
     if (Result<BoundProblem> other = at_sizes(problem, split, sizes)) {
-      problems.push_back(*std::move(other));
+      samples.push_back({std::move(sizes), *std::move(other)});
     }
   }
-  return problems;
+  return samples;
+}
+
+/// Returns how many times `best_us` the choice takes at a problem. It is large if the choice is not
+/// valid there.
+double loss_of(const ListedChoice& choice, const Catalog& catalog, const BoundProblem& problem,
+               const DeviceProfile& profile, double best_us) {
+  const std::vector<Shortlisted> one = rank_shortlist({choice}, catalog, problem, profile);
+  return one.empty() ? kNotValid : std::max(1.0, one.front().predicted_us / best_us);
+}
+
+/// Fits the table of a list to predictions at sizes that are spread over the family.
+Result<void> add_table(Shortlist& list, const Catalog& catalog, const BoundProblem& problem,
+                       const DeviceProfile& profile, const SplitDims& split,
+                       const std::function<bool()>& stopped) {
+  const bool follows_otherwise =
+      std::ranges::any_of(split.following, [](const auto& one) { return one.second != 1; });
+  if (split.free.empty() || follows_otherwise) return {};
+  std::vector<std::vector<std::int64_t>> sizes;
+  std::vector<std::vector<double>> losses(list.choices.size());
+  for (const SizedProblem& sample : spread(problem, split, kSizesOfTable)) {
+    if (stopped()) return was_stopped();
+    const auto ranked = rank_shortlist(list.choices, catalog, sample.problem, profile);
+    if (ranked.empty()) continue;
+    sizes.push_back(sample.sizes);
+    for (std::size_t c = 0; c < list.choices.size(); ++c) {
+      const auto one = std::ranges::find_if(ranked, [&](const Shortlisted& of) {
+        return of.candidate.choice() == list.choices[c].choice;
+      });
+      losses[c].push_back(one == ranked.end() ? kNotValid
+                          : one == ranked.begin()
+                              ? 1.0
+                              : std::max(1.0, one->predicted_us / ranked.front().predicted_us));
+    }
+  }
+  if (sizes.empty()) return {};
+  list.table = DispatchTable::fit(sizes, losses);
+  for (const auto& [dim, size] : split.free) {
+    const Interval range = interval_of(*dim, size);
+    list.free.push_back({dim->name, range.first, range.last});
+  }
+  return {};
 }
 
 bool is_default(const Candidate& candidate) {
@@ -152,10 +204,11 @@ std::string family_of(const BoundProblem& problem) {
   return text;
 }
 
-std::vector<Shortlisted> rank_shortlist(const Shortlist& shortlist, const Catalog& catalog,
-                                        const BoundProblem& problem, const DeviceProfile& profile) {
+std::vector<Shortlisted> rank_shortlist(const std::vector<ListedChoice>& choices,
+                                        const Catalog& catalog, const BoundProblem& problem,
+                                        const DeviceProfile& profile) {
   std::vector<Shortlisted> ranked;
-  for (const ListedChoice& listed : shortlist) {
+  for (const ListedChoice& listed : choices) {
     const auto found = catalog.kernel_template(listed.choice.kernel_template);
     if (!found || !applies(**found, problem, profile)) continue;
     Result<Candidate> made = make_candidate(**found, problem, listed.choice.configuration, profile);
@@ -174,12 +227,13 @@ std::vector<Shortlisted> rank_shortlist(const Shortlist& shortlist, const Catalo
 Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& problem,
                                  const DeviceProfile& profile,
                                  const std::function<bool()>& stopped) {
-  const std::vector<BoundProblem> problems = spread(problem);
-  Shortlist all;
+  const SplitDims split = split_dims(problem);
+  const std::vector<SizedProblem> samples = spread(problem, split, kSizes);
+  std::vector<ListedChoice> all;
   std::vector<double> best_us;
   std::vector<const BoundProblem*> looked_at;
-  for (const BoundProblem& one : problems) {
-    if (stopped()) return Error{ErrorCode::unavailable, "the shortlist was stopped"};
+  for (const auto& [sizes, one] : samples) {
+    if (stopped()) return was_stopped();
     const auto list = enumerate_candidates(catalog, one, profile);
     if (!list && looked_at.empty()) return list.error();
     if (!list) continue;
@@ -193,15 +247,10 @@ Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& pro
         list->predicted_us[predicted_choice(list->predicted_us, list->default_index)]);
     looked_at.push_back(&one);
   }
-  // The loss of each choice at each size: how many times the best it takes. It is large for one
-  // that is not valid there.
-  constexpr double kNotValid = 8;
   std::vector<std::vector<double>> losses(all.size());
   for (std::size_t c = 0; c < all.size(); ++c) {
     for (std::size_t i = 0; i < looked_at.size(); ++i) {
-      const auto one = rank_shortlist({all[c]}, catalog, *looked_at[i], profile);
-      losses[c].push_back(one.empty() ? kNotValid
-                                      : std::max(1.0, one.front().predicted_us / best_us[i]));
+      losses[c].push_back(loss_of(all[c], catalog, *looked_at[i], profile, best_us[i]));
     }
   }
   Shortlist chosen;
@@ -213,7 +262,7 @@ Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& pro
     for (const double one : of) sum += std::log(one) * std::log(one);
     return sum / static_cast<double>(of.size());
   };
-  while (chosen.size() < std::min(kMostChoices, all.size())) {
+  while (chosen.choices.size() < std::min(DispatchTable::kMostChoices, all.size())) {
     std::size_t next = all.size();
     std::vector<double> with_next = best;
     for (std::size_t c = 0; c < all.size(); ++c) {
@@ -226,10 +275,11 @@ Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& pro
     }
     if (next == all.size()) break;
     const double gain = mean(best) - mean(with_next);
-    if (!chosen.empty() && gain < kLeastGain) break;
-    chosen.push_back(all[next]);
+    if (!chosen.choices.empty() && gain < kLeastGain) break;
+    chosen.choices.push_back(all[next]);
     best = std::move(with_next);
   }
+  KW_TRY(add_table(chosen, catalog, problem, profile, split, stopped));
   return chosen;
 }
 

@@ -1,13 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/candidate/candidate.h"
 #include "model/candidate/choice.h"
 #include "model/catalog/catalog.h"
+#include "tuner/candidates/dispatch_table.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -23,14 +24,26 @@ struct ListedChoice {
   Choice choice;
   BoundProblem example;
 };
+/// A dim whose size differs between the problems of a family, with its least and largest size.
+struct FreeDim {
+  std::string name;
+  std::int64_t first = 1;
+  std::int64_t last = 1;
+};
 /// A few choices that are together near the best prediction at every size of a family, so that a
 /// further size needs no ranking of all candidates.
-using Shortlist = std::vector<ListedChoice>;
+struct Shortlist {
+  std::vector<ListedChoice> choices;  ///< at most `DispatchTable::kMostChoices`
+  /// The dims from whose sizes the table chooses, in the problem's order. Empty if the family has
+  /// none, or its problems have sizes that follow them in another way than by default.
+  std::vector<FreeDim> free;
+  DispatchTable table;
+};
 
 /// Ranks the candidates at sizes that are spread over the problem's family, its own among them, and
-/// returns the choices whose best is nearest to the best of all. Takes tens of milliseconds a size.
-/// Errors: from `enumerate_candidates` for the problem's own size; `unavailable` soon after
-/// `stopped` returns true.
+/// returns the choices whose best is nearest to the best of all, with a table of their predictions.
+/// Takes tens of milliseconds a size. Errors: from `enumerate_candidates` for the problem's own
+/// size; `unavailable` soon after `stopped` returns true.
 Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& problem,
                                  const DeviceProfile& profile,
                                  const std::function<bool()>& stopped);
@@ -40,9 +53,10 @@ struct Shortlisted {
   Candidate candidate;
   double predicted_us = 0;
 };
-/// Returns the choices that are valid for a problem of the family, in the order in which they are
-/// taken if nothing was measured (see `predicted_choice`).
-std::vector<Shortlisted> rank_shortlist(const Shortlist& shortlist, const Catalog& catalog,
-                                        const BoundProblem& problem, const DeviceProfile& profile);
+/// Returns those of the choices that are valid for a problem of their family, in the order in which
+/// they are taken if nothing was measured (see `predicted_choice`).
+std::vector<Shortlisted> rank_shortlist(const std::vector<ListedChoice>& choices,
+                                        const Catalog& catalog, const BoundProblem& problem,
+                                        const DeviceProfile& profile);
 
 }  // namespace kernwright

@@ -125,6 +125,19 @@ Result<void> applies(const KernelTemplate& kernel_template, const BoundProblem& 
   return detail::applies_in(kernel_template, problem.scope(), profile);
 }
 
+CandidatePlaces::CandidatePlaces(const KernelTemplate& kernel_template, const Scope& scope) {
+  RowNames row;
+  for (const auto& [name, value] : scope.entries()) row.add(name);
+  for (const Parameter& parameter : kernel_template.space.parameters()) row.add(parameter.name);
+  first_derived = scope.entries().size() + kernel_template.space.parameters().size();
+  for (const Derived& one : kernel_template.derived) {
+    derived.push_back(row.place(one.expression));
+    row.add(one.name);
+  }
+  for (const DemandSpec& spec : kernel_template.cost) demands.push_back(row.place(spec.expression));
+  launches = detail::place_launches(kernel_template, row);
+}
+
 CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const BoundProblem& problem,
                                const DeviceProfile& profile)
     : kernel_template_(kernel_template),
@@ -136,21 +149,11 @@ CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const Boun
   profile.add_to(scope_);
 }
 
-CandidateMaker::ForPoints::ForPoints(const KernelTemplate& kernel_template, const Scope& scope)
-    : rules(kernel_template, scope) {
-  RowNames row;
-  for (const auto& [name, value] : scope.entries()) row.add(name);
-  for (const Parameter& parameter : kernel_template.space.parameters()) row.add(parameter.name);
-  for (const Derived& one : kernel_template.derived) {
-    derived.push_back(row.place(one.expression));
-    row.add(one.name);
-  }
-  for (const DemandSpec& spec : kernel_template.cost) demands.push_back(row.place(spec.expression));
-  launches = detail::place_launches(kernel_template, row);
-}
-
 const CandidateMaker::ForPoints& CandidateMaker::for_points() const {
-  std::call_once(placing_, [this] { for_points_.emplace(kernel_template_, scope_); });
+  std::call_once(placing_, [this] {
+    for_points_.emplace(
+        ForPoints{RuleTree(kernel_template_, scope_), CandidatePlaces(kernel_template_, scope_)});
+  });
   return *for_points_;
 }
 
@@ -210,63 +213,98 @@ Result<Candidate> CandidateMaker::make(const Configuration& configuration) const
 
 Result<Candidate> CandidateMaker::make(std::int64_t point) const {
   if (!applies_) return applies_.error();
-  return make_valid(kernel_template_.space.at(point), &for_points());
+  return make_valid(kernel_template_.space.at(point), &for_points().places);
 }
 
-/// Makes a candidate. The configuration is a point of the space, and the template applies. If
-/// `placed` is given, the point obeys the rules.
-Result<Candidate> CandidateMaker::make_valid(Configuration configuration,
-                                             const ForPoints* placed) const {
+namespace {
+
+/// Everything that a candidate is made from.
+struct Making {
+  const KernelTemplate& kernel_template;
+  const std::shared_ptr<const BoundProblem>& problem;
+  const DeviceProfile& profile;
+  const Scope& scope;                    ///< of problem and device
+  const Result<ExecutionPlan>& tensors;  ///< see `plan_tensors`
+
+  /// The configuration is a point of the space, and the template applies. If `places` is given, the
+  /// point obeys the rules.
+  Result<Candidate> make(Configuration configuration, const CandidatePlaces* places) const;
+};
+
+Result<Candidate> Making::make(Configuration configuration, const CandidatePlaces* places) const {
   Candidate candidate;
-  candidate.kernel_template = &kernel_template_;
-  candidate.problem = problem_;
-  Scope& scope = candidate.scope;
-  scope = scope_;
-  for (const auto& [name, value] : configuration.values()) scope.set(name, value);
+  candidate.kernel_template = &kernel_template;
+  candidate.problem = problem;
+  Scope& all = candidate.scope;
+  all = scope;
+  for (const auto& [name, value] : configuration.values()) all.set(name, value);
   std::vector<std::int64_t> row;
-  if (placed != nullptr) {
-    row.reserve(scope.entries().size() + placed->derived.size());
-    for (const auto& [name, value] : scope.entries()) row.push_back(value);
-  }
-  const auto evaluate = [&](std::vector<PlacedExpression> ForPoints::* list, std::size_t i,
-                            const Expression& expression) -> Result<std::int64_t> {
-    if (placed != nullptr) {
-      if (const auto value = (placed->*list)[i].evaluate(row)) return *value;
+  if (places != nullptr) {
+    row.reserve(all.entries().size() + places->derived.size());
+    for (const auto& [name, value] : all.entries()) row.push_back(value);
+    if (row.size() != places->first_derived) {
+      return Error{ErrorCode::internal, concat(kernel_template.name, " has places for ",
+                                               places->first_derived, " values, not ", row.size())};
     }
-    return expression.evaluate(scope);  // which says why there is none
+  }
+  const auto evaluate = [&](std::vector<PlacedExpression> CandidatePlaces::*list, std::size_t i,
+                            const Expression& expression) -> Result<std::int64_t> {
+    if (places != nullptr) {
+      if (const auto value = (places->*list)[i].evaluate(row)) return *value;
+    }
+    return expression.evaluate(all);  // which says why there is none
   };
-  for (std::size_t i = 0; i < kernel_template_.derived.size(); ++i) {
-    const Derived& derived = kernel_template_.derived[i];
-    const Result<std::int64_t> value = evaluate(&ForPoints::derived, i, derived.expression);
+  for (std::size_t i = 0; i < kernel_template.derived.size(); ++i) {
+    const Derived& derived = kernel_template.derived[i];
+    const Result<std::int64_t> value = evaluate(&CandidatePlaces::derived, i, derived.expression);
     if (!value) {
       return rejected_at(
-          kernel_template_, derived.place,
+          kernel_template, derived.place,
           concat("derived value ", derived.name, " failed: ", value.error().message));
     }
-    scope.set(derived.name, *value);
+    all.set(derived.name, *value);
     row.push_back(*value);
   }
-  for (const Rule& rule : kernel_template_.rules) {
-    if (placed != nullptr) break;
-    const std::string failure = rule.failure(scope);
-    if (!failure.empty()) return rejected_at(kernel_template_, rule.place, failure);
+  for (const Rule& rule : kernel_template.rules) {
+    if (places != nullptr) break;
+    const std::string failure = rule.failure(all);
+    if (!failure.empty()) return rejected_at(kernel_template, rule.place, failure);
   }
-  for (std::size_t i = 0; i < kernel_template_.cost.size(); ++i) {
-    const DemandSpec& spec = kernel_template_.cost[i];
-    const Result<std::int64_t> value = evaluate(&ForPoints::demands, i, spec.expression);
+  for (std::size_t i = 0; i < kernel_template.cost.size(); ++i) {
+    const DemandSpec& spec = kernel_template.cost[i];
+    const Result<std::int64_t> value = evaluate(&CandidatePlaces::demands, i, spec.expression);
     if (!value || *value < 0) {
-      return rejected_at(kernel_template_, spec.place,
+      return rejected_at(kernel_template, spec.place,
                          concat("demand ", spec.name.name, " failed: ",
                                 value ? concat(*value, " < 0") : value.error().message));
     }
     candidate.demands.*spec.name.demand = *value;
   }
   KW_ASSIGN(candidate.plan,
-            detail::make_plan(kernel_template_, problem_->operation(), tensors_, scope, profile_,
-                              placed != nullptr ? detail::LaunchValues{&placed->launches, row}
+            detail::make_plan(kernel_template, problem->operation(), tensors, all, profile,
+                              places != nullptr ? detail::LaunchValues{&places->launches, row}
                                                 : detail::LaunchValues{}));
   candidate.configuration = std::move(configuration);
   return candidate;
+}
+
+}  // namespace
+
+Result<Candidate> CandidateMaker::make_valid(Configuration configuration,
+                                             const CandidatePlaces* places) const {
+  return Making{kernel_template_, problem_, profile_, scope_, tensors_}.make(
+      std::move(configuration), places);
+}
+
+Result<Candidate> make_valid_candidate(const KernelTemplate& kernel_template,
+                                       const BoundProblem& problem, Configuration configuration,
+                                       const DeviceProfile& profile,
+                                       const CandidatePlaces& places) {
+  Scope scope = problem.scope();
+  profile.add_to(scope);
+  return Making{kernel_template, std::make_shared<const BoundProblem>(problem), profile, scope,
+                detail::plan_tensors(problem)}
+      .make(std::move(configuration), &places);
 }
 
 Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const BoundProblem& problem,

@@ -13,6 +13,24 @@
 
 namespace kernwright {
 
+/// The expressions of a template in their places in the rows of its candidates' values, with which
+/// candidates are made faster than in a scope. All problems of an operation have the same places.
+struct CandidatePlaces {
+  /// `scope` has the names of a problem and of the device.
+  CandidatePlaces(const KernelTemplate& kernel_template, const Scope& scope);
+
+  std::size_t first_derived = 0;  ///< the place of the first derived value
+  std::vector<PlacedExpression> derived;
+  std::vector<PlacedExpression> demands;
+  detail::PlacedLaunches launches;
+};
+
+/// Makes the candidate of a choice that is valid for the problem (see `SizeCheck`). Errors: if the
+/// limits of CUDA, of the device or of tensor maps reject it.
+Result<Candidate> make_valid_candidate(const KernelTemplate& kernel_template,
+                                       const BoundProblem& problem, Configuration configuration,
+                                       const DeviceProfile& profile, const CandidatePlaces& places);
+
 /// Does the same as `make_candidate`, for many configurations of one template and problem.
 /// Everything that does not depend on the configuration is computed once. The template and the
 /// profile outlive it. Any thread may use it.
@@ -41,18 +59,13 @@ class CandidateMaker {
  private:
   bool is_bound(const std::string& name) const;
   Result<void> check_place(const Configuration& configuration) const;
-  /// All that is worth its making only if many points are looked at: expressions in their places
-  /// in a row of a scope's values.
+  /// All that is worth its making only if many points are looked at.
   struct ForPoints {
-    ForPoints(const KernelTemplate& kernel_template, const Scope& scope);
-
     RuleTree rules;
-    std::vector<PlacedExpression> derived;
-    std::vector<PlacedExpression> demands;
-    detail::PlacedLaunches launches;
+    CandidatePlaces places;
   };
   const ForPoints& for_points() const;
-  Result<Candidate> make_valid(Configuration configuration, const ForPoints* placed) const;
+  Result<Candidate> make_valid(Configuration configuration, const CandidatePlaces* places) const;
 
   const KernelTemplate& kernel_template_;
   std::shared_ptr<const BoundProblem> problem_;

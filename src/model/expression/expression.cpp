@@ -71,6 +71,87 @@ struct PlacedValues {
   }
 };
 
+/// Values of which some are known, without descriptions of errors.
+struct KnownValues {
+  static constexpr bool kTellsErrors = false;
+  std::span<const std::size_t> places;
+  std::span<const std::optional<std::int64_t>> values;
+
+  std::optional<std::int64_t> find(const std::string&, int index) const {
+    const std::size_t place = places[static_cast<std::size_t>(index)];
+    return place == PlacedExpression::kUnknown ? std::nullopt : values[place];
+  }
+};
+
+/// Copies what is left of a program if some values are known.
+class Folding {
+ public:
+  Folding(const detail::ExpressionProgram& program, KnownValues known)
+      : program_(program), known_(known) {
+    folded_.text = program.text;
+    folded_.root = fold(program.root);
+  }
+
+  detail::ExpressionProgram& program() { return folded_; }
+  std::vector<std::size_t>& places() { return places_; }
+
+ private:
+  using Op = detail::Op;
+
+  int add(detail::Node node) {
+    folded_.nodes.push_back(node);
+    return static_cast<int>(folded_.nodes.size()) - 1;
+  }
+  int add_literal(const detail::Node& like, std::int64_t value) {
+    detail::Node node = like;
+    node.op = Op::literal;
+    node.value = value;
+    return add(node);
+  }
+  std::optional<std::int64_t> value_of(int index) const {
+    std::int64_t value = 0;
+    detail::Evaluator evaluator(program_, known_);
+    if (!evaluator.evaluate(index, value)) return std::nullopt;
+    return value;
+  }
+
+  int fold(int index) {
+    detail::Node node = program_.nodes[static_cast<std::size_t>(index)];
+    if (const auto value = value_of(index)) return add_literal(node, *value);
+    if (node.op == Op::name) {
+      folded_.names.push_back(program_.names[static_cast<std::size_t>(node.a)]);
+      places_.push_back(known_.places[static_cast<std::size_t>(node.a)]);
+      node.a = static_cast<int>(places_.size()) - 1;
+      return add(node);
+    }
+    const bool is_choice = node.op == Op::conditional;
+    if (const auto first = is_choice || node.op == Op::logical_and || node.op == Op::logical_or
+                               ? value_of(node.a)
+                               : std::nullopt) {
+      if (is_choice) return fold(*first != 0 ? node.b : node.c);
+      // The value is that of the second operand, as 0 or 1.
+      const int rest = fold(node.b);
+      node.op = Op::not_equal;
+      node.a = rest;
+      node.b = add_literal(node, 0);
+      return add(node);
+    }
+    const int operands =
+        is_choice                                                                       ? 3
+        : node.op == Op::negate || node.op == Op::logical_not || node.op == Op::is_pow2 ? 1
+                                                                                        : 2;
+    node.a = fold(node.a);
+    if (operands > 1) node.b = fold(node.b);
+    if (operands > 2) node.c = fold(node.c);
+    return add(node);
+  }
+
+  const detail::ExpressionProgram& program_;
+  KnownValues known_;
+  detail::ExpressionProgram folded_;
+  std::vector<std::size_t> places_;
+};
+
 template <typename Values>
 Result<std::int64_t> result_of(const detail::ExpressionProgram& program, Values values) {
   detail::Evaluator evaluator(program, values);
@@ -143,6 +224,26 @@ std::optional<std::int64_t> PlacedExpression::evaluate(std::span<const std::int6
     return std::nullopt;
   }
   return value;
+}
+
+PlacedExpression PlacedExpression::folded(
+    std::span<const std::optional<std::int64_t>> known) const {
+  if (!program_) return *this;
+  Folding folding(*program_, {places_, known});
+  return {std::make_shared<const detail::ExpressionProgram>(std::move(folding.program())),
+          std::move(folding.places())};
+}
+
+std::optional<std::int64_t> PlacedExpression::constant() const {
+  return places_.empty() ? evaluate({}) : std::nullopt;
+}
+
+PlacedExpression PlacedExpression::moved(std::span<const std::size_t> to) const {
+  PlacedExpression moved = *this;
+  for (std::size_t& place : moved.places_) {
+    if (place != kUnknown) place = to[place];
+  }
+  return moved;
 }
 
 const std::string& Expression::text() const {

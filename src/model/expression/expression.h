@@ -87,7 +87,20 @@ class PlacedExpression {
   /// Returns nullopt if `Expression::evaluate` returns an error.
   std::optional<std::int64_t> evaluate(std::span<const std::int64_t> values) const;
 
+  /// Returns the expression with everything computed that follows from the known values of a row.
+  PlacedExpression folded(std::span<const std::optional<std::int64_t>> known) const;
+  /// Returns the value if it depends on no place.
+  std::optional<std::int64_t> constant() const;
+  /// Returns the places that the value depends on.
+  const std::vector<std::size_t>& places() const { return places_; }
+  /// Returns the expression over another row, where place p is place `to[p]`.
+  PlacedExpression moved(std::span<const std::size_t> to) const;
+
  private:
+  PlacedExpression(std::shared_ptr<const detail::ExpressionProgram> program,
+                   std::vector<std::size_t> places)
+      : program_(std::move(program)), places_(std::move(places)) {}
+
   std::shared_ptr<const detail::ExpressionProgram> program_;
   std::vector<std::size_t> places_;
 };

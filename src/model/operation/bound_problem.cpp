@@ -5,10 +5,17 @@
 namespace kernwright {
 
 Result<BoundProblem> BoundProblem::bind(const Operation& operation, const Problem& written) {
-  KW_ASSIGN(Problem problem, operation.normalize(written));
-  KW_ASSIGN(std::vector<TensorShape> shapes, operation.tensor_shapes(problem));
-  Scope scope = operation.scope(problem);
+  Scope scope;
+  KW_ASSIGN(Problem problem, operation.normalize(written, scope));
+  KW_ASSIGN(std::vector<TensorShape> shapes, operation.tensor_shapes(problem, scope));
   return BoundProblem(operation, std::move(problem), std::move(scope), std::move(shapes));
+}
+
+Result<BoundProblem> BoundProblem::resized(Problem::Dims dims) const {
+  Problem problem = Problem::make(problem_.operation(), std::move(dims), problem_.flags());
+  Scope scope = operation_->scope(problem);
+  KW_ASSIGN(std::vector<TensorShape> shapes, operation_->tensor_shapes(problem, scope));
+  return BoundProblem(*operation_, std::move(problem), std::move(scope), std::move(shapes));
 }
 
 double BoundProblem::bytes() const {

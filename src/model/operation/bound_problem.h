@@ -20,6 +20,10 @@ class BoundProblem {
   /// Normalises `written`. Errors: see `Operation::normalize` and `Operation::tensor_shapes`.
   static Result<BoundProblem> bind(const Operation& operation, const Problem& written);
 
+  /// Binds the problem again with other sizes, with which it is accepted and normalised. Errors:
+  /// see `Operation::tensor_shapes`.
+  Result<BoundProblem> resized(Problem::Dims dims) const;
+
   const Operation& operation() const { return *operation_; }
   /// Returns the normalised problem.
   const Problem& problem() const { return problem_; }
@@ -44,7 +48,7 @@ class BoundProblem {
     return operation_->function(problem_, flag);
   }
   /// See `Operation::present_scalars`.
-  Result<std::vector<Scalar>> scalars() const { return operation_->present_scalars(problem_); }
+  Result<std::vector<Scalar>> scalars() const { return operation_->present_scalars(scope_); }
 
  private:
   BoundProblem(const Operation& operation, Problem problem, Scope scope,

@@ -421,9 +421,14 @@ double Scalar::default_in(const Scope& values) const {
 }
 
 Result<Problem> Operation::normalize(const Problem& problem) const {
+  Scope values;
+  return normalize(problem, values);
+}
+
+Result<Problem> Operation::normalize(const Problem& problem, Scope& values) const {
   Result<Problem> normalized = Normalizer(*this, problem).normalize();
-  if (!normalized || requirements.empty()) return normalized;
-  const Scope values = scope(*normalized);
+  if (!normalized) return normalized;
+  values = scope(*normalized);
   for (const Rule& requirement : requirements) {
     const std::string failure = requirement.failure(values);
     if (!failure.empty()) {
@@ -502,8 +507,8 @@ DType Operation::dtype(const Problem& normalized, std::string_view variable) con
   return dtype(normalized, declared->default_variable);
 }
 
-Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normalized) const {
-  const Scope values = scope(normalized);
+Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normalized,
+                                                          const Scope& values) const {
   std::vector<TensorShape> shapes;
   for (const Tensor& tensor : tensors) {
     const auto failed = [&](std::string_view what) {
@@ -562,8 +567,7 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normali
   return shapes;
 }
 
-Result<std::vector<Scalar>> Operation::present_scalars(const Problem& normalized) const {
-  const Scope values = scope(normalized);
+Result<std::vector<Scalar>> Operation::present_scalars(const Scope& values) const {
   std::vector<Scalar> present;
   for (const Scalar& scalar : scalars) {
     const Result<std::int64_t> holds =

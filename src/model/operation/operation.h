@@ -266,6 +266,8 @@ struct Operation {
   /// the canonical text. Errors: `invalid_argument` with the operation, the field, the given value
   /// and the allowed ones.
   Result<Problem> normalize(const Problem& problem) const;
+  /// Does the same, and fills the `scope` of the result.
+  Result<Problem> normalize(const Problem& problem, Scope& values) const;
 
   /// Returns the sizes of all dims of a normalised problem, in declared order. If the problem is
   /// not normalised, missing dims are 0.
@@ -297,11 +299,16 @@ struct Operation {
 
   /// Returns the tensors of a normalised problem, in declared order. Errors: an extent that
   /// overflows or is not positive; a draw outside of the range of the tensor's dtype.
-  Result<std::vector<TensorShape>> tensor_shapes(const Problem& normalized) const;
+  Result<std::vector<TensorShape>> tensor_shapes(const Problem& normalized) const {
+    return tensor_shapes(normalized, scope(normalized));
+  }
+  /// Does the same for a problem with this scope.
+  Result<std::vector<TensorShape>> tensor_shapes(const Problem& normalized,
+                                                 const Scope& values) const;
 
-  /// Returns the scalars of a normalised problem with their defaults, in declared order. Errors: a
-  /// condition that overflows.
-  Result<std::vector<Scalar>> present_scalars(const Problem& normalized) const;
+  /// Returns the scalars of a problem with this scope, with their defaults, in declared order.
+  /// Errors: a condition that overflows.
+  Result<std::vector<Scalar>> present_scalars(const Scope& values) const;
 };
 
 }  // namespace kernwright

@@ -1,9 +1,14 @@
 #include "service/answer/shortlists.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <set>
 #include <utility>
 
+#include "cache/stores/record_store.h"
 #include "compile/launch_fit.h"
+#include "support/names.h"
 #include "support/processes/process_exit.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -13,6 +18,8 @@
 namespace kernwright {
 namespace {
 
+/// The measured kernels that a family loads.
+constexpr std::size_t kMostMeasured = 32;
 /// How much slower than the best a kernel may be predicted that is taken because its bits are at
 /// hand.
 constexpr double kWorthAWait = 0.1;
@@ -62,7 +69,7 @@ std::optional<Shortlists::Answer> Shortlists::find(const BoundProblem& problem,
   const std::shared_ptr<Entry> of = entry(problem);
   if (!of) return std::nullopt;
   std::vector<Shortlisted> ranked =
-      rank_shortlist(of->choices, *site_.catalog, problem, site_.profile);
+      rank_shortlist(of->choices.choices, *site_.catalog, problem, site_.profile);
   std::erase_if(ranked, [&](const Shortlisted& one) {
     if (decisions.banned(one.candidate.id())) return true;
     const std::optional<Result<Artifact>> kept = at_hand(*of, one.candidate);
@@ -76,48 +83,116 @@ std::optional<Shortlists::Answer> Shortlists::find(const BoundProblem& problem,
   Shortlisted& taken = ready == ranked.end() ? ranked.front() : *ready;
   Result<Artifact> artifact = build(*of, taken.candidate);
   if (!artifact) return std::nullopt;  // the next size passes it over
+  RecordHead head = head_of(taken.candidate, artifact->digest);
+  return Answer{{std::move(taken.candidate), *std::move(artifact)}, std::move(head)};
+}
+
+void Shortlists::add_kernel(Family& family, Offer offer, GradedRecord record,
+                            const Load& load) const {
+  std::vector<std::string> free;
+  for (const FreeDim& dim : family.free) free.push_back(dim.name);
+  const KernelTemplate& of = *offer.candidate.kernel_template;
+  Scope scope = family.example.scope();
+  site_.profile.add_to(scope);
+  std::shared_ptr<const void> loaded = load(offer);
+  family.kernels.push_back({SizeCheck(offer.candidate, free), CandidatePlaces(of, scope), &of,
+                            offer.candidate.configuration, std::move(record),
+                            std::move(offer.artifact), std::move(loaded)});
+}
+
+RecordHead Shortlists::head_of(const Candidate& candidate, std::string artifact) const {
+  const BoundProblem& problem = *candidate.problem;
   RecordHead head{.key = site_.key(problem),
                   .environment = answers_.environment(),
                   .grade = RecordGrade::predicted,
-                  .winner = {.choice = taken.candidate.choice(),
-                             .artifact = artifact->digest,
-                             .predicted_us = taken.predicted_us},
+                  .winner = {.choice = candidate.choice(),
+                             .artifact = std::move(artifact),
+                             .predicted_us = predict_us(candidate, site_.profile)},
                   .roofline_us = roofline_us(problem, site_.profile),
                   .created = utc_now(),
                   .artifacts = {}};
   head.environment.template_digest = answers_.template_digest(head.winner.choice.kernel_template);
-  return Answer{{std::move(taken.candidate), *std::move(artifact)}, std::move(head)};
+  return head;
 }
 
-void Shortlists::make(const BoundProblem& problem, const Load& load,
-                      const std::atomic<bool>& stop) {
+std::shared_ptr<const Family> Shortlists::make(const BoundProblem& problem, const Load& load,
+                                               const std::atomic<bool>& stop) {
   const auto stopped = [&] { return stop || exiting(); };
   std::shared_ptr<Entry> made = entry(problem);
   if (!made) {
     const BeforeExit ranks;
-    if (!ranks) return;
+    if (!ranks) return nullptr;
     made = std::make_shared<Entry>();
     Result<Shortlist> choices = make_shortlist(*site_.catalog, problem, site_.profile, stopped);
-    if (!choices && stopped()) return;
+    if (!choices && stopped()) return nullptr;
     if (choices) made->choices = *std::move(choices);
     const MutexLock lock(mutex_);
     entries_.emplace(family_of(problem), made);
   }
-  for (const ListedChoice& listed : made->choices) {
+  const Shortlist& list = made->choices;
+  auto family =
+      std::make_shared<Family>(Family{.example = problem, .free = list.free, .table = list.table});
+  for (const FreeDim& dim : list.free) {
+    family->distances.push_back(find_named(problem.operation().dims, dim.name)->distance);
+  }
+  for (const ListedChoice& listed : list.choices) {
+    std::optional<std::size_t>& number = family->listed.emplace_back();
     for (Shortlisted& one :
          rank_shortlist({listed}, *site_.catalog, listed.example, site_.profile)) {
-      if (stopped() || builder_.seal().refuses()) return;
+      if (stopped() || builder_.seal().refuses()) return nullptr;
       Result<Artifact> built = build(*made, one.candidate);
       if (!built) {
         site_.say(LogLevel::info, concat(one.candidate.id(), " is not on the shortlist for ",
                                          listed.example.text(), ": ", built.error().message));
         continue;
       }
-      std::shared_ptr<const void> loaded = load({std::move(one.candidate), *std::move(built)});
-      const MutexLock lock(made->mutex);
-      made->loaded.push_back(std::move(loaded));
+      number = family->kernels.size();
+      GradedRecord record{.head = head_of(one.candidate, built->digest),
+                          .match = Match::predicted,
+                          .reason = MissReason::absent};
+      add_kernel(*family, {std::move(one.candidate), *std::move(built)}, std::move(record), load);
     }
   }
+  const bool chooses = !list.free.empty() && list.free.size() <= FreeSizes::kMost;
+  return chooses && add_points(*family, load) ? family : nullptr;
+}
+
+bool Shortlists::add_points(Family& family, const Load& load) const {
+  RecordKey shape = site_.key(family.example);
+  shape.problem = family.example.operation().name;
+  for (const auto& [name, size] : family.example.problem().dims()) {
+    const bool is_free = find_named(family.free, name) != nullptr;
+    shape.problem += concat(' ', name, '=', is_free ? "?" : std::to_string(size));
+  }
+  for (const auto& [name, value] : family.example.problem().flags()) {
+    shape.problem += concat(' ', name, '=', value);
+  }
+  std::set<std::vector<std::int64_t>> seen;
+  for (const std::filesystem::path& root : site_.cache.roots()) {
+    for (RecordStore::Alike& alike : RecordStore(root).like(shape)) {
+      if (alike.sizes.size() != family.free.size()) return false;
+      seen.insert(std::move(alike.sizes));
+    }
+  }
+  std::size_t measured = 0;
+  for (const std::vector<std::int64_t>& sizes : seen) {
+    Family::Point& point = family.points.emplace_back(Family::Point{.sizes = sizes});
+    const Result<BoundProblem> problem = family.example.resized(family.dims(sizes));
+    if (!problem) continue;
+    Answers answers = answers_.look_up(*problem);
+    if (answers.records.empty() || answers.decisions.pin()) continue;
+    GradedRecord& best = answers.records.front();
+    point.answers_near = best.head.grade == RecordGrade::measured &&
+                         (best.match == Match::exact || best.match == Match::recheck);
+    if (!point.answers_near || ++measured > kMostMeasured) continue;
+    Result<Offer> offer = answers_.offer(*problem, best, AnswerFinder::Bits::stored);
+    if (!offer || broken_habit(offer->candidate) != nullptr) continue;
+    point.kernel = family.kernels.size();
+    best.match = Match::bucket;
+    best.reason = MissReason::other_shape;
+    add_kernel(family, *std::move(offer), std::move(best), load);
+  }
+  return true;
 }
 
 }  // namespace kernwright

@@ -10,6 +10,7 @@
 
 #include "service/answer/answer_finder.h"
 #include "service/answer/builder.h"
+#include "service/answer/family.h"
 #include "service/answer/site.h"
 #include "support/mutex.h"
 #include "tuner/candidates/shortlist.h"
@@ -42,8 +43,11 @@ class Shortlists {
   /// Returns what keeps the code of a kernel loaded on the GPU.
   using Load = std::function<std::shared_ptr<const void>(const Offer&)>;
   /// Makes the shortlist of the problem's family, unless there is one, and compiles and loads its
-  /// kernels. Gives up soon after `stop` becomes true, or once nothing may be compiled.
-  void make(const BoundProblem& problem, const Load& load, const std::atomic<bool>& stop);
+  /// kernels, and those that were measured for sizes of the family. Returns null if nothing decides
+  /// between them by sizes alone. Gives up soon after `stop` becomes true, or once nothing may be
+  /// compiled.
+  std::shared_ptr<const Family> make(const BoundProblem& problem, const Load& load,
+                                     const std::atomic<bool>& stop);
 
  private:
   /// The shortlist of one family, and the bits that were compiled for it.
@@ -52,11 +56,15 @@ class Shortlists {
     Mutex mutex;
     /// An error for a candidate that does not compile, or spills more than it may.
     std::map<std::string, Result<Artifact>> artifacts KW_GUARDED_BY(mutex);
-    std::vector<std::shared_ptr<const void>> loaded KW_GUARDED_BY(mutex);
   };
   std::shared_ptr<Entry> entry(const BoundProblem& problem) const;
   static std::optional<Result<Artifact>> at_hand(Entry& entry, const Candidate& candidate);
   Result<Artifact> build(Entry& entry, const Candidate& candidate);
+  RecordHead head_of(const Candidate& candidate, std::string artifact) const;
+  void add_kernel(Family& family, Offer offer, GradedRecord record, const Load& load) const;
+  /// Adds the sizes of the family with records and decisions of their own, and the measured kernels
+  /// of some. Returns false if the cache does not tell the sizes of all.
+  bool add_points(Family& family, const Load& load) const;
 
   const Site& site_;
   const AnswerFinder& answers_;

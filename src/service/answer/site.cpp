@@ -13,11 +13,16 @@ namespace kernwright {
 Result<BoundProblem> Site::bind(const Problem& problem) const {
   Result<BoundProblem> bound = catalog->bind(problem);
   if (!bound) return Error{ErrorCode::invalid_argument, std::move(bound).error().message};
+  KW_TRY(check_memory(*bound));
+  return bound;
+}
+
+Result<void> Site::check_memory(const BoundProblem& problem) const {
   // If a problem is larger than the memory, nothing of it can ever be launched.
   const auto memory = static_cast<double>(profile.memory_bytes);
-  if (memory == 0 || bound->bytes() <= memory) return bound;
+  if (memory == 0 || problem.bytes() <= memory) return {};
   return Error{ErrorCode::invalid_argument,
-               concat("the tensors of ", bound->text(), " take ", gigabytes(bound->bytes()), "; ",
+               concat("the tensors of ", problem.text(), " take ", gigabytes(problem.bytes()), "; ",
                       profile.id, " has ", gigabytes(memory))};
 }
 

@@ -38,6 +38,8 @@ struct Site {
   /// Errors: `invalid_argument` if the operation does not exist or does not take the problem, or if
   /// its tensors do not fit in the GPU's memory.
   Result<BoundProblem> bind(const Problem& problem) const;
+  /// Errors: `invalid_argument` if the tensors do not fit in the GPU's memory.
+  Result<void> check_memory(const BoundProblem& problem) const;
   RecordKey key(const BoundProblem& problem) const { return key(problem.text()); }
   /// Returns the same for a canonical text.
   RecordKey key(std::string problem) const;

@@ -16,6 +16,7 @@
 #include "support/text.h"
 #include "support/try.h"
 #include "support/utc.h"
+#include "tuner/cost/cost_model.h"
 #include <kernwright/visible.h>
 
 namespace kernwright {
@@ -86,15 +87,17 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
              .worker = options_.worker,
              .open_device = surroundings_.open_device,
              .make_data_ops = surroundings_.make_data_ops}),
-      shortlists_(site_, answers_, builder_) {
+      shortlists_(site_, answers_, builder_),
+      families_(*site_.catalog) {
   if (surroundings_.shortlists && predicts()) {
     shortlisting_ = std::make_unique<BackgroundQueue>(
         std::numeric_limits<double>::infinity(),
         [this](const Problem& problem, const std::atomic<bool>& stop) {
           const Result<void> made = guarded([&]() -> Result<void> {
             KW_ASSIGN(const BoundProblem bound, bind(problem));
-            shortlists_.make(
+            std::shared_ptr<const Family> family = shortlists_.make(
                 bound, [this](const Offer& offer) { return load_ahead(offer); }, stop);
+            if (family) families_.publish(std::move(family));
             return {};
           });
           if (!made) site_.say(LogLevel::warning, made.error().message);
@@ -163,6 +166,9 @@ ServiceCore::~ServiceCore() {
 Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optional<void*> stream) {
   const LoadedKernel* hot = table_.find(problem);
   if (hot && !watched_.load(std::memory_order_relaxed)) return hot->handle();
+  if (!hot) {
+    if (std::optional<Kernel> sized = find_in_family(problem)) return *std::move(sized);
+  }
   KW_TRY(check_not_forked());
   if (hot && hot->summary().match <= worst_in_memory()) {
     record(hot->summary());
@@ -176,7 +182,52 @@ Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optiona
     return found.error();
   }
   record((*found)->summary());
+  if (shortlisting_) families_.learn(problem, bound);
   return (*found)->handle();
+}
+
+std::optional<Kernel> ServiceCore::find_in_family(const Problem& written) {
+  if (!shortlisting_ || background_ || watched_.load(std::memory_order_relaxed)) {
+    return std::nullopt;
+  }
+  const std::optional<FamilyTable::Found> found = families_.find(written);
+  if (!found) return std::nullopt;
+  const auto kernel = FamilyTable::kernel(*found, [&]() -> std::shared_ptr<const SizedKernel> {
+    const Family& family = *found->family;
+    const std::optional<std::size_t> chosen = family.choose(found->sizes.values());
+    if (!chosen) return nullptr;
+    const GradedRecord& of = family.kernels[*chosen].record;
+    counters_.add(of.match, of.reason);
+    return std::make_shared<const SizedKernel>(family, found->sizes, *chosen, load_sized_);
+  });
+  if (kernel == nullptr) return std::nullopt;
+  return kernel->handle();
+}
+
+std::shared_ptr<const LoadedKernel> ServiceCore::load_sized(const SizedKernel& sized) {
+  const Family& family = sized.family();
+  const Family::Kernel& of = sized.kernel();
+  const Result<BoundProblem> problem = family.example.resized(family.dims(sized.sizes().values()));
+  const BoundProblem& bound = problem ? *problem : family.example;
+  Loaded loaded = guarded([&]() -> Loaded {
+    KW_TRY(check_not_forked());
+    if (!problem) return problem.error();
+    KW_TRY(site_.check_memory(bound));
+    Result<Candidate> made = make_valid_candidate(*of.kernel_template, bound, of.configuration,
+                                                  site_.profile, of.places);
+    if (!made) return resolve(bound);
+    GradedRecord record = of.record;
+    if (record.match == Match::predicted) {
+      record.head.key = site_.key(bound);
+      record.head.winner.predicted_us = predict_us(*made, site_.profile);
+      record.head.roofline_us = roofline_us(bound, site_.profile);
+    }
+    return prepare(bound, std::move(record), {*std::move(made), of.artifact});
+  });
+  if (loaded) return *std::move(loaded);
+  return std::make_shared<const ServedKernel>(
+      bound, GradedRecord{}, KernelSummary{.problem = bound.text()}, ExecutionPlan{}, nullptr,
+      loaded.error(), options_.check_launches);
 }
 
 Result<const LoadedKernel*> ServiceCore::find_or_make(const Problem& written,
@@ -397,14 +448,23 @@ ServiceCore::Loaded ServiceCore::make(const BoundProblem& problem, Coverage miss
 
 ServiceCore::Loaded ServiceCore::load(const BoundProblem& problem, GradedRecord record,
                                       Offer offer) const {
+  const std::size_t bytes = offer.artifact.kernel->bits.size();
+  Loaded loaded = prepare(problem, std::move(record), std::move(offer));
+  if (loaded && site_.has_device) {
+    loaded_kernels_.fetch_add(1, std::memory_order_relaxed);
+    loaded_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  return loaded;
+}
+
+ServiceCore::Loaded ServiceCore::prepare(const BoundProblem& problem, GradedRecord record,
+                                         Offer offer) const {
   std::unique_ptr<Launcher> launcher;
   Error why_not{ErrorCode::unavailable,
                 concat("this service works for the sku ", site_.profile.id, " without a GPU")};
   if (site_.has_device) {
     KW_ASSIGN(launcher, surroundings_.load_launcher(offer.artifact.kernel->bits,
                                                     offer.candidate.plan, options_.device));
-    loaded_kernels_.fetch_add(1, std::memory_order_relaxed);
-    loaded_bytes_.fetch_add(offer.artifact.kernel->bits.size(), std::memory_order_relaxed);
   }
   KernelSummary summary = summarize(problem.problem(), record, std::move(offer.artifact.digest));
   return Loaded(std::make_shared<const ServedKernel>(
@@ -485,6 +545,10 @@ Result<ServiceCore::Tuned> ServiceCore::tune(const Problem& problem, TuningOptio
             desk_.tune(bound, std::move(options), stop == nullptr ? awaited.stop() : stop));
   KW_ASSIGN(auto winner, load(bound, tuned, Match::exact, MissReason::none));
   const LoadedKernel* served = table_.publish(problem, bound.problem(), std::move(winner));
+  if (shortlisting_ && shortlists_.knows(bound)) {
+    families_.forget(bound);  // near sizes take the new winner
+    static_cast<void>(shortlisting_->ask(bound.problem()));
+  }
   return Tuned{std::move(tuned), served->handle()};
 }
 

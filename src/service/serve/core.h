@@ -21,11 +21,13 @@
 #include "service/answer/builder.h"
 #include "service/answer/shortlists.h"
 #include "service/answer/site.h"
+#include "service/serve/family_table.h"
 #include "service/serve/kernel_table.h"
 #include "service/serve/lookup_counters.h"
 #include "service/serve/metrics.h"
 #include "service/serve/served_kernel.h"
 #include "service/serve/shape_recorder.h"
+#include "service/serve/sized_kernel.h"
 #include "service/tune/awaited_tunings.h"
 #include "service/tune/background_queue.h"
 #include "service/tune/tuning_desk.h"
@@ -143,6 +145,11 @@ class ServiceCore {
   /// memory and the stream is in a capture.
   Result<const LoadedKernel*> find_or_make(const Problem& written, const BoundProblem& problem,
                                            std::optional<void*> stream);
+  /// Returns the kernel of the problem's family for its sizes, without a look at the cache, or
+  /// nullopt if there is none, or if this service looks each size up.
+  std::optional<Kernel> find_in_family(const Problem& written);
+  /// Loads the kernel that `find_in_family` chose. If that fails, looks the problem up.
+  std::shared_ptr<const LoadedKernel> load_sized(const SizedKernel& sized);
   /// Returns the budget of tuning a miss, or nullopt if misses are not tuned.
   std::optional<double> tuning_seconds() const;
   /// Returns the worst match that is served from memory.
@@ -159,7 +166,10 @@ class ServiceCore {
   std::shared_ptr<const LoadedKernel> serve_from_shortlist(const BoundProblem& problem,
                                                            const Coverage& missing);
   Loaded make(const BoundProblem& problem, Coverage missing);
+  /// Loads a kernel that was not loaded yet, and counts it.
   Loaded load(const BoundProblem& problem, GradedRecord record, Offer offer) const;
+  /// Loads a kernel, and shares its code with kernels of other sizes.
+  Loaded prepare(const BoundProblem& problem, GradedRecord record, Offer offer) const;
   /// Loads the offer's code, as long as the result lives. Returns null without a GPU.
   std::shared_ptr<const void> load_ahead(const Offer& offer) const;
   /// Loads the winner of a record that was made just now.
@@ -194,6 +204,10 @@ class ServiceCore {
   TuningDesk desk_;
   Shortlists shortlists_;
   KernelTable table_;
+  FamilyTable families_;
+  const SizedKernel::Load load_sized_ = [this](const SizedKernel& sized) {
+    return load_sized(sized);
+  };
   LookupCounters counters_;
   Mutex watch_mutex_;
   std::shared_ptr<ShapeRecorder> recorder_ KW_GUARDED_BY(watch_mutex_);

@@ -57,15 +57,15 @@ void wait_for_work(int status, void*) {
 }
 
 /// Waits at the end of a thread while others load. If the thread exits the process, that comes
-/// before all handlers, those of the library that is being loaded among them.
+/// before all handlers, also before the handlers of the library that is being loaded.
 struct AtThreadEnd {
   ~AtThreadEnd() {
     wait_while(Clock::now(), [] { return runs_elsewhere(BeforeExit::Late::loads); });
   }
 };
 
-/// Keeps our handler in front of those of libraries that are being loaded: they would take a
-/// library down in the middle if a thread without `AtThreadEnd` exited.
+/// Keeps our handler in front of the handlers that libraries register while they are loaded, which
+/// would take a library down in the middle if a thread without `AtThreadEnd` exited.
 void* stay_in_front(void*) {
   while (begun[static_cast<std::size_t>(BeforeExit::Late::loads)] > 0 && !exiting()) {
     heed_exit();

@@ -87,7 +87,7 @@ TEST_F(KvAppendContractTest, WhatIsRotatedMayBeNormalisedFirst) {
   const auto names_of = [&](std::string_view more) {
     std::vector<std::string> names;
     const Problem problem = named(more).value();
-    const std::vector<Scalar> scalars = append_.present_scalars(problem).value();
+    const std::vector<Scalar> scalars = append_.present_scalars(append_.scope(problem)).value();
     for (const Scalar& scalar : scalars) names.push_back(scalar.name);
     return names;
   };
@@ -97,9 +97,9 @@ TEST_F(KvAppendContractTest, WhatIsRotatedMayBeNormalisedFirst) {
 }
 
 TEST_F(KvAppendContractTest, ACacheOfEightBitsHasScales) {
-  EXPECT_TRUE(append_.present_scalars(named("").value())->empty());
+  EXPECT_TRUE(append_.present_scalars(append_.scope(named("").value()))->empty());
   const Problem narrow = named("kv=fp8_e4m3").value();
-  EXPECT_EQ(append_.present_scalars(narrow)->size(), 2U);
+  EXPECT_EQ(append_.present_scalars(append_.scope(narrow))->size(), 2U);
   EXPECT_EQ(append_.bytes.evaluate(append_.scope(narrow)).value(), 6 * 2 * 32 * (2 + 1));
 }
 

@@ -210,11 +210,11 @@ TEST(OperationTest, AScalarMayBeOfSomeProblemsAlone) {
   };
   const Problem with = normalized("scale m=1 n=2 dtype=bf16 weight=none");
   const Problem without = normalized("scale m=1 n=2 dtype=bf16");
-  const auto scalars = operation.present_scalars(with).value();
+  const auto scalars = operation.present_scalars(operation.scope(with)).value();
   ASSERT_EQ(scalars.size(), 1U);
   EXPECT_DOUBLE_EQ(scalars[0].default_value, 0.5);
   EXPECT_DOUBLE_EQ(scalars[0].checked_value, 3);
-  EXPECT_TRUE(operation.present_scalars(without).value().empty());
+  EXPECT_TRUE(operation.present_scalars(operation.scope(without)).value().empty());
 
   const DeviceProfile profile = *find_profile("h200");
   const auto last_argument = [&](const Problem& problem) {
@@ -351,7 +351,7 @@ TEST(OperationTest, AScalarsDefaultMayDependOnTheProblem) {
     return read_operation(replaced(kScaleOperation, R"("default": 0.5)", fields));
   };
   const auto operation = must(with(R"json("default": "1 / sqrt(n)", "check": 0.11)json"));
-  const auto scalars = operation.present_scalars(scale_problem(2, 64)).value();
+  const auto scalars = operation.present_scalars(operation.scope(scale_problem(2, 64))).value();
   EXPECT_DOUBLE_EQ(scalars[0].default_value, 0.125);
   EXPECT_DOUBLE_EQ(scalars[0].checked_value, 0.11);
   EXPECT_EQ(with(R"json("default": "1 / sqrt(n)")json").error().message,

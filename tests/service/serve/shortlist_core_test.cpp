@@ -1,6 +1,8 @@
 // Sizes that nobody asked for before, in families that have a shortlist.
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <memory>
@@ -28,6 +30,8 @@ class ShortlistCoreTest : public ServiceCoreTest {
   std::size_t records() const { return RecordStore(cache_.path()).list_heads().size(); }
 
   const Problem other_ = vector_add(900'000, DType::bf16);
+  const Problem tuned_ = vector_add(9'000, DType::bf16);
+  const Problem near_ = vector_add(9'010, DType::bf16);
   const Problem other_interval_ = vector_add(20'000'000, DType::bf16);
 };
 
@@ -58,9 +62,9 @@ TEST_F(ShortlistCoreTest, APredictionThatTheCacheHasMakesTheShortlistToo) {
 }
 
 TEST_F(ShortlistCoreTest, ARecordComesFirst) {
-  ASSERT_TRUE(open()->tune(other_, few_trials()));
+  ASSERT_TRUE(open()->tune(tuned_, few_trials()));
   const auto core = shortlisted();
-  EXPECT_EQ(core->get_best_kernel(other_)->match(), Match::exact);
+  EXPECT_EQ(core->get_best_kernel(tuned_)->match(), Match::exact);
 }
 
 TEST_F(ShortlistCoreTest, ABannedKernelIsNotTaken) {
@@ -113,6 +117,86 @@ TEST_F(ShortlistCoreTest, NothingIsPredictedWhereThePolicyForbidsIt) {
     core->wait_for_shortlists();
     EXPECT_FALSE(core->get_best_kernel(other_));
   }
+}
+
+TEST_F(ShortlistCoreTest, ASizeOfTheFamilyIsFoundWithoutALookAtTheCache) {
+  const auto core = shortlisted();
+  const int loads = world_.loads;
+  const auto lookups = [&] {
+    std::uint64_t count = 0;
+    for (const LookupCount& one : core->counters().read()) count += one.count;
+    return count;
+  };
+  const std::uint64_t before = lookups();
+  const Result<Kernel> kernel = core->get_best_kernel(other_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(world_.loads, loads) << "its plan is made when it is used";
+  EXPECT_EQ(lookups(), before + 1);
+  EXPECT_EQ(kernel->summary().problem, other_.text());
+  EXPECT_EQ(kernel->arguments()[0].extent, std::vector<std::int64_t>{900'000});
+  EXPECT_EQ(LoadedKernel::of(*kernel), LoadedKernel::of(*core->get_best_kernel(other_)));
+  EXPECT_EQ(lookups(), before + 1) << "it is kept";
+  const Kernel pinned = kernel->pin();
+  EXPECT_EQ(LoadedKernel::of(pinned), LoadedKernel::of(*kernel));
+}
+
+TEST_F(ShortlistCoreTest, MemoryDoesNotGrowWithTheSizes) {
+  const auto core = shortlisted();
+  const auto loaded = core->metrics().loaded_kernels;
+  std::vector<std::weak_ptr<const LoadedKernel>> kernels;
+  for (std::int64_t n = 1; n <= 4000; ++n) {
+    const Result<Kernel> kernel = core->get_best_kernel(vector_add(n, DType::bf16));
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    kernels.push_back(LoadedKernel::of(*kernel));
+  }
+  const auto alive = std::ranges::count_if(kernels, [](const auto& one) { return !one.expired(); });
+  EXPECT_LE(alive, 600);
+  EXPECT_EQ(core->metrics().loaded_kernels, loaded) << "they share the code of a few";
+}
+
+TEST_F(ShortlistCoreTest, AMeasuredKernelAnswersNearSizes) {
+  const Problem far = vector_add(300'000, DType::bf16);
+  ASSERT_TRUE(open()->tune(tuned_, few_trials()));
+  const auto core = shortlisted();
+  EXPECT_EQ(core->get_best_kernel(near_)->match(), Match::bucket);
+  EXPECT_EQ(core->get_best_kernel(tuned_)->match(), Match::exact);
+  EXPECT_EQ(core->get_best_kernel(far)->match(), Match::predicted);
+}
+
+TEST_F(ShortlistCoreTest, ATuningIsHeededByTheFamily) {
+  const auto core = shortlisted();
+  EXPECT_EQ(core->get_best_kernel(tuned_)->match(), Match::predicted);
+  EXPECT_EQ(core->get_best_kernel(near_)->match(), Match::predicted);
+  ASSERT_TRUE(core->tune(tuned_, few_trials()));
+  core->wait_for_shortlists();
+  EXPECT_EQ(core->get_best_kernel(tuned_)->match(), Match::exact);
+  EXPECT_EQ(core->get_best_kernel(near_)->match(), Match::bucket);
+}
+
+TEST_F(ShortlistCoreTest, ASizeInACaptureIsServed) {
+  world_.driver.current = reinterpret_cast<CUcontext>(0xcc);
+  const auto core = shortlisted();
+  world_.driver.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  const Result<Kernel> kernel = core->get_best_kernel(other_, &world_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->summary().problem, other_.text());
+  EXPECT_EQ(world_.driver.capture_status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+}
+
+TEST_F(ShortlistCoreTest, AKernelThatCannotBeLoadedFailsWhenItIsLaunched) {
+  const auto core = shortlisted();
+  world_.loading_fails = true;
+  const Result<Kernel> kernel = core->get_best_kernel(other_);
+  ASSERT_TRUE(kernel);
+  EXPECT_FALSE(kernel->launch(nullptr, {}));
+  EXPECT_EQ(kernel->summary().problem, other_.text());
+}
+
+TEST_F(ShortlistCoreTest, EachSizeIsTunedIfThatIsThePolicy) {
+  const auto core = shortlisted(MissPolicy::tune_in_background);
+  ASSERT_TRUE(core->get_best_kernel(tuned_));
+  core->wait_for_background();
+  EXPECT_EQ(core->get_best_kernel(tuned_)->match(), Match::exact);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "tuner/candidates/shortlist.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <string>
 #include <string_view>
@@ -48,18 +48,28 @@ Result<Shortlist> shortlist_of(std::string_view text) {
   return make_shortlist(catalog(), bound(text), h200(), [] { return false; });
 }
 
-/// How many times the best prediction of all the shortlist's takes, at sizes that it was not made
-/// from.
+/// How many times the best prediction of all the choice of the shortlist's table takes, at sizes
+/// that it was not made from.
 std::vector<double> losses(std::string_view asked, const std::vector<std::string>& others) {
   const auto shortlist = shortlist_of(asked);
   EXPECT_TRUE(shortlist) << shortlist.error().message;
-  EXPECT_GE(shortlist->size(), 1U);
-  EXPECT_LE(shortlist->size(), 8U);
+  EXPECT_GE(shortlist->choices.size(), 1U);
+  EXPECT_LE(shortlist->choices.size(), 8U);
   std::vector<double> found;
   for (const std::string& text : others) {
     const BoundProblem other = bound(text);
     EXPECT_EQ(family_of(other), family(asked)) << text;
-    const auto ranked = rank_shortlist(*shortlist, catalog(), other, h200());
+    std::vector<std::int64_t> sizes;
+    for (const FreeDim& dim : shortlist->free) {
+      sizes.push_back(*other.scope().find(dim.name));
+      EXPECT_GE(sizes.back(), dim.first);
+      EXPECT_LE(sizes.back(), dim.last);
+    }
+    std::vector<Shortlisted> ranked;
+    for (const std::uint8_t choice : shortlist->table.order(sizes)) {
+      if (choice >= shortlist->choices.size() || !ranked.empty()) break;
+      ranked = rank_shortlist({shortlist->choices[choice]}, catalog(), other, h200());
+    }
     EXPECT_FALSE(ranked.empty()) << text;
     if (ranked.empty()) continue;
     const auto all = enumerate_candidates(catalog(), other, h200());

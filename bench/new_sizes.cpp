@@ -1,0 +1,200 @@
+// Measures how long a size takes that nobody asked for before, in families whose kernels are made:
+// until there is a kernel, until its plan is made, and when it is asked for again; and how much the
+// process grows. New sizes of Python calls are measured by vendor/new_sizes.py.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <random>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include "bench/common/bench_json.h"
+#include "bench/common/command.h"
+#include "service/serve/core.h"
+#include "support/text.h"
+#include "support/try.h"
+
+namespace kernwright {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kUsage =
+    "usage: new_sizes --cache DIR [--sku ID] [--sizes N] [--seed S] [--grow N] [--families LIST]\n"
+    "                 [--json FILE]\n"
+    "       LIST has problems with ranges, 'matmul m=1..8192 n=4096 k=4096 dtype=bf16;...'\n";
+constexpr const char* kFamilies =
+    "matmul m=129..8192 n=6144 k=4096 dtype=bf16;"
+    "matmul m=129..8192 n=5120 k=1536 dtype=fp16;"
+    "matmul m=17..32 n=4608 k=3584 dtype=bf16;"
+    "rmsnorm rows=1..60000 columns=5120 dtype=bf16;"
+    "softmax rows=1..60000 columns=3000 dtype=fp32;"
+    "attention batch=17..60 heads=24 kv_heads=8 q_len=1 kv_len=513..4096 head_dim=128 dtype=bf16;"
+    "attention batch=1 heads=16 kv_heads=2 q_len=129..2048 kv_len=4097..30000 head_dim=128 "
+    "dtype=bf16";
+
+/// Sizes of each family that are asked for first: a range may have several intervals.
+constexpr int kWarmUp = 12;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double resident_mb() {
+  std::ifstream statm("/proc/self/statm");
+  double pages = 0;
+  statm >> pages >> pages;
+  return pages * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e6;
+}
+
+double quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(
+      std::lround(share * static_cast<double>(values.size() - 1)))];
+}
+
+/// A problem in which some sizes are ranges.
+class Ranges {
+ public:
+  static Result<Ranges> parse(std::string_view text) {
+    Ranges ranges;
+    std::string example;
+    for (const std::string_view word : split(text, ' ')) {
+      const std::size_t equals = word.find('=');
+      const std::size_t dots = word.find("..");
+      if (dots == std::string_view::npos) {
+        example += concat(example.empty() ? "" : " ", word);
+        continue;
+      }
+      const std::string first(word.substr(equals + 1, dots - equals - 1));
+      ranges.dims_.push_back({std::string(word.substr(0, equals)), std::stoll(first),
+                              std::stoll(std::string(word.substr(dots + 2)))});
+      example += concat(' ', word.substr(0, equals), '=', first);
+    }
+    KW_ASSIGN(ranges.example_, Problem::parse(example));
+    return ranges;
+  }
+
+  /// Draws sizes evenly by their logarithms.
+  Problem draw(std::mt19937_64& random) const {
+    Problem::Dims dims = example_.dims();
+    for (const Dim& dim : dims_) {
+      const double size = std::exp(
+          std::uniform_real_distribution<double>(std::log(static_cast<double>(dim.first)),
+                                                 std::log(static_cast<double>(dim.last)))(random));
+      for (auto& [name, value] : dims) {
+        if (name == dim.name) value = std::llround(size);
+      }
+    }
+    return Problem::make(example_.operation(), std::move(dims), example_.flags());
+  }
+
+ private:
+  struct Dim {
+    std::string name;
+    std::int64_t first;
+    std::int64_t last;
+  };
+
+  Problem example_ = Problem::make("", {});
+  std::vector<Dim> dims_;
+};
+
+int run(int argc, const char* const* argv) {
+  if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
+  expect_options(argc, argv, kUsage);
+  ServiceOptions options;
+  options.cache = text_option(argc, argv, "--cache");
+  options.sku = option_value(argc, argv, "--sku").value_or("");
+  const auto core = take(ServiceCore::open(std::move(options)));
+  const auto sizes = integer_option(argc, argv, "--sizes", 1000);
+  const auto grow = integer_option(argc, argv, "--grow", 0);
+  std::mt19937_64 random(static_cast<std::uint64_t>(integer_option(argc, argv, "--seed", 1)));
+  BenchJson json = take(BenchJson::open(
+      option_value(argc, argv, "--json").value_or(""), "new_sizes", command_line(argc, argv),
+      core->has_device() ? Json{{"name", core->profile().name},
+                                {"uuid", core->identity().uuid},
+                                {"driver", core->identity().driver_version}}
+                         : cpu_device()));
+  const std::string families = option_value(argc, argv, "--families").value_or(kFamilies);
+  std::vector<Ranges> all;
+  for (const std::string_view text : split(families, ';')) {
+    all.push_back(take(Ranges::parse(text)));
+    for (int i = 0; i < kWarmUp; ++i) take(core->get_best_kernel(all.back().draw(random)));
+    core->wait_for_shortlists();
+  }
+  core->seal(SealMode::error);
+  std::printf("%9s %9s %9s | %9s %9s | %9s  us\n", "new p50", "p99", "max", "plan p50", "p99",
+              "again");
+  std::size_t number = 0;
+  int failed = 0;
+  for (const std::string_view text : split(families, ';')) {
+    const Ranges& ranges = all[number++];
+    std::vector<double> found_us;
+    std::vector<double> planned_us;
+    std::vector<double> again_us;
+    for (std::int64_t i = 0; i < sizes; ++i) {
+      const Problem problem = ranges.draw(random);
+      const double start = now();
+      const Result<Kernel> kernel = core->get_best_kernel(problem);
+      found_us.push_back(1e6 * (now() - start));
+      if (kernel) continue;
+      if (failed++ == 0) std::printf("%s\n", kernel.error().message.c_str());
+    }
+    for (std::int64_t i = 0; i < sizes; ++i) {
+      const Problem problem = ranges.draw(random);
+      const Result<Kernel> kernel = core->get_best_kernel(problem);
+      if (!kernel) continue;
+      const double found = now();
+      static_cast<void>(kernel->workspace_bytes());
+      const double planned = now();
+      const Result<Kernel> again = core->get_best_kernel(problem);
+      again_us.push_back(1e6 * (now() - planned));
+      planned_us.push_back(1e6 * (planned - found));
+    }
+    if (planned_us.empty()) continue;
+    Json row{{"problem", text},
+             {"sizes", sizes},
+             {"new_us",
+              {{"p50", quantile(found_us, 0.5)},
+               {"p90", quantile(found_us, 0.9)},
+               {"p99", quantile(found_us, 0.99)},
+               {"max", quantile(found_us, 1)}}},
+             {"plan_us", {{"p50", quantile(planned_us, 0.5)}, {"p99", quantile(planned_us, 0.99)}}},
+             {"again_us", {{"p50", quantile(again_us, 0.5)}, {"p99", quantile(again_us, 0.99)}}}};
+    std::printf("%9.2f %9.2f %9.2f | %9.2f %9.2f | %9.2f  %.*s\n", quantile(found_us, 0.5),
+                quantile(found_us, 0.99), quantile(found_us, 1), quantile(planned_us, 0.5),
+                quantile(planned_us, 0.99), quantile(again_us, 0.5), static_cast<int>(text.size()),
+                text.data());
+    if (const auto added = json.add(std::move(row)); !added) fail(added.error());
+  }
+  if (grow > 0) {
+    Json row{{"problem", "memory"}};
+    for (std::int64_t i = 1; i <= grow; ++i) {
+      const Result<Kernel> kernel =
+          core->get_best_kernel(all[static_cast<std::size_t>(i) % all.size()].draw(random));
+      if (kernel) static_cast<void>(kernel->workspace_bytes());
+      if (i == 1000) row["mb_after_1000"] = resident_mb();
+      if (i == 10'000) row["mb_after_10000"] = resident_mb();
+    }
+    row["lookups"] = grow;
+    row["mb_at_the_end"] = resident_mb();
+    std::printf("%s\n", row.dump().c_str());
+    if (const auto added = json.add(std::move(row)); !added) fail(added.error());
+  }
+  const Metrics metrics = core->metrics();
+  std::printf("%d refused, %llu requests for a compile after the seal, %llu kernels loaded\n",
+              failed, static_cast<unsigned long long>(metrics.compiles_after_ready),
+              static_cast<unsigned long long>(metrics.loaded_kernels));
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace kernwright
+
+int main(int argc, char** argv) { return kernwright::run(argc, argv); }

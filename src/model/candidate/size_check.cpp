@@ -1,0 +1,100 @@
+#include "model/candidate/size_check.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace kernwright {
+
+SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
+    : free_count_(free.size()) {
+  const KernelTemplate& kernel_template = *valid.kernel_template;
+  const BoundProblem& problem = *valid.problem;
+  const Operation& operation = problem.operation();
+  const auto& entries = valid.scope.entries();  // in the order in which they are computed
+  const std::size_t of_problem = problem.scope().entries().size();
+  // The place of a name among the first entries, in which a later one hides an earlier one.
+  const auto find = [&](std::string_view name, std::size_t count) {
+    while (count > 0 && entries[count - 1].first != name) --count;
+    return count == 0 ? PlacedExpression::kUnknown : count - 1;
+  };
+  std::vector<std::optional<std::int64_t>> known;
+  for (const auto& [name, value] : entries) known.emplace_back(value);
+  const auto fold = [&](const Expression& expression, std::size_t count) {
+    std::vector<std::size_t> places;
+    for (const std::string& name : expression.names()) places.push_back(find(name, count));
+    return PlacedExpression(expression, std::move(places)).folded(known);
+  };
+
+  std::vector<std::size_t> to(entries.size(), PlacedExpression::kUnknown);
+  for (std::size_t i = 0; i < free.size(); ++i) {
+    const std::size_t place = find(free[i], of_problem);
+    known[place] = std::nullopt;
+    to[place] = i;
+  }
+  std::vector<std::pair<std::size_t, Step>> steps;
+  const auto add_value = [&](std::string_view name, const Expression& expression, std::size_t count,
+                             bool zero_if_none) {
+    const std::size_t place = find(name, count);
+    PlacedExpression left = fold(expression, place);
+    if (left.constant()) return;
+    known[place] = std::nullopt;
+    steps.emplace_back(place, Step{std::move(left), zero_if_none});
+  };
+  for (const Dim& dim : operation.dims) {
+    const bool given = std::ranges::any_of(problem.problem().dims(),
+                                           [&](const auto& one) { return one.first == dim.name; });
+    if (dim.default_size && !given) add_value(dim.name, *dim.default_size, of_problem, true);
+  }
+  for (const NamedValue& value : operation.derived) {
+    add_value(value.name, value.expression, of_problem, true);
+  }
+  for (const Derived& value : kernel_template.derived) {
+    add_value(value.name, value.expression, entries.size(), false);
+  }
+  const auto add_condition = [&](const Expression& expression, std::size_t count) {
+    PlacedExpression left = fold(expression, count);
+    if (!left.constant()) conditions_.push_back(std::move(left));  // a constant one holds
+  };
+  for (const Rule& rule : operation.requirements) add_condition(rule.expression, of_problem);
+  for (const Expression& condition : kernel_template.when) add_condition(condition, of_problem);
+  for (const Rule& rule : kernel_template.rules) add_condition(rule.expression, entries.size());
+  for (const Rule& habit : kernel_template.habits) add_condition(habit.expression, entries.size());
+
+  std::vector<bool> is_read(entries.size());
+  const auto read = [&](const PlacedExpression& expression) {
+    for (const std::size_t place : expression.places()) {
+      if (place != PlacedExpression::kUnknown) is_read[place] = true;
+    }
+  };
+  std::ranges::for_each(conditions_, read);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (is_read[step->first]) read(step->second.expression);
+  }
+  for (auto& [place, step] : steps) {
+    if (!is_read[place]) continue;
+    step.expression = step.expression.moved(to);
+    to[place] = free_count_ + steps_.size();
+    steps_.push_back(std::move(step));
+  }
+  for (PlacedExpression& condition : conditions_) condition = condition.moved(to);
+}
+
+bool SizeCheck::holds(std::span<const std::int64_t> sizes) const {
+  std::array<std::int64_t, kMostValues> row;
+  if (sizes.size() != free_count_ || free_count_ + steps_.size() > row.size()) return false;
+  std::ranges::copy(sizes, row.begin());
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const auto value = steps_[i].expression.evaluate(row);
+    if (!value && !steps_[i].zero_if_none) return false;
+    row[free_count_ + i] = value.value_or(0);
+  }
+  return std::ranges::all_of(conditions_, [&](const PlacedExpression& condition) {
+    const auto value = condition.evaluate(row);
+    return value && *value != 0;
+  });
+}
+
+}  // namespace kernwright

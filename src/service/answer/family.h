@@ -1,0 +1,77 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/layers/tiered_cache.h"
+#include "model/candidate/candidate_maker.h"
+#include "model/candidate/size_check.h"
+#include "model/operation/bound_problem.h"
+#include "service/answer/builder.h"
+#include "support/mutex.h"
+#include "tuner/candidates/shortlist.h"
+#include <kernwright/problem.h>
+
+namespace kernwright {
+
+/// The sizes of a family's free dims, on the stack.
+class FreeSizes {
+ public:
+  static constexpr std::size_t kMost = 8;
+
+  void add(std::int64_t size) { values_[count_++] = size; }
+  std::span<const std::int64_t> values() const { return {values_.data(), count_}; }
+  friend bool operator==(const FreeSizes& a, const FreeSizes& b) {
+    return std::equal(a.values().begin(), a.values().end(), b.values().begin(), b.values().end());
+  }
+
+ private:
+  std::array<std::int64_t, kMost> values_;
+  std::size_t count_ = 0;
+};
+
+/// Kernels that answer every size of a family, all of them compiled and loaded, and the rule that
+/// chooses between them. Immutable.
+struct Family {
+  struct Kernel {
+    SizeCheck check;
+    CandidatePlaces places;
+    const KernelTemplate* kernel_template;
+    Configuration configuration;
+    GradedRecord record;  ///< as it answers a size of the family
+    Artifact artifact;
+    std::shared_ptr<const void> loaded;  ///< keeps its code on the GPU
+  };
+  /// A size with records or decisions of its own.
+  struct Point {
+    std::vector<std::int64_t> sizes;
+    std::optional<std::size_t> kernel = {};  ///< the measured one, which may answer for near sizes
+    bool answers_near =
+        false;  ///< measured: near sizes take `kernel`, or are looked up without one
+  };
+
+  BoundProblem example;
+  std::vector<FreeDim> free = {};
+  std::vector<double> distances = {};  ///< of each free dim: the largest ratio of near sizes
+  std::vector<Kernel> kernels = {};
+  std::vector<std::optional<std::size_t>> listed = {};  ///< the kernel of each choice of the table
+  DispatchTable table = {};
+  std::vector<Point> points = {};
+
+  /// Returns the number of the kernel for these sizes, or nullopt if they have to be looked up:
+  /// because they are out of the family's range, or have records or decisions of their own, or no
+  /// kernel is valid for them. Allocates nothing.
+  std::optional<std::size_t> choose(std::span<const std::int64_t> sizes) const;
+
+  /// Returns the dims of the family's problem with these sizes.
+  Problem::Dims dims(std::span<const std::int64_t> sizes) const;
+};
+
+}  // namespace kernwright
