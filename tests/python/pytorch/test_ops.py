@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+import torch._dynamo.testing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import kernwright
@@ -422,6 +423,32 @@ def test_compiled_without_graph_breaks(on_cpu, backend, dynamic):
             right = block(x, *arguments[1:], of_right)
             torch.testing.assert_close(result[0], right[0])
             torch.testing.assert_close(of_out, of_right)
+
+
+def heads(tokens, count):
+    return random(2, tokens, count, 8, dtype=torch.float32).transpose(1, 2)
+
+
+@pytest.mark.parametrize("call", [
+    lambda n: (block, random(n, 8, dtype=torch.float32), torch.ones(8, 16), torch.ones(8),
+               torch.ones(32, 8), torch.zeros(n, 8)),
+    lambda n: (lambda x: kw.layer_norm(kw.softmax(kw.silu_mul(x, x)), torch.ones(8), residual=x),
+               random(n, 8, dtype=torch.float32)),
+    lambda n: (lambda x: kw.qkv_linear(x, torch.ones(16, 8), kv_heads=1, head_dim=4),
+               random(n, 8, dtype=torch.float32)),
+    lambda n: (kw.attention, heads(n, 6), heads(n + 11, 2), heads(n + 11, 2)),
+    lambda n: (kw.rope, random(2, n, 6, 10), random(2, n, 7, 10), torch.ones(2, n, 5), torch.ones(2, n, 5))])
+def test_a_new_size_makes_no_new_graph(on_cpu, call):
+    torch._dynamo.reset()
+    graphs = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    function, *first = call(3)
+    compiled = torch.compile(function, backend=graphs, fullgraph=True, dynamic=True)
+    with torch.no_grad():
+        compiled(*first)
+        made = graphs.frame_count
+        for n in (5, 64, 129, 700):
+            compiled(*call(n)[1:])
+    assert graphs.frame_count == made
 
 
 def test_gradients_through_torch_compile(on_cpu):
