@@ -35,6 +35,8 @@ constexpr const char* kFamilies =
     "rmsnorm rows=1..60000 columns=5120 dtype=bf16;"
     "softmax rows=1..60000 columns=3000 dtype=fp32;"
     "attention batch=17..60 heads=24 kv_heads=8 q_len=1 kv_len=513..4096 head_dim=128 dtype=bf16;"
+    "attention batch=17..60 heads=32 kv_heads=8 q_len=1 kv_len=513..4096 kv_total=4100..8000 "
+    "pages=30000 head_dim=128 lengths=kv cache=paged dtype=bf16;"
     "attention batch=1 heads=16 kv_heads=2 q_len=129..2048 kv_len=4097..30000 head_dim=128 "
     "dtype=bf16";
 

@@ -158,7 +158,9 @@ class KERNWRIGHT_API Service {
   ~Service();
 
   /// Returns the best kernel known for the problem, ready to launch. It comes from memory (without
-  /// a lock or an allocation), from the cache (nothing is compiled), or from the miss policy.
+  /// a lock or an allocation), from a family of sizes that is in memory, from the cache (nothing is
+  /// compiled), or from the miss policy. What other processes add to the cache is not looked for
+  /// once the problem or its family is in memory.
   /// Concurrent callers for one problem share one lookup. Errors: `invalid_argument` for a problem
   /// that the operation does not accept; `not_found` if no template can run it, with the reason of
   /// each template; `refused` if the service is sealed and would need to compile.
@@ -234,7 +236,8 @@ class KERNWRIGHT_API Service {
   void seal(SealMode mode = SealMode::error) const;
 
   /// Returns how many of the problems that were asked for so far ended in each match, with the
-  /// reason. Each problem is counted once, when it is looked up. Answers that are not `exact` are
+  /// reason. Each problem is counted once, when it is looked up, and a size of a family again if it
+  /// comes back after many others. Answers that are not `exact` are
   /// also in the cache's log of misses, which `kernwright cache misses` prints.
   std::vector<LookupCount> lookup_counts() const;
 

@@ -30,6 +30,7 @@ constexpr double kNotValid = 8;
 constexpr std::int64_t kWidthOfLast = 64;
 constexpr std::int64_t kBeyondAsked = 4;
 constexpr std::int64_t kLeastWidth = 16'384;
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 40;
 
 Error was_stopped() { return {ErrorCode::unavailable, "the shortlist was stopped"}; }
 
@@ -46,62 +47,30 @@ Interval interval_of(const Dim& dim, std::int64_t size) {
                            dim.edges.empty() ? kLeastWidth : std::int64_t{0}})};
 }
 
-/// Returns the problem's dims without those whose sizes follow from others, and these apart, each
-/// with how many times its default it is.
+/// A dim whose sizes differ within a family.
+struct FreeSize {
+  const Dim* dim;
+  std::int64_t size;  ///< the problem's
+  double times = 0;   ///< how many times its default it is, if that depends on other dims; else 0
+};
 struct SplitDims {
   Problem::Dims fixed;
-  std::vector<std::pair<const Dim*, std::int64_t>> free;  ///< with the problem's size
-  std::vector<std::pair<const Dim*, double>> following;
+  std::vector<FreeSize> free;
 };
 SplitDims split_dims(const BoundProblem& problem) {
   SplitDims split;
-  Problem::Dims given;
-  std::vector<std::pair<const Dim*, std::int64_t>> with_default;
   for (const auto& [name, size] : problem.problem().dims()) {
     const Dim& dim = *find_named(problem.operation().dims, name);
-    if (dim.match == DimMatch::bucket && dim.default_size) {
-      with_default.emplace_back(&dim, size);
+    if (dim.match != DimMatch::bucket) {
+      split.fixed.emplace_back(name, size);
       continue;
     }
-    given.emplace_back(name, size);
-    if (dim.match == DimMatch::bucket) {
-      split.free.emplace_back(&dim, size);
-    } else {
-      split.fixed.emplace_back(name, size);
-    }
-  }
-  const auto by_default = BoundProblem::bind(
-      problem.operation(),
-      Problem::make(problem.problem().operation(), given, problem.problem().flags()));
-  for (const auto& [dim, size] : with_default) {
-    const double usual = by_default ? static_cast<double>(by_default->size(*dim)) : 0;
-    split.following.emplace_back(dim, usual > 0 ? static_cast<double>(size) / usual : 1);
+    FreeSize& free = split.free.emplace_back(FreeSize{&dim, size});
+    if (!dim.default_size || dim.default_size->names().empty()) continue;
+    const Result<std::int64_t> usual = dim.default_size->evaluate(problem.scope());
+    free.times = usual && *usual > 0 ? static_cast<double>(size) / static_cast<double>(*usual) : 1;
   }
   return split;
-}
-
-/// Returns the problem of the same family with these sizes of the free dims, if there is one.
-Result<BoundProblem> at_sizes(const BoundProblem& problem, const SplitDims& split,
-                              const std::vector<std::int64_t>& sizes) {
-  Problem::Dims dims = split.fixed;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    dims.emplace_back(split.free[i].first->name, sizes[i]);
-  }
-  const auto bind = [&] {
-    return BoundProblem::bind(problem.operation(), Problem::make(problem.problem().operation(),
-                                                                 dims, problem.problem().flags()));
-  };
-  Result<BoundProblem> usual = bind();
-  if (!usual) return usual;
-  bool others = false;
-  for (const auto& [dim, times] : split.following) {
-    if (times == 1) continue;
-    others = true;
-    dims.emplace_back(
-        dim->name,
-        std::max<std::int64_t>(1, std::llround(times * static_cast<double>(usual->size(*dim)))));
-  }
-  return others ? bind() : usual;
 }
 
 /// A problem, and its sizes of the free dims.
@@ -110,33 +79,65 @@ struct SizedProblem {
   BoundProblem problem;
 };
 
+/// Returns the problem of the same family with these sizes of the free dims, if there is one. Those
+/// that follow others are `times` their defaults.
+Result<SizedProblem> at_sizes(const BoundProblem& problem, const SplitDims& split,
+                              std::vector<std::int64_t> sizes, const std::vector<double>& times) {
+  Problem::Dims dims = split.fixed;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (split.free[i].times == 0) dims.emplace_back(split.free[i].dim->name, sizes[i]);
+  }
+  const auto bind = [&] {
+    return BoundProblem::bind(problem.operation(), Problem::make(problem.problem().operation(),
+                                                                 dims, problem.problem().flags()));
+  };
+  KW_ASSIGN(BoundProblem usual, bind());
+  if (dims.size() == split.fixed.size() + sizes.size()) return SizedProblem{sizes, usual};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const Dim& dim = *split.free[i].dim;
+    if (split.free[i].times == 0) continue;
+    sizes[i] =
+        std::max<std::int64_t>(1, std::llround(times[i] * static_cast<double>(usual.size(dim))));
+    dims.emplace_back(dim.name, sizes[i]);
+  }
+  KW_ASSIGN(BoundProblem bound, bind());
+  return SizedProblem{std::move(sizes), std::move(bound)};
+}
+
 /// Returns the problem and so many others of its family, which are spread evenly over the
 /// logarithms of the sizes.
 std::vector<SizedProblem> spread(const BoundProblem& problem, const SplitDims& split, int count) {
+  // Multiples of these, without their whole part, fill a square or a cube evenly.
+  static constexpr std::array kSteps = {0.7548776662466927, 0.5698402909980532, 0.3819660112501051,
+                                        0.8191725133961645, 0.6710436067037893, 0.5497004779019703};
+  constexpr int kMostDraws = 3;  // of which some are of no problem
+  const auto between = [](double first, double last, double at) {
+    return first * std::pow(last / first, at);
+  };
   std::vector<SizedProblem> samples;
   std::set<std::vector<std::int64_t>> seen;
   samples.push_back({{}, problem});
-  for (const auto& [dim, size] : split.free) samples.front().sizes.push_back(size);
+  for (const FreeSize& free : split.free) samples.front().sizes.push_back(free.size);
   seen.insert(samples.front().sizes);
-  for (int i = 0; i < count && !split.free.empty(); ++i) {
+  const bool is_line = split.free.size() == 1;
+  for (int i = 0; i < (is_line ? 1 : kMostDraws) * count && !split.free.empty(); ++i) {
+    if (samples.size() > static_cast<std::size_t>(count)) break;
     std::vector<std::int64_t> sizes;
-    // Multiples of these, without their whole part, fill a square or a cube evenly.
-    static constexpr std::array kSteps = {0.7548776662466927, 0.5698402909980532,
-                                          0.3819660112501051};
+    std::vector<double> times;
     for (std::size_t d = 0; d < split.free.size(); ++d) {
-      const auto [dim, size] = split.free[d];
+      const auto& [dim, size, own_times] = split.free[d];
       const Interval range = interval_of(*dim, size);
       const double step = (i + 1) * kSteps[d % kSteps.size()];
-      const double at = split.free.size() == 1 ? i / (count - 1.0) : step - std::floor(step);
-      const double ratio = static_cast<double>(range.last) / static_cast<double>(range.first);
-      sizes.push_back(std::clamp<std::int64_t>(
-          std::llround(static_cast<double>(range.first) * std::pow(ratio, at)), range.first,
-          range.last));
+      const double at = is_line ? i / (count - 1.0) : step - std::floor(step);
+      sizes.push_back(
+          std::clamp<std::int64_t>(std::llround(between(static_cast<double>(range.first),
+                                                        static_cast<double>(range.last), at)),
+                                   range.first, range.last));
+      times.push_back(own_times <= 1 ? between(own_times / kBeyondAsked, 1, at)
+                                     : between(1, own_times * kBeyondAsked, at));
     }
-    if (!seen.insert(sizes).second) continue;
-    if (Result<BoundProblem> other = at_sizes(problem, split, sizes)) {
-      samples.push_back({std::move(sizes), *std::move(other)});
-    }
+    Result<SizedProblem> other = at_sizes(problem, split, std::move(sizes), times);
+    if (other && seen.insert(other->sizes).second) samples.push_back(*std::move(other));
   }
   return samples;
 }
@@ -153,9 +154,7 @@ double loss_of(const ListedChoice& choice, const Catalog& catalog, const BoundPr
 Result<void> add_table(Shortlist& list, const Catalog& catalog, const BoundProblem& problem,
                        const DeviceProfile& profile, const SplitDims& split,
                        const std::function<bool()>& stopped) {
-  const bool follows_otherwise =
-      std::ranges::any_of(split.following, [](const auto& one) { return one.second != 1; });
-  if (split.free.empty() || follows_otherwise) return {};
+  if (split.free.empty()) return {};
   std::vector<std::vector<std::int64_t>> sizes;
   std::vector<std::vector<double>> losses(list.choices.size());
   for (const SizedProblem& sample : spread(problem, split, kSizesOfTable)) {
@@ -175,9 +174,10 @@ Result<void> add_table(Shortlist& list, const Catalog& catalog, const BoundProbl
   }
   if (sizes.empty()) return {};
   list.table = DispatchTable::fit(sizes, losses);
-  for (const auto& [dim, size] : split.free) {
-    const Interval range = interval_of(*dim, size);
-    list.free.push_back({dim->name, range.first, range.last});
+  for (const FreeSize& free : split.free) {
+    const Interval range = interval_of(*free.dim, free.size);
+    const bool ends = free.dim->interval(free.size) < free.dim->edges.size();
+    list.free.push_back({free.dim->name, range.first, ends ? range.last : kLargestSize});
   }
   return {};
 }
@@ -192,11 +192,8 @@ std::string family_of(const BoundProblem& problem) {
   const SplitDims split = split_dims(problem);
   std::string text = problem.operation().name;
   for (const auto& [name, size] : split.fixed) text += concat(' ', name, '=', size);
-  for (const auto& [dim, size] : split.free) {
-    text += concat(' ', dim->name, "=#", dim->interval(size));
-  }
-  for (const auto& [dim, times] : split.following) {
-    if (times != 1) text += concat(' ', dim->name, "=*", std::llround(std::log2(times)));
+  for (const FreeSize& free : split.free) {
+    text += concat(' ', free.dim->name, "=#", free.dim->interval(free.size));
   }
   for (const auto& [name, value] : problem.problem().flags()) {
     text += concat(' ', name, '=', value);

@@ -15,8 +15,7 @@ namespace kernwright {
 
 /// Returns the text that a problem shares with all problems of its family: those that differ in
 /// ranged dims alone, and have each size in the same interval. A ranged dim is one that the
-/// operation binds by bucket. Totals and other sizes with a default belong to the same family while
-/// they follow it, or are as many times as large.
+/// operation binds by bucket, and that the normalised problem names.
 std::string family_of(const BoundProblem& problem);
 
 /// A choice, and a problem of the family that it is valid for.
@@ -34,8 +33,7 @@ struct FreeDim {
 /// further size needs no ranking of all candidates.
 struct Shortlist {
   std::vector<ListedChoice> choices;  ///< at most `DispatchTable::kMostChoices`
-  /// The dims from whose sizes the table chooses, in the problem's order. Empty if the family has
-  /// none, or its problems have sizes that follow them in another way than by default.
+  /// The ranged dims, from whose sizes the table chooses, in the problem's order.
   std::vector<FreeDim> free;
   DispatchTable table;
 };

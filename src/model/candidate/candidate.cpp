@@ -247,7 +247,7 @@ Result<Candidate> Making::make(Configuration configuration, const CandidatePlace
                                                places->first_derived, " values, not ", row.size())};
     }
   }
-  const auto evaluate = [&](std::vector<PlacedExpression> CandidatePlaces::*list, std::size_t i,
+  const auto evaluate = [&](std::vector<PlacedExpression> CandidatePlaces::* list, std::size_t i,
                             const Expression& expression) -> Result<std::int64_t> {
     if (places != nullptr) {
       if (const auto value = (places->*list)[i].evaluate(row)) return *value;

@@ -19,7 +19,7 @@ class Outlined {
     std::size_t next = 0;  // dims are mostly written in their order
     for (const auto& [name, size] : written.dims()) {
       const Dim* const dim = find(operation.dims, name, next);
-      const bool is_free = dim != nullptr && dim->match == DimMatch::bucket && !dim->default_size;
+      const bool is_free = dim != nullptr && dim->match == DimMatch::bucket;
       values_[count_++] = is_free ? -1 - static_cast<std::int64_t>(dim->interval(size)) : size;
     }
   }

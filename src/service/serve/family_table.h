@@ -64,7 +64,7 @@ class FamilyTable {
   void forget(const BoundProblem& problem);
 
  private:
-  static constexpr std::size_t kSlots = 512;    ///< of a family
+  static constexpr std::size_t kSlots = 128;    ///< of a family
   static constexpr std::size_t kPlaces = 8192;  ///< of spellings
   static constexpr std::size_t kMostSpellings = kPlaces / 2;
 

@@ -84,6 +84,10 @@ TEST(SizeCheckTest, SaysWhatMakingTheCandidateSays) {
   refused += refused_sizes(
       "attention batch=4 heads=8 q_len=1 kv_len=600 head_dim=64 lengths=kv dtype=bf16",
       {{"batch", 30}, {"q_len", 300}, {"kv_len", 5000}});
+  refused += refused_sizes(
+      "attention batch=4 heads=8 q_len=1 kv_len=600 kv_total=1500 head_dim=64 lengths=kv "
+      "cache=paged pages=5000 dtype=bf16",
+      {{"batch", 30}, {"kv_len", 5000}, {"kv_total", 30'000}, {"pages", 20'000}});
   EXPECT_GT(refused, 20) << "sizes that are refused are a part of the test";
 }
 

@@ -40,8 +40,8 @@ TEST(ShortlistTest, SizesThatFollowOthersBelongToTheSameFamily) {
   EXPECT_NE(attention("batch=20 q_len=1 kv_len=600"), attention("batch=20 q_len=2 kv_len=600"));
   const std::string ragged = "batch=20 q_len=1 lengths=kv kv_len=600 ";
   EXPECT_EQ(attention(ragged), attention(ragged + "kv_total=12000")) << "as by default";
-  EXPECT_EQ(attention(ragged + "kv_total=3000"), attention(ragged + "kv_total=3100"));
-  EXPECT_NE(attention(ragged + "kv_total=3000"), attention(ragged)) << "a quarter of it";
+  EXPECT_EQ(attention(ragged + "kv_total=3000"), attention(ragged + "kv_total=11000"));
+  EXPECT_NE(attention(ragged + "kv_total=3000"), attention(ragged)) << "a dim more";
 }
 
 Result<Shortlist> shortlist_of(std::string_view text) {
@@ -99,6 +99,23 @@ TEST(ShortlistTest, AFewKernelsAreNearTheBestAtAllSizes) {
       "attention batch=9 heads=16 kv_heads=4 q_len=1 kv_len=1000 head_dim=128 dtype=bf16", decodes);
   EXPECT_LE(of_decodes[of_decodes.size() / 2], 1.06);
   EXPECT_LE(of_decodes.back(), 1.5);
+}
+
+TEST(ShortlistTest, SizesThatFollowOthersAreChosenByToo) {
+  const std::string rest = " heads=16 kv_heads=4 q_len=1 head_dim=128 dtype=bf16 lengths=kv ";
+  std::vector<std::string> paged;
+  for (const int batch : {18, 27, 40, 61}) {
+    for (const int kv : {700, 1500, 3900}) {
+      paged.push_back(concat("attention batch=", batch, rest, "cache=paged pages=50000 kv_len=", kv,
+                             " kv_total=", batch * kv / 2));
+    }
+  }
+  const std::vector<double> found = losses(
+      concat("attention batch=32", rest, "cache=paged pages=50000 kv_len=2000 kv_total=30000"),
+      paged);
+  EXPECT_EQ(found.size(), paged.size());
+  EXPECT_LE(found[found.size() / 2], 1.1);
+  EXPECT_LE(found.back(), 1.6);
 }
 
 TEST(ShortlistTest, AProblemThatNoTemplateRunsHasNone) {
