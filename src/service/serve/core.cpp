@@ -352,7 +352,9 @@ ServiceCore::Loaded ServiceCore::resolve(const BoundProblem& problem) {
     if (coverage.match != Match::exact && coverage.reason != MissReason::pinned) {
       tune_in_background(problem.problem());
     }
-    if (coverage.match == Match::predicted) make_shortlist_in_background(problem);
+    const bool is_own =
+        coverage.match < Match::bucket;  // other sizes may be asked for if it is not
+    if (!is_own) make_shortlist_in_background(problem);
     return served;
   }
   if (auto served = serve_from_shortlist(problem, coverage)) {

@@ -163,6 +163,16 @@ TEST_F(ShortlistCoreTest, AMeasuredKernelAnswersNearSizes) {
   EXPECT_EQ(core->get_best_kernel(far)->match(), Match::predicted);
 }
 
+TEST_F(ShortlistCoreTest, TheAnswerOfANeighbourMakesTheFamilyToo) {
+  ASSERT_TRUE(open()->tune(tuned_, few_trials()));
+  const auto core = open();
+  EXPECT_EQ(core->get_best_kernel(near_)->match(), Match::bucket);
+  core->wait_for_shortlists();
+  core->seal(SealMode::error);
+  EXPECT_EQ(core->get_best_kernel(vector_add(9'020, DType::bf16))->match(), Match::bucket);
+  EXPECT_EQ(core->get_best_kernel(vector_add(300'000, DType::bf16))->match(), Match::predicted);
+}
+
 TEST_F(ShortlistCoreTest, ATuningIsHeededByTheFamily) {
   const auto core = shortlisted();
   EXPECT_EQ(core->get_best_kernel(tuned_)->match(), Match::predicted);
