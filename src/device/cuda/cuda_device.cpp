@@ -215,8 +215,12 @@ Result<std::shared_ptr<LoadedProgram>> CudaDevice::load(std::string_view cubin,
   const ContextScope scope(context_->api(), context_->context());
   KW_TRY(context_->check(scope.status()));
   DriverStatus status;
-  Result<std::unique_ptr<PreparedProgram>> program = PreparedProgram::load(
-      context_->api(), context_->device(), cubin, plan, status, &LoadedLibrary::load);
+  const auto load = [&]() -> Result<std::unique_ptr<PreparedProgram>> {
+    KW_ASSIGN(auto library, LoadedLibrary::load(context_->api(), cubin, status));
+    return PreparedProgram::load(context_->api(), context_->device(), std::move(library), plan,
+                                 status);
+  };
+  Result<std::unique_ptr<PreparedProgram>> program = load();
   if (!program) {
     // If `load` itself refused, no driver call was made. A call that failed may have lost the
     // device.

@@ -24,6 +24,10 @@ class Launcher {
   static Result<std::unique_ptr<Launcher>> load(std::string_view cubin, const ExecutionPlan& plan,
                                                 int ordinal = 0);
 
+  /// Loads the same code for another plan of its kernels, on the same GPU: nothing is read, and the
+  /// driver loads nothing. Errors: as for `load`.
+  Result<std::unique_ptr<Launcher>> with(const ExecutionPlan& plan) const;
+
   /// Calls `kernwright::in_capture` with the driver of this process. Errors also: `unavailable`.
   static Result<bool> in_capture(void* stream);
 

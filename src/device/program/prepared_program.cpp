@@ -87,10 +87,9 @@ constexpr CUdeviceptr kPlaceholderAddress = CUdeviceptr{1} << 32;
 }  // namespace
 
 Result<std::unique_ptr<PreparedProgram>> PreparedProgram::load(
-    const DriverApi& api, CUdevice device, std::string_view cubin, const ExecutionPlan& plan,
-    DriverStatus& status, LoadedLibrary::Load* load_library) {
+    const DriverApi& api, CUdevice device, std::shared_ptr<LoadedLibrary> library,
+    const ExecutionPlan& plan, DriverStatus& status) {
   KW_TRY(check_plan(plan));
-  KW_ASSIGN(std::shared_ptr<LoadedLibrary> library, load_library(api, cubin, status));
   std::unique_ptr<PreparedProgram> program(
       new PreparedProgram(api, device, plan, std::move(library)));
   KW_TRY(program->prepare(status));

@@ -71,19 +71,20 @@ class PreparedProgram {
   static constexpr std::size_t kMaxArguments = 64;  ///< of one kernel, and its parameters
   static constexpr std::size_t kMaxTensorMaps = 8;  ///< of one plan
 
-  /// Prepares for `device`, with the library that `load_library` returns. If the plan has tensor
-  /// maps, a context must be current. Errors: `invalid_argument` with both values if plan, cubin
-  /// and GPU do not fit; `device` with the driver's message, and then `status` holds the call.
+  /// Prepares for `device`. If the plan has tensor maps, a context must be current. Errors:
+  /// `invalid_argument` with both values if plan, library and GPU do not fit; `device` with the
+  /// driver's message, and then `status` holds the call.
   static Result<std::unique_ptr<PreparedProgram>> load(const DriverApi& api, CUdevice device,
-                                                       std::string_view cubin,
+                                                       std::shared_ptr<LoadedLibrary> library,
                                                        const ExecutionPlan& plan,
-                                                       DriverStatus& status,
-                                                       LoadedLibrary::Load* load_library);
+                                                       DriverStatus& status);
 
   PreparedProgram(const PreparedProgram&) = delete;  // parameters are read from its plan
   PreparedProgram& operator=(const PreparedProgram&) = delete;
 
   const ExecutionPlan& plan() const { return plan_; }
+  CUdevice device() const { return device_; }
+  const std::shared_ptr<LoadedLibrary>& library() const { return library_; }
 
   /// Zeroes the workspaces that the plan says must be zeroed or kept zero, and launches, all on
   /// `stream`. `arguments` must have passed `check_arguments`. With `early` the first launch may

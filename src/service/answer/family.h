@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cache/layers/tiered_cache.h"
+#include "device/cuda/launcher.h"
 #include "model/candidate/candidate_maker.h"
 #include "model/candidate/size_check.h"
 #include "model/operation/bound_problem.h"
@@ -47,7 +48,7 @@ struct Family {
     Configuration configuration;
     GradedRecord record;  ///< as it answers a size of the family
     Artifact artifact;
-    std::shared_ptr<const void> loaded;  ///< keeps its code on the GPU
+    std::shared_ptr<const Launcher> launcher;  ///< for some size; null without a GPU
   };
   /// A size with records or decisions of its own.
   struct Point {

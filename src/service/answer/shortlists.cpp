@@ -94,10 +94,10 @@ void Shortlists::add_kernel(Family& family, Offer offer, GradedRecord record,
   const KernelTemplate& of = *offer.candidate.kernel_template;
   Scope scope = family.example.scope();
   site_.profile.add_to(scope);
-  std::shared_ptr<const void> loaded = load(offer);
+  std::shared_ptr<const Launcher> launcher = load(offer);
   family.kernels.push_back({SizeCheck(offer.candidate, free), CandidatePlaces(of, scope), &of,
                             offer.candidate.configuration, std::move(record),
-                            std::move(offer.artifact), std::move(loaded)});
+                            std::move(offer.artifact), std::move(launcher)});
 }
 
 RecordHead Shortlists::head_of(const Candidate& candidate, std::string artifact) const {

@@ -40,8 +40,8 @@ class Shortlists {
 
   /// Returns true if the family of the problem has a shortlist, or had none that is of use.
   bool knows(const BoundProblem& problem) const;
-  /// Returns what keeps the code of a kernel loaded on the GPU.
-  using Load = std::function<std::shared_ptr<const void>(const Offer&)>;
+  /// Loads a kernel. Returns null without a GPU.
+  using Load = std::function<std::shared_ptr<const Launcher>(const Offer&)>;
   /// Makes the shortlist of the problem's family, unless there is one, and compiles and loads its
   /// kernels, and those that were measured for sizes of the family. Returns null if nothing decides
   /// between them by sizes alone. Gives up soon after `stop` becomes true, or once nothing may be

@@ -222,7 +222,12 @@ std::shared_ptr<const LoadedKernel> ServiceCore::load_sized(const SizedKernel& s
       record.head.winner.predicted_us = predict_us(*made, site_.profile);
       record.head.roofline_us = roofline_us(bound, site_.profile);
     }
-    return prepare(bound, std::move(record), {*std::move(made), of.artifact});
+    std::unique_ptr<Launcher> launcher;
+    if (site_.has_device) {
+      if (of.launcher == nullptr) return resolve(bound);
+      KW_ASSIGN(launcher, of.launcher->with(made->plan));
+    }
+    return served(bound, std::move(record), {*std::move(made), of.artifact}, std::move(launcher));
   });
   if (loaded) return *std::move(loaded);
   return std::make_shared<const ServedKernel>(
@@ -352,9 +357,7 @@ ServiceCore::Loaded ServiceCore::resolve(const BoundProblem& problem) {
     if (coverage.match != Match::exact && coverage.reason != MissReason::pinned) {
       tune_in_background(problem.problem());
     }
-    const bool is_own =
-        coverage.match < Match::bucket;  // other sizes may be asked for if it is not
-    if (!is_own) make_shortlist_in_background(problem);
+    if (coverage.match >= Match::bucket) make_shortlist_in_background(problem);
     return served;
   }
   if (auto served = serve_from_shortlist(problem, coverage)) {
@@ -389,11 +392,11 @@ std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_shortlist(const Boun
   return nullptr;
 }
 
-std::shared_ptr<const void> ServiceCore::load_ahead(const Offer& offer) const {
+std::shared_ptr<const Launcher> ServiceCore::load_ahead(const Offer& offer) const {
   if (!site_.has_device) return nullptr;
   Result<std::unique_ptr<Launcher>> launcher = surroundings_.load_launcher(
       offer.artifact.kernel->bits, offer.candidate.plan, options_.device);
-  return launcher ? std::shared_ptr<const void>(std::move(*launcher)) : nullptr;
+  return launcher ? std::shared_ptr<const Launcher>(std::move(*launcher)) : nullptr;
 }
 
 std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_cache(const BoundProblem& problem,
@@ -450,24 +453,20 @@ ServiceCore::Loaded ServiceCore::make(const BoundProblem& problem, Coverage miss
 
 ServiceCore::Loaded ServiceCore::load(const BoundProblem& problem, GradedRecord record,
                                       Offer offer) const {
-  const std::size_t bytes = offer.artifact.kernel->bits.size();
-  Loaded loaded = prepare(problem, std::move(record), std::move(offer));
-  if (loaded && site_.has_device) {
-    loaded_kernels_.fetch_add(1, std::memory_order_relaxed);
-    loaded_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  }
-  return loaded;
-}
-
-ServiceCore::Loaded ServiceCore::prepare(const BoundProblem& problem, GradedRecord record,
-                                         Offer offer) const {
   std::unique_ptr<Launcher> launcher;
-  Error why_not{ErrorCode::unavailable,
-                concat("this service works for the sku ", site_.profile.id, " without a GPU")};
   if (site_.has_device) {
     KW_ASSIGN(launcher, surroundings_.load_launcher(offer.artifact.kernel->bits,
                                                     offer.candidate.plan, options_.device));
+    loaded_kernels_.fetch_add(1, std::memory_order_relaxed);
+    loaded_bytes_.fetch_add(offer.artifact.kernel->bits.size(), std::memory_order_relaxed);
   }
+  return served(problem, std::move(record), std::move(offer), std::move(launcher));
+}
+
+ServiceCore::Loaded ServiceCore::served(const BoundProblem& problem, GradedRecord record,
+                                        Offer offer, std::unique_ptr<Launcher> launcher) const {
+  Error why_not{ErrorCode::unavailable,
+                concat("this service works for the sku ", site_.profile.id, " without a GPU")};
   KernelSummary summary = summarize(problem.problem(), record, std::move(offer.artifact.digest));
   return Loaded(std::make_shared<const ServedKernel>(
       problem, std::move(record), std::move(summary), std::move(offer.candidate.plan),

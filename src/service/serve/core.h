@@ -168,10 +168,11 @@ class ServiceCore {
   Loaded make(const BoundProblem& problem, Coverage missing);
   /// Loads a kernel that was not loaded yet, and counts it.
   Loaded load(const BoundProblem& problem, GradedRecord record, Offer offer) const;
-  /// Loads a kernel, and shares its code with kernels of other sizes.
-  Loaded prepare(const BoundProblem& problem, GradedRecord record, Offer offer) const;
-  /// Loads the offer's code, as long as the result lives. Returns null without a GPU.
-  std::shared_ptr<const void> load_ahead(const Offer& offer) const;
+  /// Makes the kernel that `launcher` launches, which is null without a GPU.
+  Loaded served(const BoundProblem& problem, GradedRecord record, Offer offer,
+                std::unique_ptr<Launcher> launcher) const;
+  /// Loads the offer's code. Returns null without a GPU.
+  std::shared_ptr<const Launcher> load_ahead(const Offer& offer) const;
   /// Loads the winner of a record that was made just now.
   Loaded load(const BoundProblem& problem, const TuningResult& made, Match match,
               MissReason reason) const;

@@ -195,10 +195,13 @@ TEST_F(ShortlistCoreTest, ASizeInACaptureIsServed) {
 
 TEST_F(ShortlistCoreTest, AKernelThatCannotBeLoadedFailsWhenItIsLaunched) {
   const auto core = shortlisted();
-  world_.loading_fails = true;
+  world_.driver.kernels.clear();
   const Result<Kernel> kernel = core->get_best_kernel(other_);
   ASSERT_TRUE(kernel);
-  EXPECT_FALSE(kernel->launch(nullptr, {}));
+  const auto launched = kernel->launch(nullptr, {});
+  ASSERT_FALSE(launched);
+  EXPECT_NE(launched.error().message.find("cuLibraryGetKernel"), std::string::npos)
+      << launched.error().message;
   EXPECT_EQ(kernel->summary().problem, other_.text());
 }
 
