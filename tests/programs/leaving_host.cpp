@@ -27,7 +27,6 @@
 #include <cstdlib>
 #include <execinfo.h>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string>
 #include <string_view>
@@ -75,13 +74,6 @@ Surroundings surroundings_of(const std::string& device) {
   auto& world = *new FakeWorld;  // outlives all threads
   Surroundings made = fake_surroundings(world);
   made.make_compiler = make_toolkit_compiler_in_processes;
-  // The fake driver is used by one thread at a time.
-  made.load_launcher = [load = made.load_launcher](std::string_view cubin,
-                                                   const ExecutionPlan& plan, int ordinal) {
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
-    return load(cubin, plan, ordinal);
-  };
   return made;
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,6 +105,8 @@ inline Surroundings fake_surroundings(FakeWorld& world) {
   };
   surroundings.load_launcher = [&world](std::string_view, const ExecutionPlan& plan,
                                         int) -> Result<std::unique_ptr<Launcher>> {
+    static std::mutex mutex;  // the fake driver is used by one thread at a time
+    const std::lock_guard lock(mutex);
     ++world.loads;
     if (world.loading_fails) return Error{ErrorCode::device, "cuLibraryLoadData: out of memory"};
     return load_fake_launcher(world, plan);
