@@ -129,7 +129,7 @@ class Folding {
                                ? value_of(node.a)
                                : std::nullopt) {
       if (is_choice) return fold(*first != 0 ? node.b : node.c);
-      // The value is that of the second operand, as 0 or 1.
+      // What is left is the second operand, as 0 or 1.
       const int rest = fold(node.b);
       node.op = Op::not_equal;
       node.a = rest;

@@ -83,7 +83,7 @@ std::optional<Shortlists::Answer> Shortlists::find(const BoundProblem& problem,
   Shortlisted& taken = ready == ranked.end() ? ranked.front() : *ready;
   Result<Artifact> artifact = build(*of, taken.candidate);
   if (!artifact) return std::nullopt;  // the next size passes it over
-  RecordHead head = head_of(taken.candidate, artifact->digest);
+  RecordHead head = head_of(taken, artifact->digest);
   return Answer{{std::move(taken.candidate), *std::move(artifact)}, std::move(head)};
 }
 
@@ -100,14 +100,14 @@ void Shortlists::add_kernel(Family& family, Offer offer, GradedRecord record,
                             std::move(offer.artifact), std::move(launcher)});
 }
 
-RecordHead Shortlists::head_of(const Candidate& candidate, std::string artifact) const {
-  const BoundProblem& problem = *candidate.problem;
+RecordHead Shortlists::head_of(const Shortlisted& one, std::string artifact) const {
+  const BoundProblem& problem = *one.candidate.problem;
   RecordHead head{.key = site_.key(problem),
                   .environment = answers_.environment(),
                   .grade = RecordGrade::predicted,
-                  .winner = {.choice = candidate.choice(),
+                  .winner = {.choice = one.candidate.choice(),
                              .artifact = std::move(artifact),
-                             .predicted_us = predict_us(candidate, site_.profile)},
+                             .predicted_us = one.predicted_us},
                   .roofline_us = roofline_us(problem, site_.profile),
                   .created = utc_now(),
                   .artifacts = {}};
@@ -147,7 +147,7 @@ std::shared_ptr<const Family> Shortlists::make(const BoundProblem& problem, cons
         continue;
       }
       number = family->kernels.size();
-      GradedRecord record{.head = head_of(one.candidate, built->digest),
+      GradedRecord record{.head = head_of(one, built->digest),
                           .match = Match::predicted,
                           .reason = MissReason::absent};
       add_kernel(*family, {std::move(one.candidate), *std::move(built)}, std::move(record), load);

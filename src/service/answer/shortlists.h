@@ -60,7 +60,7 @@ class Shortlists {
   std::shared_ptr<Entry> entry(const BoundProblem& problem) const;
   static std::optional<Result<Artifact>> at_hand(Entry& entry, const Candidate& candidate);
   Result<Artifact> build(Entry& entry, const Candidate& candidate);
-  RecordHead head_of(const Candidate& candidate, std::string artifact) const;
+  RecordHead head_of(const Shortlisted& one, std::string artifact) const;
   void add_kernel(Family& family, Offer offer, GradedRecord record, const Load& load) const;
   /// Adds the sizes of the family with records and decisions of their own, and the measured kernels
   /// of some. Returns false if the cache does not tell the sizes of all.
