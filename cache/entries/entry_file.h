@@ -12,7 +12,7 @@ namespace kernwright {
 /// The contents of every cache file: a payload under a key, and after them a body that a lookup
 /// does not read. A file is immutable once it is published.
 struct EntryFile {
-  std::string kind;  ///< "record", "trials", "override" or "artifact"
+  std::string kind;  ///< "record", "trials", "family", "override" or "artifact"
   std::string key;   ///< canonical key text
   std::string payload;
   std::string body = {};

@@ -34,6 +34,7 @@ std::string_view entry_kind(std::string_view name) {
   if (parts.size() == 7 && parts[1] == "records") {
     if (last.ends_with(".kwr")) return "record";
     if (last.ends_with(".kwo")) return "override";
+    if (last.ends_with(".kwf")) return "family";
   }
   const bool artifact = parts.size() == 4 && parts[1] == "artifacts" && last.ends_with(".kwa") &&
                         is_hex_digest(last.substr(0, last.size() - 4)) &&

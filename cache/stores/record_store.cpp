@@ -33,6 +33,10 @@ constexpr std::string_view kTrials = "trials";
 constexpr std::string_view kTrialsSuffix = ".kwt";
 constexpr std::string_view kOverride = "override";
 constexpr std::string_view kOverrideSuffix = ".kwo";
+constexpr std::string_view kFamily = "family";
+constexpr std::string_view kFamilySuffix = ".kwf";
+/// What `plain` makes of the dots of a range.
+constexpr std::string_view kPlainDots = "__";
 constexpr std::size_t kSlugLength = 100;
 constexpr std::size_t kDigestLength = 16;  // hex digits in the name of a key's folder
 
@@ -76,10 +80,12 @@ Lookup<T> corrupt(const std::string& path, std::string_view what) {
 
 template <typename T>
 Lookup<T> misplaced(const std::string& path, const RecordKey& key) {
-  return Lookup<T>::miss(
-      MissReason::key_mismatch,
-      concat(path, ": holds the ", path.ends_with(kRecordSuffix) ? kRecord : kOverride, " of ",
-             key.text()));
+  return Lookup<T>::miss(MissReason::key_mismatch,
+                         concat(path, ": holds the ",
+                                path.ends_with(kRecordSuffix)   ? kRecord
+                                : path.ends_with(kFamilySuffix) ? kFamily
+                                                                : kOverride,
+                                " of ", key.text()));
 }
 
 template <typename T>
@@ -118,6 +124,17 @@ Lookup<Override> read_override(const std::string& path, const fs::path& root) {
     return other_key<Override>(path, entry.value->key, override->key);
   }
   return Lookup<Override>::hit(*std::move(override));
+}
+
+Lookup<FamilyHead> read_family_head(const std::string& path, const fs::path& root) {
+  const Lookup<EntryFile> entry = read_front(path, kFamily, root);
+  if (!entry) return same_miss<FamilyHead>(entry);
+  Result<FamilyHead> head = parse_family_head(entry.value->payload);
+  if (!head) return corrupt<FamilyHead>(path, head.error().message);
+  if (head->key.text() != entry.value->key) {
+    return other_key<FamilyHead>(path, entry.value->key, head->key);
+  }
+  return Lookup<FamilyHead>::hit(*std::move(head));
 }
 
 /// Returns the numbers in `text` at the places of the `?`s in `pattern`; nullopt if the two differ
@@ -223,6 +240,11 @@ RecordStore::RecordStore(const fs::path& root) : root_((root / "").native()) {}
 
 fs::path RecordStore::records_folder() const { return root_ + std::string(kFolder); }
 
+std::string RecordStore::operation_folder(const RecordKey& key) const {
+  return root_ + std::string(kFolder) + '/' + slug(key.target) + '/' + slug(key.sku) + '/' +
+         slug(operation_of(key.problem)) + '/';
+}
+
 RecordStore::Found RecordStore::get(const RecordPlace& place) const {
   Found found;
   const auto defect = [&found](MissReason reason, std::string detail) {
@@ -304,6 +326,42 @@ Result<fs::path> RecordStore::replace(const fs::path& file, const TuningRecord& 
   return path;
 }
 
+Result<fs::path> RecordStore::put(const FamilyRecord& family) const {
+  std::string json = to_json(family);
+  if (const Result<FamilyRecord> back = parse_family(json); !back) {
+    return Error{ErrorCode::invalid_argument, "would not read back: " + back.error().message};
+  }
+  const RecordPlace place(family.head.key);
+  fs::path path = folder(place) / run_name(kFamilySuffix);
+  KW_TRY(publish_entry(
+      path, {std::string(kFamily), place.text, to_json(family.head), std::move(json)}, root_));
+  return path;
+}
+
+std::vector<RecordStore::FamilyRun> RecordStore::families(const RecordKey& like) const {
+  std::vector<FamilyRun> runs;
+  const std::string folder = operation_folder(like);
+  const RememberedListings::Names names = listings_->names(folder, root_);
+  for (const std::string& name : *names) {
+    if (name.find(kPlainDots) == std::string::npos) continue;
+    const std::string of_key = folder + name + '/';
+    const Result<std::vector<std::string>> files = read_directory(of_key, root_);
+    if (!files) continue;
+    for (const std::string& file : *files) {
+      if (!file.ends_with(kFamilySuffix)) continue;
+      Lookup<FamilyHead> head = read_family_head(of_key + file, root_);
+      if (head && head.value->key.target == like.target && head.value->key.sku == like.sku &&
+          head.value->key.policy == like.policy) {
+        runs.push_back({of_key + file, *std::move(head.value)});
+      }
+    }
+  }
+  std::ranges::sort(runs, [](const FamilyRun& a, const FamilyRun& b) {
+    return std::tie(a.head.created, a.file) > std::tie(b.head.created, b.file);
+  });
+  return runs;
+}
+
 Result<fs::path> RecordStore::put(Override override) const {
   const RecordPlace place(override.key);
   override.number = 1;
@@ -333,8 +391,7 @@ std::vector<RecordRun> RecordStore::heads(std::string_view operation) const {
 }
 
 std::vector<RecordStore::Alike> RecordStore::like(const RecordKey& shape) const {
-  const std::string folder = root_ + std::string(kFolder) + '/' + slug(shape.target) + '/' +
-                             slug(shape.sku) + '/' + slug(operation_of(shape.problem)) + '/';
+  const std::string folder = operation_folder(shape);
   std::string pattern(shape_of(shape.problem));
   for (char& c : pattern) c = c == '?' ? c : plain(c);
   std::vector<Alike> alike;
@@ -388,6 +445,32 @@ std::vector<RecordStore::ListedOverride> RecordStore::list_overrides() const {
     return misplaced<Override>(path, override.value->key);
   };
   return listed<ListedOverride, Override>(records_folder(), root_, kOverrideSuffix, read, below);
+}
+
+std::vector<RecordStore::ListedFamily> RecordStore::list_families() const {
+  FilesBelow below;
+  const auto read = [this](const fs::path& path) {
+    Lookup<FamilyRecord> family = read_family(path, root_);
+    if (!family || folder(family.value->head.key) == path.parent_path()) return family;
+    return misplaced<FamilyRecord>(path, family.value->head.key);
+  };
+  return listed<ListedFamily, FamilyRecord>(records_folder(), root_, kFamilySuffix, read, below);
+}
+
+Lookup<FamilyRecord> read_family(const std::string& file, const fs::path& root) {
+  const Lookup<EntryFile> entry = read_entry(file, kFamily, root);
+  if (!entry) return same_miss<FamilyRecord>(entry);
+  Result<FamilyRecord> family = parse_family(entry.value->body);
+  if (!family) return corrupt<FamilyRecord>(file, family.error().message);
+  if (family->head.key.text() != entry.value->key) {
+    return other_key<FamilyRecord>(file, entry.value->key, family->head.key);
+  }
+  const Result<FamilyHead> head = parse_family_head(entry.value->payload);
+  if (!head) return corrupt<FamilyRecord>(file, head.error().message);
+  if (*head != family->head) {
+    return corrupt<FamilyRecord>(file, "the head does not belong to the evidence");
+  }
+  return Lookup<FamilyRecord>::hit(*std::move(family));
 }
 
 Lookup<TuningRecord> read_record(const std::string& file, const fs::path& root) {

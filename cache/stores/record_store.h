@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/entries/miss.h"
+#include "cache/records/family_record.h"
 #include "cache/records/override.h"
 #include "cache/records/record.h"
 #include "cache/records/record_head.h"
@@ -27,7 +28,8 @@ struct RecordPlace {
   std::string folder;  ///< "v1/records/<target>/<sku>/<operation>/<key>"
 };
 
-/// Keeps tuning records with the trials of their searches, and people's decisions about candidates.
+/// Keeps tuning records with the trials of their searches, records of families, and people's
+/// decisions about candidates.
 /// There is one directory per key and one immutable file per run and per decision; nothing is
 /// merged in place. Thread-safe, and safe against other processes on the same directory.
 class RecordStore {
@@ -55,6 +57,19 @@ class RecordStore {
   /// Errors: see `put`.
   Result<std::filesystem::path> replace(const std::filesystem::path& file,
                                         const TuningRecord& record) const;
+
+  /// Publishes one more record of a family under its key. Errors: `io`; `invalid_argument` for one
+  /// that would not read back.
+  Result<std::filesystem::path> put(const FamilyRecord& family) const;
+
+  /// A file of a family's record.
+  struct FamilyRun {
+    std::filesystem::path file;
+    FamilyHead head;
+  };
+  /// Returns the heads of all readable families of the operation, target, SKU and policy of `like`,
+  /// the newest first. A folder is listed again only if it has changed.
+  std::vector<FamilyRun> families(const RecordKey& like) const;
 
   /// Publishes one more decision under its key, numbered after those that are there. Errors: `io`.
   Result<std::filesystem::path> put(Override override) const;
@@ -99,11 +114,21 @@ class RecordStore {
   };
   std::vector<ListedOverride> list_overrides() const;
 
+  /// Every file of a family below the root, sorted by path. `list` reports folders that cannot be
+  /// read.
+  struct ListedFamily {
+    std::filesystem::path path;
+    Lookup<FamilyRecord> family;
+  };
+  std::vector<ListedFamily> list_families() const;
+
   /// Returns the folder of a key's files.
   std::filesystem::path folder(const RecordPlace& place) const { return root_ + place.folder; }
 
  private:
   std::filesystem::path records_folder() const;
+  /// Returns the folder with the folders of all keys of an operation, with a slash.
+  std::string operation_folder(const RecordKey& key) const;
 
   std::string root_;  ///< with a slash at its end, if it is not empty
   /// Listings of the folders that hold a folder for each key, which may be many.
@@ -113,6 +138,9 @@ class RecordStore {
 /// Reads the whole record of a file, which belongs to the cache at `root` if that is given.
 /// Reasons: see `read_entry`; `corrupt` if head and evidence differ.
 Lookup<TuningRecord> read_record(const std::string& file, const std::filesystem::path& root = {});
+
+/// Reads the whole record of a family. Reasons: as of `read_record`.
+Lookup<FamilyRecord> read_family(const std::string& file, const std::filesystem::path& root = {});
 
 /// Returns the file beside a record's that has the trials of its search. There is none if the
 /// record was predicted, or is older than such files.

@@ -9,6 +9,7 @@ namespace kernwright {
 /// How well an answer fits the problem and today's environment, best first.
 enum class Match {
   exact,       ///< measured for this problem, SKU, policy and environment
+  family,      ///< as exact, but measured for a range of sizes that has this one
   recheck,     ///< as exact, but measured with another driver or version of kernwright
   stale_code,  ///< "seed": as exact, but the template's text or the compiler has changed since
   bucket,      ///< measured for another shape of the same interval

@@ -21,6 +21,8 @@ constexpr int kSizes = 24;
 constexpr int kSizesOfTable = 512;
 /// Candidates of each size that may come on the list.
 constexpr std::size_t kOfEachSize = 20;
+/// How many choices a list may have: each is compiled while a program serves.
+constexpr std::size_t kMostChoices = 8;
 /// How much a further choice must take from the mean of the squared losses.
 constexpr double kLeastGain = 0.01 * 0.01;
 /// The loss of a choice at a size for which it is not valid.
@@ -259,7 +261,7 @@ Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& pro
     for (const double one : of) sum += std::log(one) * std::log(one);
     return sum / static_cast<double>(of.size());
   };
-  while (chosen.choices.size() < std::min(DispatchTable::kMostChoices, all.size())) {
+  while (chosen.choices.size() < std::min(kMostChoices, all.size())) {
     std::size_t next = all.size();
     std::vector<double> with_next = best;
     for (std::size_t c = 0; c < all.size(); ++c) {

@@ -7,8 +7,9 @@
 
 #include "model/candidate/candidate.h"
 #include "model/candidate/choice.h"
+#include "model/candidate/dispatch_table.h"
 #include "model/catalog/catalog.h"
-#include "tuner/candidates/dispatch_table.h"
+#include "model/operation/ranged_problem.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -23,16 +24,10 @@ struct ListedChoice {
   Choice choice;
   BoundProblem example;
 };
-/// A dim whose size differs between the problems of a family, with its least and largest size.
-struct FreeDim {
-  std::string name;
-  std::int64_t first = 1;
-  std::int64_t last = 1;
-};
 /// A few choices that are together near the best prediction at every size of a family, so that a
 /// further size needs no ranking of all candidates.
 struct Shortlist {
-  std::vector<ListedChoice> choices;  ///< at most `DispatchTable::kMostChoices`
+  std::vector<ListedChoice> choices;  ///< at most 8
   /// The ranged dims, from whose sizes the table chooses, in the problem's order.
   std::vector<FreeDim> free;
   DispatchTable table;

@@ -9,7 +9,7 @@ namespace kernwright {
 
 constexpr auto names_of(Match) {
   return std::to_array<std::string_view>(
-      {"exact", "recheck", "seed", "bucket", "predicted", "none"});
+      {"exact", "family", "recheck", "seed", "bucket", "predicted", "none"});
 }
 
 constexpr auto names_of(MissReason) {

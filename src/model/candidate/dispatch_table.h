@@ -6,13 +6,16 @@
 #include <span>
 #include <vector>
 
+#include "support/names.h"
+#include <kernwright/result.h>
+
 namespace kernwright {
 
 /// Maps sizes to one of a few choices, by a decision tree over the sizes. Immutable; any thread may
 /// use it.
 class DispatchTable {
  public:
-  static constexpr std::size_t kMostChoices = 8;
+  static constexpr std::size_t kMostChoices = 12;
   /// The choices, the one to take first.
   using Order = std::array<std::uint8_t, kMostChoices>;
 
@@ -20,6 +23,22 @@ class DispatchTable {
   /// `sizes[i]`; at least 1. There is a sample, and at most `kMostChoices` choices.
   static DispatchTable fit(const std::vector<std::vector<std::int64_t>>& sizes,
                            const std::vector<std::vector<double>>& losses);
+
+  /// A table as it is written down: of each node the number of its dim, or -1 for a leaf; the
+  /// largest size that goes on at the next node; the node for larger sizes, or the number of the
+  /// leaf. `orders` has the choices of one leaf after another.
+  struct Form {
+    std::vector<int> dims;
+    std::vector<std::int64_t> at_most;
+    std::vector<int> next;
+    std::vector<int> orders;
+
+    friend bool operator==(const Form&, const Form&) = default;
+  };
+  Form form(std::size_t choices) const;
+  /// Undoes `form`. Errors: `corrupt` if some sizes would lead nowhere, or a leaf is no order of
+  /// the choices.
+  static Result<DispatchTable> from(const Form& form, std::size_t dims, std::size_t choices);
 
   /// Returns the order for these sizes, in which numbers beyond the choices have no meaning. Takes
   /// one comparison a level, of which there are few.
@@ -36,5 +55,12 @@ class DispatchTable {
   std::vector<Node> nodes_;
   std::vector<Order> orders_;
 };
+
+void describe(auto& visitor, MaybeConst<DispatchTable::Form> auto& table) {
+  visitor.field("dims", table.dims);
+  visitor.field("at_most", table.at_most);
+  visitor.field("next", table.next);
+  visitor.field("orders", table.orders);
+}
 
 }  // namespace kernwright

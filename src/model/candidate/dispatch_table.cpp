@@ -1,10 +1,14 @@
-#include "tuner/candidates/dispatch_table.h"
+#include "model/candidate/dispatch_table.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <string_view>
+#include <utility>
+
+#include "support/text.h"
 
 namespace kernwright {
 
@@ -138,6 +142,60 @@ class DispatchTable::Fitting {
 DispatchTable DispatchTable::fit(const std::vector<std::vector<std::int64_t>>& sizes,
                                  const std::vector<std::vector<double>>& losses) {
   return Fitting(sizes, losses).grow();
+}
+
+DispatchTable::Form DispatchTable::form(std::size_t choices) const {
+  Form form;
+  for (const Node& node : nodes_) {
+    form.dims.push_back(node.dim);
+    form.at_most.push_back(node.at_most);
+    form.next.push_back(static_cast<int>(node.next));
+  }
+  for (const Order& order : orders_) {
+    form.orders.insert(form.orders.end(), order.begin(),
+                       order.begin() + static_cast<std::ptrdiff_t>(choices));
+  }
+  return form;
+}
+
+Result<DispatchTable> DispatchTable::from(const Form& form, std::size_t dims, std::size_t choices) {
+  const auto wrong = [](std::string_view what) {
+    return Error{ErrorCode::corrupt, concat("a dispatch table ", what)};
+  };
+  const std::size_t nodes = form.dims.size();
+  if (nodes == 0 || form.at_most.size() != nodes || form.next.size() != nodes) {
+    return wrong("whose nodes are not whole");
+  }
+  if (choices == 0 || choices > kMostChoices || form.orders.size() % choices != 0) {
+    return wrong("whose leaves are not whole");
+  }
+  DispatchTable table;
+  for (std::size_t leaf = 0; leaf < form.orders.size(); leaf += choices) {
+    Order& order = table.orders_.emplace_back();
+    std::array<bool, kMostChoices> has{};
+    for (std::size_t i = 0; i < choices; ++i) {
+      const int choice = form.orders[leaf + i];
+      if (choice < 0 || static_cast<std::size_t>(choice) >= choices ||
+          std::exchange(has[static_cast<std::size_t>(choice)], true)) {
+        return wrong(concat("with choice ", choice, " of ", choices, " where none belongs"));
+      }
+      order[i] = static_cast<std::uint8_t>(choice);
+    }
+  }
+  for (std::size_t i = 0; i < nodes; ++i) {
+    const bool is_leaf = form.dims[i] < 0;
+    const auto next = static_cast<std::size_t>(form.next[i]);
+    // Later nodes alone, so that every way ends.
+    const bool leads =
+        form.next[i] >= 0 && (is_leaf ? next < table.orders_.size() : next > i + 1 && next < nodes);
+    if (!leads || (!is_leaf && static_cast<std::size_t>(form.dims[i]) >= dims)) {
+      return wrong(concat("whose node ", i, " leads nowhere"));
+    }
+    table.nodes_.push_back({.dim = is_leaf ? -1 : form.dims[i],
+                            .next = static_cast<std::uint32_t>(next),
+                            .at_most = form.at_most[i]});
+  }
+  return table;
 }
 
 const DispatchTable::Order& DispatchTable::order(std::span<const std::int64_t> sizes) const {

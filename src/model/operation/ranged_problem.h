@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/operation/bound_problem.h"
+#include "model/operation/operation.h"
+#include <kernwright/problem.h>
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// A dim whose size differs between the problems of a family, with its least and largest size.
+struct FreeDim {
+  std::string name;
+  std::int64_t first = 1;
+  std::int64_t last = 1;
+
+  friend bool operator==(const FreeDim&, const FreeDim&) = default;
+};
+
+/// Returns true if a problem as it was written has a range of sizes, `m=1..8192`.
+bool has_range(const Problem& written);
+
+/// A family: a problem in which the sizes of some dims are ranges. Immutable. The operation
+/// outlives it.
+class RangedProblem {
+ public:
+  /// Reads the ranges, which are among the flags of `written`, and normalises the rest. Errors:
+  /// `invalid_argument`, which names the range: it is not one, its dim is not bound by bucket, or
+  /// its last problem is not accepted or leaves the dim out.
+  static Result<RangedProblem> bind(const Operation& operation, const Problem& written);
+
+  /// Returns the problem of the last size of each range.
+  const BoundProblem& last() const { return last_; }
+  /// Returns the ranges in the problem's order.
+  const std::vector<FreeDim>& free() const { return free_; }
+  /// Returns the canonical text, `matmul m=1..8192 n=6144 k=4096 dtype=bf16`.
+  std::string text() const;
+
+  /// Returns the problem of these sizes of the ranges. Errors: `invalid_argument` if the operation
+  /// does not accept them, or it would have other dims than the family.
+  Result<BoundProblem> at(std::span<const std::int64_t> sizes) const;
+  /// Returns the sizes of the ranges of a problem, or nullopt if it is not of the family.
+  std::optional<std::vector<std::int64_t>> sizes_of(const Problem& normalized) const;
+
+ private:
+  RangedProblem(BoundProblem last, std::vector<FreeDim> free)
+      : last_(std::move(last)), free_(std::move(free)) {}
+
+  BoundProblem last_;
+  std::vector<FreeDim> free_;
+};
+
+}  // namespace kernwright
