@@ -16,8 +16,9 @@
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
 #include "service/serve/core.h"
+#include "support/names.h"
 #include "support/text.h"
-#include "support/try.h"
+#include "tuner/candidates/family_fit.h"
 
 namespace kernwright {
 namespace {
@@ -60,52 +61,17 @@ double quantile(std::vector<double> values, double share) {
       std::lround(share * static_cast<double>(values.size() - 1)))];
 }
 
-/// A problem in which some sizes are ranges.
-class Ranges {
- public:
-  static Result<Ranges> parse(std::string_view text) {
-    Ranges ranges;
-    std::string example;
-    for (const std::string_view word : split(text, ' ')) {
-      const std::size_t equals = word.find('=');
-      const std::size_t dots = word.find("..");
-      if (dots == std::string_view::npos) {
-        example += concat(example.empty() ? "" : " ", word);
-        continue;
-      }
-      const std::string first(word.substr(equals + 1, dots - equals - 1));
-      ranges.dims_.push_back({std::string(word.substr(0, equals)), std::stoll(first),
-                              std::stoll(std::string(word.substr(dots + 2)))});
-      example += concat(' ', word.substr(0, equals), '=', first);
+/// Draws sizes evenly by their logarithms.
+Problem draw(const RangedProblem& family, std::mt19937_64& random) {
+  Problem::Dims dims = family.last().problem().dims();
+  for (auto& [name, size] : dims) {
+    if (const FreeDim* range = find_named(family.free(), name)) {
+      size = size_at(*range, std::uniform_real_distribution<double>(0, 1)(random));
     }
-    KW_ASSIGN(ranges.example_, Problem::parse(example));
-    return ranges;
   }
-
-  /// Draws sizes evenly by their logarithms.
-  Problem draw(std::mt19937_64& random) const {
-    Problem::Dims dims = example_.dims();
-    for (const Dim& dim : dims_) {
-      const double size = std::exp(
-          std::uniform_real_distribution<double>(std::log(static_cast<double>(dim.first)),
-                                                 std::log(static_cast<double>(dim.last)))(random));
-      for (auto& [name, value] : dims) {
-        if (name == dim.name) value = std::llround(size);
-      }
-    }
-    return Problem::make(example_.operation(), std::move(dims), example_.flags());
-  }
-
- private:
-  struct Dim {
-    std::string name;
-    std::int64_t first;
-    std::int64_t last;
-  };
-
-  Problem example_ = Problem::make("", {});
-  std::vector<Dim> dims_;
-};
+  return Problem::make(family.last().problem().operation(), std::move(dims),
+                       family.last().problem().flags());
+}
 
 int run(int argc, const char* const* argv) {
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
@@ -124,10 +90,10 @@ int run(int argc, const char* const* argv) {
                                 {"driver", core->identity().driver_version}}
                          : cpu_device()));
   const std::string families = option_value(argc, argv, "--families").value_or(kFamilies);
-  std::vector<Ranges> all;
+  std::vector<RangedProblem> all;
   for (const std::string_view text : split(families, ';')) {
-    all.push_back(take(Ranges::parse(text)));
-    for (int i = 0; i < kWarmUp; ++i) take(core->get_best_kernel(all.back().draw(random)));
+    all.push_back(take(core->site().bind_family(take(Problem::parse(text)))));
+    for (int i = 0; i < kWarmUp; ++i) take(core->get_best_kernel(draw(all.back(), random)));
     core->wait_for_shortlists();
   }
   core->seal(SealMode::error);
@@ -136,12 +102,12 @@ int run(int argc, const char* const* argv) {
   std::size_t number = 0;
   int failed = 0;
   for (const std::string_view text : split(families, ';')) {
-    const Ranges& ranges = all[number++];
+    const RangedProblem& family = all[number++];
     std::vector<double> found_us;
     std::vector<double> planned_us;
     std::vector<double> again_us;
     for (std::int64_t i = 0; i < sizes; ++i) {
-      const Problem problem = ranges.draw(random);
+      const Problem problem = draw(family, random);
       const double start = now();
       const Result<Kernel> kernel = core->get_best_kernel(problem);
       found_us.push_back(1e6 * (now() - start));
@@ -149,7 +115,7 @@ int run(int argc, const char* const* argv) {
       if (failed++ == 0) std::printf("%s\n", kernel.error().message.c_str());
     }
     for (std::int64_t i = 0; i < sizes; ++i) {
-      const Problem problem = ranges.draw(random);
+      const Problem problem = draw(family, random);
       const Result<Kernel> kernel = core->get_best_kernel(problem);
       if (!kernel) continue;
       const double found = now();
@@ -179,7 +145,7 @@ int run(int argc, const char* const* argv) {
     Json row{{"problem", "memory"}};
     for (std::int64_t i = 1; i <= grow; ++i) {
       const Result<Kernel> kernel =
-          core->get_best_kernel(all[static_cast<std::size_t>(i) % all.size()].draw(random));
+          core->get_best_kernel(draw(all[static_cast<std::size_t>(i) % all.size()], random));
       if (kernel) static_cast<void>(kernel->workspace_bytes());
       if (i == 1000) row["mb_after_1000"] = resident_mb();
       if (i == 10'000) row["mb_after_10000"] = resident_mb();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <tuple>
@@ -250,6 +251,42 @@ std::vector<GradedRecord> TieredCache::near(const RecordKey& key, const BoundPro
   return in_order(std::move(ranked));
 }
 
+std::vector<TieredCache::FoundFamily> TieredCache::families(const RecordKey& like) const {
+  std::map<std::string, RecordStore::FamilyRun> best;
+  for (const RecordStore& store : records_) {
+    for (RecordStore::FamilyRun& run : store.families(like)) {
+      const auto [at, added] = best.try_emplace(run.head.key.problem, run);
+      if (!added && run.head.trust < at->second.head.trust) at->second = std::move(run);
+    }
+  }
+  std::vector<FoundFamily> found;
+  for (auto& [problem, run] : best) {
+    const RecordPlace place(run.head.key);
+    FoundFamily& family =
+        found.emplace_back(FoundFamily{std::move(run.head), run.file.native(), {}});
+    for (auto store = records_.rbegin(); store != records_.rend(); ++store) {
+      family.decisions.add(store->get(place).overrides);
+    }
+  }
+  return found;
+}
+
+GradedRecord TieredCache::graded(const FamilyHead& family, const FamilyKernel& kernel,
+                                 const Now& now, const TemplateDigest& template_digest) {
+  GradedRecord graded{.head = {.key = family.key,
+                               .environment = family.environment,
+                               .grade = RecordGrade::measured,
+                               .trust = family.trust,
+                               .winner = {.choice = kernel.choice, .artifact = kernel.artifact},
+                               .created = family.created,
+                               .artifacts = {}}};
+  graded.head.environment.template_digest = kernel.template_digest;
+  std::tie(graded.match, graded.reason) =
+      fit(graded.head, now, template_digest(kernel.choice.kernel_template));
+  if (graded.match == Match::exact) graded.match = Match::family;
+  return graded;
+}
+
 Lookup<CompiledKernel> TieredCache::artifact(std::string_view digest_hex) const {
   Lookup<CompiledKernel> first;
   for (const ArtifactStore& store : artifacts_) {
@@ -282,6 +319,11 @@ fs::path TieredCache::log(const RecordKey& key) const {
   constexpr std::size_t kDigits = 16;
   return logs() / operation_of(key.problem) /
          concat(digest_of(key.text()).hex().substr(0, kDigits), ".jsonl");
+}
+
+Result<fs::path> TieredCache::put_family(const FamilyRecord& family) const {
+  mark(root());
+  return records().put(family);
 }
 
 Result<fs::path> TieredCache::put_override(const Override& override) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cache/entries/miss.h"
+#include "cache/records/family_record.h"
 #include "cache/records/override.h"
 #include "cache/stores/artifact_store.h"
 #include "cache/stores/record_store.h"
@@ -63,6 +64,21 @@ class TieredCache {
                                  const TemplateDigest& template_digest,
                                  const Decisions& decisions) const;
 
+  /// A family's record, and what people decided about its kernels.
+  struct FoundFamily {
+    FamilyHead head;
+    std::string file;  ///< with the evidence
+    Decisions decisions;
+  };
+  /// Returns the best record of each family of the operation, target, SKU and policy of `like`:
+  /// higher trust before lower, an earlier layer before a later one, newer before older.
+  std::vector<FoundFamily> families(const RecordKey& like) const;
+
+  /// Returns a kernel of a family as an answer, whose match is `family` or worse. It is `none` if
+  /// there is no such template.
+  static GradedRecord graded(const FamilyHead& family, const FamilyKernel& kernel, const Now& now,
+                             const TemplateDigest& template_digest);
+
   Lookup<CompiledKernel> artifact(std::string_view digest_hex) const;
   Result<void> put_artifact(std::string_view digest_hex, const CompiledKernel& kernel) const;
   Result<std::filesystem::path> put_record(const TuningRecord& record,
@@ -71,6 +87,7 @@ class TieredCache {
   /// new one.
   Result<std::filesystem::path> replace_record(const std::string& file,
                                                const TuningRecord& record) const;
+  Result<std::filesystem::path> put_family(const FamilyRecord& family) const;
   Result<std::filesystem::path> put_override(const Override& override) const;
 
   const std::filesystem::path& root() const { return roots_.front(); }

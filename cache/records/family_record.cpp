@@ -49,6 +49,8 @@ Result<void> check(const FamilyRecord& record) {
 
 }  // namespace
 
+bool is_family(const RecordKey& key) { return key.problem.find("..") != std::string::npos; }
+
 std::string to_json(const FamilyHead& head) { return fields_text(head); }
 std::string to_json(const FamilyRecord& record) { return fields_text(record); }
 

@@ -113,6 +113,9 @@ void describe(auto& visitor, MaybeConst<FamilyRecord> auto& record) {
   visitor.field("wall_seconds", record.wall_seconds);
 }
 
+/// Returns true if the key is of a family, whose problem has ranges.
+bool is_family(const RecordKey& key);
+
 /// JSON text, one object on one line. `parse_family(to_json(r))` returns r.
 std::string to_json(const FamilyHead& head);
 std::string to_json(const FamilyRecord& record);

@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/counter_text.h"
+#include "cli/family_text.h"
 #include "cli/output.h"
 #include "cli/record_text.h"
 #include "service/report/race_picture.h"
@@ -48,6 +49,7 @@ class Show : public Command {
     Result<std::shared_ptr<ServiceCore>> opened = service_.open();
     if (!opened) return report(opened.error());
     const std::shared_ptr<ServiceCore> service = *std::move(opened);
+    if (has_range(*problem)) return show_family(*service, *problem);
     const Result<BoundProblem> bound = service->bind(*problem);
     if (!bound) return report(bound.error());
     const Result<AnsweringRecord> answer = answering_record(*service, *bound);
@@ -96,7 +98,7 @@ class Show : public Command {
     if (layer != service->cache().root()) {
       page.print("found in", concat(layer.string(), ", which is only read"));
     }
-    const bool as_expected = answer->match == Match::exact || answer->match == Match::predicted;
+    const bool as_expected = answer->match <= Match::family || answer->match == Match::predicted;
     if (!as_expected || page.verbose()) {
       page.print("match", concat(to_string(answer->match),
                                  answer->reason == MissReason::none
@@ -116,6 +118,28 @@ class Show : public Command {
   }
 
  private:
+  Status show_family(const ServiceCore& service, const Problem& problem) const {
+    const Result<RangedProblem> family = service.site().bind_family(problem);
+    if (!family) return report(family.error());
+    const RecordKey key = service.site().key(family->text());
+    for (const TieredCache::FoundFamily& found : service.cache().families(key)) {
+      if (found.head.key != key) continue;
+      if (json) {
+        const Lookup<FamilyRecord> record = read_family(found.file);
+        if (!record) return report({ErrorCode::corrupt, record.detail});
+        print_json(parse_value(to_json(*record.value)));
+        return Status::ok;
+      }
+      print_family(verbose_.page(), found.head);
+      if (found.decisions.pin()) verbose_.page().print("pinned", said(*found.decisions.pin()));
+      for (const auto& [id, ban] : found.decisions.bans()) {
+        verbose_.page().print("banned", said(ban));
+      }
+      return Status::ok;
+    }
+    return report({ErrorCode::not_found, concat("no record for ", key.text())});
+  }
+
   ServiceFlags service_;
   ProblemWords words_;
   VerboseFlag verbose_;

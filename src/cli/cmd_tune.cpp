@@ -3,10 +3,13 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/family_text.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/record_text.h"
 #include "service/report/unfused_report.h"
+#include "support/json.h"
+#include "support/mutex.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -74,12 +77,13 @@ void print_unfused(const Page& page, const UnfusedReport& report) {
 class Tune : public Command {
  public:
   Tune()
-      : Command("tune", "Tune one problem, or predict with --sku, and store the record"),
+      : Command("tune",
+                "Tune a problem or a range of sizes, or predict with --sku, and\nstore the record"),
         service_(sub),
         words_(sub),
         verbose_(sub),
-        seconds_("seconds", llvm::cl::desc("Budget (default 30)"), llvm::cl::value_desc("N"),
-                 llvm::cl::init(30), llvm::cl::sub(sub)),
+        seconds_("seconds", llvm::cl::desc("Budget (default 30; 90 for a range, m=1..8192)"),
+                 llvm::cl::value_desc("N"), llvm::cl::init(30), llvm::cl::sub(sub)),
         trials_("trials",
                 llvm::cl::desc("Measure at most so many candidates (default\n"
                                "any); with --sku, compile them (default 4)"),
@@ -114,6 +118,7 @@ class Tune : public Command {
             ? "no record was made. Kept are compiled winners of before, what failed, which is not "
               "tried again, and the log of trials. The same command starts the search anew"
             : "no record was made. The same command starts anew");
+    if (has_range(*problem)) return tune_family(service, *problem);
     if (unfused_) return compare(service, *problem);
     const Result<TuningResult> result = [&] {
       SearchWatch watch;
@@ -156,6 +161,37 @@ class Tune : public Command {
     options.random_seed = seed_;
     options.trial_log = trial_log_.getValue();
     return options;
+  }
+
+  Status tune_family(ServiceCore& service, const Problem& problem) const {
+    FamilyOptions options;
+    options.seconds = seconds_.getNumOccurrences() > 0 ? seconds_.getValue() : options.seconds;
+    options.random_seed = seed_;
+    Mutex mutex;
+    std::string line;
+    options.progress = [&](const FamilyProgress& progress) {
+      const MutexLock lock(mutex);
+      line = concat(problem.operation(), ": ", progress.stage, ", ", progress.done, " of ",
+                    progress.of, ", ", counted(progress.kernels, "kernel"), ", ",
+                    format_duration(progress.seconds));
+    };
+    const Result<TunedFamily> tuned = [&] {
+      std::optional<Ticker> ticker;
+      if (!json) {
+        ticker.emplace([&] {
+          const MutexLock lock(mutex);
+          return line;
+        });
+      }
+      return service.tune_family(problem, std::move(options));
+    }();
+    if (!tuned) return report(tuned.error());
+    if (json) {
+      print_json(parse_value(to_json(tuned->record)));
+    } else {
+      print_family(verbose_.page(), tuned->record.head);
+    }
+    return kept(tuned->unstored);
   }
 
   Status compare(ServiceCore& service, const Problem& problem) const {

@@ -1,7 +1,6 @@
 #include "tuner/candidates/shortlist.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <set>
@@ -11,6 +10,7 @@
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/candidates/candidate_list.h"
+#include "tuner/candidates/family_fit.h"
 #include "tuner/cost/cost_model.h"
 
 namespace kernwright {
@@ -109,9 +109,6 @@ Result<SizedProblem> at_sizes(const BoundProblem& problem, const SplitDims& spli
 /// Returns the problem and so many others of its family, which are spread evenly over the
 /// logarithms of the sizes.
 std::vector<SizedProblem> spread(const BoundProblem& problem, const SplitDims& split, int count) {
-  // Multiples of these, without their whole part, fill a square or a cube evenly.
-  static constexpr std::array kSteps = {0.7548776662466927, 0.5698402909980532, 0.3819660112501051,
-                                        0.8191725133961645, 0.6710436067037893, 0.5497004779019703};
   constexpr int kMostDraws = 3;  // of which some are of no problem
   const auto between = [](double first, double last, double at) {
     return first * std::pow(last / first, at);
@@ -121,22 +118,17 @@ std::vector<SizedProblem> spread(const BoundProblem& problem, const SplitDims& s
   samples.push_back({{}, problem});
   for (const FreeSize& free : split.free) samples.front().sizes.push_back(free.size);
   seen.insert(samples.front().sizes);
-  const bool is_line = split.free.size() == 1;
-  for (int i = 0; i < (is_line ? 1 : kMostDraws) * count && !split.free.empty(); ++i) {
-    if (samples.size() > static_cast<std::size_t>(count)) break;
+  const int draws = (split.free.size() == 1 ? 1 : kMostDraws) * count;
+  for (const std::vector<double>& places : spread_evenly(split.free.size(), draws)) {
+    if (split.free.empty() || samples.size() > static_cast<std::size_t>(count)) break;
     std::vector<std::int64_t> sizes;
     std::vector<double> times;
     for (std::size_t d = 0; d < split.free.size(); ++d) {
       const auto& [dim, size, own_times] = split.free[d];
       const Interval range = interval_of(*dim, size);
-      const double step = (i + 1) * kSteps[d % kSteps.size()];
-      const double at = is_line ? i / (count - 1.0) : step - std::floor(step);
-      sizes.push_back(
-          std::clamp<std::int64_t>(std::llround(between(static_cast<double>(range.first),
-                                                        static_cast<double>(range.last), at)),
-                                   range.first, range.last));
-      times.push_back(own_times <= 1 ? between(own_times / kBeyondAsked, 1, at)
-                                     : between(1, own_times * kBeyondAsked, at));
+      sizes.push_back(size_at({dim->name, range.first, range.last}, places[d]));
+      times.push_back(own_times <= 1 ? between(own_times / kBeyondAsked, 1, places[d])
+                                     : between(1, own_times * kBeyondAsked, places[d]));
     }
     Result<SizedProblem> other = at_sizes(problem, split, std::move(sizes), times);
     if (other && seen.insert(other->sizes).second) samples.push_back(*std::move(other));
@@ -176,11 +168,6 @@ Result<void> add_table(Shortlist& list, const Catalog& catalog, const BoundProbl
   }
   if (sizes.empty()) return {};
   list.table = DispatchTable::fit(sizes, losses);
-  for (const FreeSize& free : split.free) {
-    const Interval range = interval_of(*free.dim, free.size);
-    const bool ends = free.dim->interval(free.size) < free.dim->edges.size();
-    list.free.push_back({free.dim->name, range.first, ends ? range.last : kLargestSize});
-  }
   return {};
 }
 
@@ -203,6 +190,16 @@ std::string family_of(const BoundProblem& problem) {
   return text;
 }
 
+std::vector<FreeDim> free_dims(const BoundProblem& problem) {
+  std::vector<FreeDim> dims;
+  for (const FreeSize& free : split_dims(problem).free) {
+    const Interval range = interval_of(*free.dim, free.size);
+    const bool ends = free.dim->interval(free.size) < free.dim->edges.size();
+    dims.push_back({free.dim->name, range.first, ends ? range.last : kLargestSize});
+  }
+  return dims;
+}
+
 std::vector<Shortlisted> rank_shortlist(const std::vector<ListedChoice>& choices,
                                         const Catalog& catalog, const BoundProblem& problem,
                                         const DeviceProfile& profile) {
@@ -223,19 +220,21 @@ std::vector<Shortlisted> rank_shortlist(const std::vector<ListedChoice>& choices
   return ranked;
 }
 
-Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& problem,
-                                 const DeviceProfile& profile,
-                                 const std::function<bool()>& stopped) {
-  const SplitDims split = split_dims(problem);
-  const std::vector<SizedProblem> samples = spread(problem, split, kSizes);
+Result<std::vector<ListedChoice>> list_choices(const Catalog& catalog,
+                                               std::span<const BoundProblem> problems,
+                                               const DeviceProfile& profile, std::size_t most,
+                                               const std::function<bool()>& stopped) {
   std::vector<ListedChoice> all;
   std::vector<double> best_us;
   std::vector<const BoundProblem*> looked_at;
-  for (const auto& [sizes, one] : samples) {
+  Error none{ErrorCode::not_found, "there is no problem"};
+  for (const BoundProblem& one : problems) {
     if (stopped()) return was_stopped();
     const auto list = enumerate_candidates(catalog, one, profile);
-    if (!list && looked_at.empty()) return list.error();
-    if (!list) continue;
+    if (!list) {
+      if (&one == problems.data()) none = list.error();
+      continue;
+    }
     const std::vector<std::size_t> order = best_of_each_group(*list);
     for (std::size_t i = 0; i < std::min(order.size(), kOfEachSize); ++i) {
       Choice choice = list->candidates[order[i]].choice();
@@ -246,13 +245,14 @@ Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& pro
         list->predicted_us[predicted_choice(list->predicted_us, list->default_index)]);
     looked_at.push_back(&one);
   }
+  if (looked_at.empty()) return none;
   std::vector<std::vector<double>> losses(all.size());
   for (std::size_t c = 0; c < all.size(); ++c) {
     for (std::size_t i = 0; i < looked_at.size(); ++i) {
       losses[c].push_back(loss_of(all[c], catalog, *looked_at[i], profile, best_us[i]));
     }
   }
-  Shortlist chosen;
+  std::vector<ListedChoice> chosen;
   std::vector<double> best(looked_at.size(), kNotValid);
   // Squares, because a size at which a kernel takes twice as long is worse than ten at which one
   // takes a tenth longer.
@@ -261,7 +261,7 @@ Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& pro
     for (const double one : of) sum += std::log(one) * std::log(one);
     return sum / static_cast<double>(of.size());
   };
-  while (chosen.choices.size() < std::min(kMostChoices, all.size())) {
+  while (chosen.size() < std::min(most, all.size())) {
     std::size_t next = all.size();
     std::vector<double> with_next = best;
     for (std::size_t c = 0; c < all.size(); ++c) {
@@ -274,12 +274,25 @@ Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& pro
     }
     if (next == all.size()) break;
     const double gain = mean(best) - mean(with_next);
-    if (!chosen.choices.empty() && gain < kLeastGain) break;
-    chosen.choices.push_back(all[next]);
+    if (!chosen.empty() && gain < kLeastGain) break;
+    chosen.push_back(all[next]);
     best = std::move(with_next);
   }
-  KW_TRY(add_table(chosen, catalog, problem, profile, split, stopped));
   return chosen;
+}
+
+Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& problem,
+                                 const DeviceProfile& profile,
+                                 const std::function<bool()>& stopped) {
+  const SplitDims split = split_dims(problem);
+  std::vector<BoundProblem> samples;
+  for (SizedProblem& one : spread(problem, split, kSizes)) {
+    samples.push_back(std::move(one.problem));
+  }
+  Shortlist list;
+  KW_ASSIGN(list.choices, list_choices(catalog, samples, profile, kMostChoices, stopped));
+  KW_TRY(add_table(list, catalog, problem, profile, split, stopped));
+  return list;
 }
 
 }  // namespace kernwright

@@ -1,7 +1,9 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,18 +21,29 @@ namespace kernwright {
 /// operation binds by bucket, and that the normalised problem names.
 std::string family_of(const BoundProblem& problem);
 
+/// Returns the ranged dims of the problem's family, with the intervals of their sizes, in the
+/// problem's order.
+std::vector<FreeDim> free_dims(const BoundProblem& problem);
+
 /// A choice, and a problem of the family that it is valid for.
 struct ListedChoice {
   Choice choice;
   BoundProblem example;
 };
+/// Ranks the candidates of each of the problems, and returns at most `most` choices whose best is
+/// nearest to the best of all. Takes tens of milliseconds a problem. Errors: from
+/// `enumerate_candidates` for the first problem, if no problem has a candidate; `unavailable` soon
+/// after `stopped` returns true.
+Result<std::vector<ListedChoice>> list_choices(const Catalog& catalog,
+                                               std::span<const BoundProblem> problems,
+                                               const DeviceProfile& profile, std::size_t most,
+                                               const std::function<bool()>& stopped);
+
 /// A few choices that are together near the best prediction at every size of a family, so that a
 /// further size needs no ranking of all candidates.
 struct Shortlist {
   std::vector<ListedChoice> choices;  ///< at most 8
-  /// The ranged dims, from whose sizes the table chooses, in the problem's order.
-  std::vector<FreeDim> free;
-  DispatchTable table;
+  std::optional<DispatchTable> table;  ///< over the sizes of `free_dims`, if there are some
 };
 
 /// Ranks the candidates at sizes that are spread over the problem's family, its own among them, and

@@ -105,16 +105,20 @@ Result<BoundProblem> RangedProblem::at(std::span<const std::int64_t> sizes) cons
                       ", which is not of the family ", text())};
 }
 
-std::optional<std::vector<std::int64_t>> RangedProblem::sizes_of(const Problem& normalized) const {
+bool RangedProblem::has_form(const Problem& normalized) const {
   const Problem& own = last_.problem();
-  if (normalized.operation() != own.operation() || normalized.flags() != own.flags() ||
-      normalized.dims().size() != own.dims().size()) {
-    return std::nullopt;
-  }
+  return normalized.operation() == own.operation() && normalized.flags() == own.flags() &&
+         std::ranges::equal(normalized.dims(), own.dims(), {},
+                            &std::pair<std::string, std::int64_t>::first,
+                            &std::pair<std::string, std::int64_t>::first);
+}
+
+std::optional<std::vector<std::int64_t>> RangedProblem::sizes_of(const Problem& normalized) const {
+  if (!has_form(normalized)) return std::nullopt;
+  const Problem& own = last_.problem();
   std::vector<std::int64_t> sizes;
   for (std::size_t i = 0; i < own.dims().size(); ++i) {
     const auto& [name, size] = normalized.dims()[i];
-    if (name != own.dims()[i].first) return std::nullopt;
     if (const FreeDim* range = find_named(free_, name)) {
       if (size < range->first || size > range->last) return std::nullopt;
       sizes.push_back(size);

@@ -44,6 +44,8 @@ class RangedProblem {
   /// Returns the problem of these sizes of the ranges. Errors: `invalid_argument` if the operation
   /// does not accept them, or it would have other dims than the family.
   Result<BoundProblem> at(std::span<const std::int64_t> sizes) const;
+  /// Returns true if a problem has the family's dims and flags, whatever its sizes are.
+  bool has_form(const Problem& normalized) const;
   /// Returns the sizes of the ranges of a problem, or nullopt if it is not of the family.
   std::optional<std::vector<std::int64_t>> sizes_of(const Problem& normalized) const;
 

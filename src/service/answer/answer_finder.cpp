@@ -93,6 +93,8 @@ Answers AnswerFinder::look_up(const BoundProblem& problem) const {
 Answers AnswerFinder::look_up_with_neighbours(const BoundProblem& problem) const {
   Answers answers = look_up(problem);
   std::vector<GradedRecord>& records = answers.records;
+  if (answers.decisions.pin()) return answers;
+  if (records.empty() || records.front().match != Match::exact) add_families(problem, answers);
   if (!records.empty() && records.front().match < Match::bucket) return answers;
   std::vector<GradedRecord> near = site_.cache.near(
       site_.key(problem), problem, now(),
@@ -102,6 +104,58 @@ Answers AnswerFinder::look_up_with_neighbours(const BoundProblem& problem) const
   return answers;
 }
 
+std::vector<AnswerFinder::KnownFamily> AnswerFinder::families(const BoundProblem& problem) const {
+  std::vector<KnownFamily> known;
+  const auto digest = [this](std::string_view name) { return template_digest(name); };
+  for (const TieredCache::FoundFamily& found : site_.cache.families(site_.key(problem))) {
+    const Result<Problem> written = Problem::parse(found.head.key.problem);
+    if (!written) continue;
+    Result<RangedProblem> family = RangedProblem::bind(problem.operation(), *written);
+    if (!family || !family->has_form(problem.problem())) continue;
+    Result<DispatchTable> table =
+        DispatchTable::from(found.head.table, family->free().size(), found.head.kernels.size());
+    if (!table) continue;
+    KnownFamily& one =
+        known.emplace_back(KnownFamily{*std::move(family), *std::move(table), {}, std::nullopt});
+    for (const FamilyKernel& kernel : found.head.kernels) {
+      GradedRecord& graded =
+          one.kernels.emplace_back(TieredCache::graded(found.head, kernel, now(), digest));
+      if (found.decisions.banned(kernel.choice.id())) graded.match = Match::none;
+    }
+    if (const std::optional<Override>& pin = found.decisions.pin()) {
+      const auto has = std::ranges::find(found.head.kernels, pin->choice, &FamilyKernel::choice);
+      const FamilyKernel made{.choice = pin->choice,
+                              .template_digest = digest(pin->choice.kernel_template),
+                              .artifact = {}};
+      one.pinned = TieredCache::graded(found.head, has == found.head.kernels.end() ? made : *has,
+                                       now(), digest);
+    }
+  }
+  return known;
+}
+
+void AnswerFinder::add_families(const BoundProblem& problem, Answers& answers) const {
+  for (const KnownFamily& family : families(problem)) {
+    const auto sizes = family.problem.sizes_of(problem.problem());
+    if (!sizes) continue;
+    std::vector<GradedRecord> ordered;
+    if (family.pinned) ordered.push_back(*family.pinned);
+    const DispatchTable::Order& order = family.table.order(*sizes);
+    for (std::size_t i = 0; i < family.kernels.size(); ++i) {
+      ordered.push_back(family.kernels[order[i]]);
+    }
+    std::erase_if(ordered, [&](const GradedRecord& one) {
+      return one.match == Match::none || answers.decisions.banned(one.head.winner.choice.id());
+    });
+    if (ordered.empty()) continue;
+    const auto behind = std::ranges::find_if(answers.records, [&](const GradedRecord& one) {
+      return one.match > ordered.front().match;
+    });
+    answers.records.insert(behind, std::make_move_iterator(ordered.begin()),
+                           std::make_move_iterator(ordered.end()));
+  }
+}
+
 Coverage AnswerFinder::find(const BoundProblem& problem, Match worst, Bits bits,
                             const Take& take) const {
   const Answers answers = look_up_with_neighbours(problem);
@@ -109,7 +163,10 @@ Coverage AnswerFinder::find(const BoundProblem& problem, Match worst, Bits bits,
   for (const GradedRecord& record : answers.records) {
     MissReason lacks = record.reason;
     if (record.match <= worst && take(record, offer(problem, record, bits, lacks))) {
-      return {.match = record.match, .reason = record.reason, .best = record.match};
+      return {.match = record.match,
+              .reason = record.reason,
+              .best = record.match,
+              .of_family = is_family(record.head.key)};
     }
     if (missing.best == Match::none) {
       missing.reason = lacks;
@@ -217,7 +274,7 @@ Result<Offer> AnswerFinder::offer(const BoundProblem& problem, const GradedRecor
                                   Bits bits, MissReason& lacks) const {
   const HeadWinner& winner = record.head.winner;
   KW_ASSIGN(Candidate found, candidate(problem, winner, lacks));
-  if (record.match == Match::bucket) {
+  if (record.match == Match::bucket || record.match == Match::family) {
     if (const Rule* const habit = broken_habit(found)) {
       lacks = MissReason::rule_violated;
       return Error{ErrorCode::not_found, habit->failure(found.scope)};

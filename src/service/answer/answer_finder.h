@@ -2,12 +2,15 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cache/layers/tiered_cache.h"
 #include "model/candidate/candidate.h"
+#include "model/candidate/dispatch_table.h"
+#include "model/operation/ranged_problem.h"
 #include "service/answer/builder.h"
 #include "service/answer/site.h"
 #include "support/mutex.h"
@@ -29,6 +32,7 @@ struct Coverage {
   Match match = Match::none;
   MissReason reason = MissReason::absent;
   Match best = Match::none;  ///< of the best record, taken or not
+  bool of_family = false;    ///< the record is of a family
   Decisions decisions = {};  ///< if none was taken
 };
 
@@ -42,14 +46,26 @@ class AnswerFinder {
   /// candidates.
   Answers look_up(const BoundProblem& problem) const;
 
+  /// A family with a record.
+  struct KnownFamily {
+    RangedProblem problem;
+    DispatchTable table;
+    /// Its kernels as answers, by their numbers in the table. Those that are banned, or whose
+    /// template is gone, have match `none`.
+    std::vector<GradedRecord> kernels;
+    std::optional<GradedRecord> pinned;  ///< answers before the others
+  };
+  /// Returns the families of the problem's form: their ranges may not have its sizes.
+  std::vector<KnownFamily> families(const BoundProblem& problem) const;
+
   /// The sources that the bits of an offer may come from.
   enum class Bits { stored, built };
   /// Receives a record that could answer, and its offer or why it has none. Returns true to take
   /// it.
   using Take = std::function<bool(const GradedRecord&, Result<Offer>)>;
   /// Goes through the records that could answer, best first, until one is taken: the records of
-  /// `look_up`, and between measured and predicted ones the records of neighbouring shapes. None
-  /// that is worse than `worst` is offered.
+  /// `look_up`, behind exact ones the kernels of families, and between measured and predicted ones
+  /// the records of neighbouring shapes. None that is worse than `worst` is offered.
   Coverage find(const BoundProblem& problem, Match worst, Bits bits, const Take& take) const;
 
   /// Returns the kernels that can take the place of the winner of `served`, a record that `find`
@@ -76,7 +92,10 @@ class AnswerFinder {
   std::string template_digest(std::string_view name) const;
 
  private:
+  /// Returns the records of `look_up`, and among them, by their match, what families and
+  /// neighbouring shapes answer.
   Answers look_up_with_neighbours(const BoundProblem& problem) const;
+  void add_families(const BoundProblem& problem, Answers& answers) const;
   Result<Offer> offer(const BoundProblem& problem, const GradedRecord& record, Bits bits,
                       MissReason& lacks) const;
   /// Returns the choices that differ from this one in arguments `early` alone, with the largest

@@ -22,10 +22,24 @@ std::optional<double> ratio_of(std::span<const std::int64_t> a, const std::vecto
 
 }  // namespace
 
-std::optional<std::size_t> Family::choose(std::span<const std::int64_t> sizes) const {
+std::optional<std::size_t> Family::choose(const Section& section,
+                                          std::span<const std::int64_t> sizes) const {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] < free[i].first || sizes[i] > free[i].last) return std::nullopt;
+    if (sizes[i] < section.ranges[i].first || sizes[i] > section.ranges[i].last) {
+      return std::nullopt;
+    }
   }
+  FreeSizes of_table;
+  for (const std::size_t place : section.places) of_table.add(sizes[place]);
+  const DispatchTable::Order& order = section.table.order(of_table.values());
+  for (std::size_t i = 0; i < section.listed.size(); ++i) {
+    const std::optional<std::size_t> kernel = section.listed[order[i]];
+    if (kernel && kernels[*kernel].check.holds(sizes)) return kernel;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::size_t> Family::choose(std::span<const std::int64_t> sizes) const {
   const Point* nearest = nullptr;
   double distance = 0;
   for (const Point& point : points) {
@@ -36,16 +50,13 @@ std::optional<std::size_t> Family::choose(std::span<const std::int64_t> sizes) c
     nearest = &point;
     distance = *ratio;
   }
-  if (nearest != nullptr) {
-    const bool holds = nearest->kernel && kernels[*nearest->kernel].check.holds(sizes);
-    return holds ? nearest->kernel : std::nullopt;
+  for (const Section& section : sections) {
+    if (!section.measured && nearest != nullptr) break;
+    if (const std::optional<std::size_t> kernel = choose(section, sizes)) return kernel;
   }
-  const DispatchTable::Order& order = table.order(sizes);
-  for (std::size_t i = 0; i < listed.size(); ++i) {
-    const std::optional<std::size_t> kernel = listed[order[i]];
-    if (kernel && kernels[*kernel].check.holds(sizes)) return kernel;
-  }
-  return std::nullopt;
+  const bool holds =
+      nearest != nullptr && nearest->kernel && kernels[*nearest->kernel].check.holds(sizes);
+  return holds ? nearest->kernel : std::nullopt;
 }
 
 Problem::Dims Family::dims(std::span<const std::int64_t> sizes) const {

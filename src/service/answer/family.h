@@ -58,18 +58,31 @@ struct Family {
         false;  ///< measured: near sizes take `kernel`, or are looked up without one
   };
 
+  /// Ranges of sizes, and the table that chooses among kernels in them.
+  struct Section {
+    std::vector<FreeDim> ranges;                          ///< of all free dims
+    std::vector<std::size_t> places;                      ///< of the table's dims among them
+    std::vector<std::optional<std::size_t>> listed = {};  ///< the kernel of each choice
+    DispatchTable table = {};
+    bool measured = false;  ///< goes before near sizes
+  };
+
   BoundProblem example;
   std::vector<FreeDim> free = {};
   std::vector<double> distances = {};  ///< of each free dim: the largest ratio of near sizes
   std::vector<Kernel> kernels = {};
-  std::vector<std::optional<std::size_t>> listed = {};  ///< the kernel of each choice of the table
-  DispatchTable table = {};
+  std::vector<Section> sections = {};  ///< those that are measured come first
   std::vector<Point> points = {};
 
   /// Returns the number of the kernel for these sizes, or nullopt if they have to be looked up:
   /// because they are out of the family's range, or have records or decisions of their own, or no
   /// kernel is valid for them. Allocates nothing.
   std::optional<std::size_t> choose(std::span<const std::int64_t> sizes) const;
+
+  /// Returns the kernel that a section chooses, or nullopt if the sizes are out of its ranges, or
+  /// none of its kernels is valid.
+  std::optional<std::size_t> choose(const Section& section,
+                                    std::span<const std::int64_t> sizes) const;
 
   /// Returns the dims of the family's problem with these sizes.
   Problem::Dims dims(std::span<const std::int64_t> sizes) const;

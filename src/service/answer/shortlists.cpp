@@ -13,6 +13,7 @@
 #include "support/text.h"
 #include "support/try.h"
 #include "support/utc.h"
+#include "tuner/candidates/family_fit.h"
 #include "tuner/cost/cost_model.h"
 
 namespace kernwright {
@@ -87,17 +88,23 @@ std::optional<Shortlists::Answer> Shortlists::find(const BoundProblem& problem,
   return Answer{{std::move(taken.candidate), *std::move(artifact)}, std::move(head)};
 }
 
-void Shortlists::add_kernel(Family& family, Offer offer, GradedRecord record,
-                            const Load& load) const {
+std::size_t Shortlists::add_kernel(Family& family, Offer offer, GradedRecord record,
+                                   const Load& load) const {
   std::vector<std::string> free;
   for (const FreeDim& dim : family.free) free.push_back(dim.name);
   const KernelTemplate& of = *offer.candidate.kernel_template;
   Scope scope = family.example.scope();
   site_.profile.add_to(scope);
-  std::shared_ptr<const Launcher> launcher = load(offer);
+  std::shared_ptr<const Launcher> launcher = [&] {
+    const MutexLock lock(mutex_);
+    std::shared_ptr<const Launcher>& known = launchers_[offer.artifact.digest];
+    if (known == nullptr) known = load(offer);
+    return known;
+  }();
   family.kernels.push_back({SizeCheck(offer.candidate, free), CandidatePlaces(of, scope), &of,
                             offer.candidate.configuration, std::move(record),
                             std::move(offer.artifact), std::move(launcher)});
+  return family.kernels.size() - 1;
 }
 
 RecordHead Shortlists::head_of(const Shortlisted& one, std::string artifact) const {
@@ -115,7 +122,8 @@ RecordHead Shortlists::head_of(const Shortlisted& one, std::string artifact) con
   return head;
 }
 
-std::shared_ptr<const Family> Shortlists::make(const BoundProblem& problem, const Load& load,
+std::shared_ptr<const Family> Shortlists::make(const BoundProblem& problem, bool predicts,
+                                               Match worst, const Load& load,
                                                const std::atomic<bool>& stop) {
   const auto stopped = [&] { return stop || exiting(); };
   std::shared_ptr<Entry> made = entry(problem);
@@ -123,41 +131,104 @@ std::shared_ptr<const Family> Shortlists::make(const BoundProblem& problem, cons
     const BeforeExit ranks;
     if (!ranks) return nullptr;
     made = std::make_shared<Entry>();
-    Result<Shortlist> choices = make_shortlist(*site_.catalog, problem, site_.profile, stopped);
-    if (!choices && stopped()) return nullptr;
-    if (choices) made->choices = *std::move(choices);
+    if (predicts) {
+      Result<Shortlist> choices = make_shortlist(*site_.catalog, problem, site_.profile, stopped);
+      if (!choices && stopped()) return nullptr;
+      if (choices) made->choices = *std::move(choices);
+    }
     const MutexLock lock(mutex_);
     entries_.emplace(family_of(problem), made);
   }
-  const Shortlist& list = made->choices;
-  auto family =
-      std::make_shared<Family>(Family{.example = problem, .free = list.free, .table = list.table});
-  for (const FreeDim& dim : list.free) {
+  auto family = std::make_shared<Family>(Family{.example = problem, .free = free_dims(problem)});
+  if (family->free.empty() || family->free.size() > FreeSizes::kMost) return nullptr;
+  for (const FreeDim& dim : family->free) {
     family->distances.push_back(find_named(problem.operation().dims, dim.name)->distance);
   }
+  add_measured(*family, worst,
+               predicts && !builder_.seal().refuses() ? AnswerFinder::Bits::built
+                                                      : AnswerFinder::Bits::stored,
+               load);
+  if (predicts && !add_predicted(*family, *made, load, stopped)) return nullptr;
+  return !family->sections.empty() && add_points(*family, worst, load) ? family : nullptr;
+}
+
+bool Shortlists::add_predicted(Family& family, Entry& entry, const Load& load,
+                               const std::function<bool()>& stopped) {
+  const Shortlist& list = entry.choices;
+  if (!list.table) return true;
+  Family::Section section{.ranges = family.free, .places = {}, .table = *list.table};
+  for (std::size_t i = 0; i < family.free.size(); ++i) section.places.push_back(i);
   for (const ListedChoice& listed : list.choices) {
-    std::optional<std::size_t>& number = family->listed.emplace_back();
+    std::optional<std::size_t>& number = section.listed.emplace_back();
     for (Shortlisted& one :
          rank_shortlist({listed}, *site_.catalog, listed.example, site_.profile)) {
-      if (stopped() || builder_.seal().refuses()) return nullptr;
-      Result<Artifact> built = build(*made, one.candidate);
+      if (stopped() || builder_.seal().refuses()) return false;
+      Result<Artifact> built = build(entry, one.candidate);
       if (!built) {
         site_.say(LogLevel::info, concat(one.candidate.id(), " is not on the shortlist for ",
                                          listed.example.text(), ": ", built.error().message));
         continue;
       }
-      number = family->kernels.size();
       GradedRecord record{.head = head_of(one, built->digest),
                           .match = Match::predicted,
                           .reason = MissReason::absent};
-      add_kernel(*family, {std::move(one.candidate), *std::move(built)}, std::move(record), load);
+      number = add_kernel(family, {std::move(one.candidate), *std::move(built)}, std::move(record),
+                          load);
     }
   }
-  const bool chooses = !list.free.empty() && list.free.size() <= FreeSizes::kMost;
-  return chooses && add_points(*family, load) ? family : nullptr;
+  family.sections.push_back(std::move(section));
+  return true;
 }
 
-bool Shortlists::add_points(Family& family, const Load& load) const {
+void Shortlists::add_measured(Family& family, Match worst, AnswerFinder::Bits bits,
+                              const Load& load) const {
+  constexpr int kLooks = 128;  // at sizes of both, for those at which a kernel is chosen
+  for (const AnswerFinder::KnownFamily& known : answers_.families(family.example)) {
+    const std::vector<FreeDim>& own = known.problem.free();
+    Family::Section section{.ranges = {}, .places = {}, .table = known.table, .measured = true};
+    bool meets = true;
+    for (const auto& [name, size] : known.problem.last().problem().dims()) {
+      const FreeDim* free = find_named(family.free, name);
+      if (free == nullptr) {
+        meets = meets && size == family.example.scope().find(name);
+        continue;
+      }
+      const FreeDim* range = find_named(own, name);
+      if (range != nullptr) section.places.push_back(section.ranges.size());
+      section.ranges.push_back({name, std::max(free->first, range ? range->first : size),
+                                std::min(free->last, range ? range->last : size)});
+      meets = meets && section.ranges.back().first <= section.ranges.back().last;
+    }
+    if (!meets) continue;
+    section.listed.resize(known.kernels.size());
+    std::vector<int> tries(known.kernels.size(), 0);
+    constexpr int kMostTries = 4;
+    for (const std::vector<double>& places : spread_evenly(section.places.size(), kLooks)) {
+      std::vector<std::int64_t> sizes;
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        sizes.push_back(size_at(section.ranges[section.places[i]], places[i]));
+      }
+      const Result<BoundProblem> problem = known.problem.at(sizes);
+      if (!problem) continue;
+      std::vector<std::size_t> order;
+      for (std::size_t i = 0; i < known.kernels.size(); ++i) {
+        order.push_back(known.table.order(sizes)[i]);
+      }
+      for (const std::size_t kernel : order) {
+        const GradedRecord& record = known.pinned ? *known.pinned : known.kernels[kernel];
+        if (record.match > worst) continue;
+        if (section.listed[kernel] || ++tries[kernel] > kMostTries) break;
+        Result<Offer> offer = answers_.offer(*problem, record, bits);
+        if (!offer || broken_habit(offer->candidate) != nullptr) continue;
+        section.listed[kernel] = add_kernel(family, *std::move(offer), record, load);
+        break;
+      }
+    }
+    family.sections.push_back(std::move(section));
+  }
+}
+
+bool Shortlists::add_points(Family& family, Match worst, const Load& load) const {
   RecordKey shape = site_.key(family.example);
   shape.problem = family.example.operation().name;
   for (const auto& [name, size] : family.example.problem().dims()) {
@@ -182,15 +253,14 @@ bool Shortlists::add_points(Family& family, const Load& load) const {
     Answers answers = answers_.look_up(*problem);
     if (answers.records.empty() || answers.decisions.pin()) continue;
     GradedRecord& best = answers.records.front();
-    point.answers_near = best.head.grade == RecordGrade::measured &&
+    point.answers_near = worst >= Match::bucket && best.head.grade == RecordGrade::measured &&
                          (best.match == Match::exact || best.match == Match::recheck);
     if (!point.answers_near || ++measured > kMostMeasured) continue;
     Result<Offer> offer = answers_.offer(*problem, best, AnswerFinder::Bits::stored);
     if (!offer || broken_habit(offer->candidate) != nullptr) continue;
-    point.kernel = family.kernels.size();
     best.match = Match::bucket;
     best.reason = MissReason::other_shape;
-    add_kernel(family, *std::move(offer), std::move(best), load);
+    point.kernel = add_kernel(family, *std::move(offer), std::move(best), load);
   }
   return true;
 }

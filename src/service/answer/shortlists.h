@@ -42,12 +42,13 @@ class Shortlists {
   bool knows(const BoundProblem& problem) const;
   /// Loads a kernel. Returns null without a GPU.
   using Load = std::function<std::shared_ptr<const Launcher>(const Offer&)>;
-  /// Makes the shortlist of the problem's family, unless there is one, and compiles and loads its
-  /// kernels, and those that were measured for sizes of the family. Returns null if nothing decides
-  /// between them by sizes alone. Gives up soon after `stop` becomes true, or once nothing may be
-  /// compiled.
-  std::shared_ptr<const Family> make(const BoundProblem& problem, const Load& load,
-                                     const std::atomic<bool>& stop);
+  /// Loads the kernels of the records of families that answer for sizes of the problem's family, no
+  /// worse than `worst`, and those that were measured for single sizes. If `predicts`, makes a
+  /// shortlist too, unless there is one, and compiles and loads its kernels. Returns null if
+  /// nothing decides between kernels by sizes alone. Gives up soon after `stop` becomes true, or
+  /// once nothing may be compiled.
+  std::shared_ptr<const Family> make(const BoundProblem& problem, bool predicts, Match worst,
+                                     const Load& load, const std::atomic<bool>& stop);
 
  private:
   /// The shortlist of one family, and the bits that were compiled for it.
@@ -61,16 +62,25 @@ class Shortlists {
   static std::optional<Result<Artifact>> at_hand(Entry& entry, const Candidate& candidate);
   Result<Artifact> build(Entry& entry, const Candidate& candidate);
   RecordHead head_of(const Shortlisted& one, std::string artifact) const;
-  void add_kernel(Family& family, Offer offer, GradedRecord record, const Load& load) const;
+  /// Returns the number of the kernel.
+  std::size_t add_kernel(Family& family, Offer offer, GradedRecord record, const Load& load) const;
+  /// Adds a section for each record of a family that has sizes of this one, with the kernels that
+  /// are chosen at some of these.
+  void add_measured(Family& family, Match worst, AnswerFinder::Bits bits, const Load& load) const;
+  /// Adds the section of the shortlist. Returns false if it gave up.
+  bool add_predicted(Family& family, Entry& entry, const Load& load,
+                     const std::function<bool()>& stopped);
   /// Adds the sizes of the family with records and decisions of their own, and the measured kernels
-  /// of some. Returns false if the cache does not tell the sizes of all.
-  bool add_points(Family& family, const Load& load) const;
+  /// of some if near sizes may take them. Returns false if the cache does not tell the sizes of all.
+  bool add_points(Family& family, Match worst, const Load& load) const;
 
   const Site& site_;
   const AnswerFinder& answers_;
   Builder& builder_;
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>> entries_ KW_GUARDED_BY(mutex_);
+  /// By the digests of their artifacts: families of one form share kernels.
+  mutable std::map<std::string, std::shared_ptr<const Launcher>> launchers_ KW_GUARDED_BY(mutex_);
 };
 
 }  // namespace kernwright

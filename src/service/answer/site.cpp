@@ -17,6 +17,14 @@ Result<BoundProblem> Site::bind(const Problem& problem) const {
   return bound;
 }
 
+Result<RangedProblem> Site::bind_family(const Problem& problem) const {
+  Result<const Operation*> operation = catalog->operation(problem.operation());
+  if (!operation) return Error{ErrorCode::invalid_argument, std::move(operation).error().message};
+  KW_ASSIGN(RangedProblem family, RangedProblem::bind(**operation, problem));
+  KW_TRY(check_memory(family.last()));
+  return family;
+}
+
 Result<void> Site::check_memory(const BoundProblem& problem) const {
   // If a problem is larger than the memory, nothing of it can ever be launched.
   const auto memory = static_cast<double>(profile.memory_bytes);

@@ -12,6 +12,7 @@
 #include "model/candidate/device_profile.h"
 #include "model/catalog/catalog.h"
 #include "model/operation/bound_problem.h"
+#include "model/operation/ranged_problem.h"
 #include "support/processes/process_exit.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
@@ -38,6 +39,9 @@ struct Site {
   /// Errors: `invalid_argument` if the operation does not exist or does not take the problem, or if
   /// its tensors do not fit in the GPU's memory.
   Result<BoundProblem> bind(const Problem& problem) const;
+  /// Does the same for a problem with ranges, whose largest has to fit. Errors: also from
+  /// `RangedProblem::bind`.
+  Result<RangedProblem> bind_family(const Problem& problem) const;
   /// Errors: `invalid_argument` if the tensors do not fit in the GPU's memory.
   Result<void> check_memory(const BoundProblem& problem) const;
   RecordKey key(const BoundProblem& problem) const { return key(problem.text()); }

@@ -89,14 +89,15 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
              .make_data_ops = surroundings_.make_data_ops}),
       shortlists_(site_, answers_, builder_),
       families_(*site_.catalog) {
-  if (surroundings_.shortlists && predicts()) {
+  if (surroundings_.shortlists && options_.min_match >= Match::family && !tuning_seconds()) {
     shortlisting_ = std::make_unique<BackgroundQueue>(
         std::numeric_limits<double>::infinity(),
         [this](const Problem& problem, const std::atomic<bool>& stop) {
           const Result<void> made = guarded([&]() -> Result<void> {
             KW_ASSIGN(const BoundProblem bound, bind(problem));
             std::shared_ptr<const Family> family = shortlists_.make(
-                bound, [this](const Offer& offer) { return load_ahead(offer); }, stop);
+                bound, predicts(), options_.min_match,
+                [this](const Offer& offer) { return load_ahead(offer); }, stop);
             if (family) families_.publish(std::move(family));
             return {};
           });
@@ -354,10 +355,12 @@ ServiceCore::Loaded ServiceCore::resolve(const BoundProblem& problem) {
   Coverage coverage;
   if (auto served = serve_from_cache(problem, coverage)) {
     count(problem, coverage.match, coverage.reason);
-    if (coverage.match != Match::exact && coverage.reason != MissReason::pinned) {
+    if (coverage.match > Match::family && coverage.reason != MissReason::pinned) {
       tune_in_background(problem.problem());
     }
-    if (coverage.match >= Match::bucket) make_shortlist_in_background(problem);
+    if (coverage.of_family || coverage.match >= Match::bucket) {
+      make_shortlist_in_background(problem);
+    }
     return served;
   }
   if (auto served = serve_from_shortlist(problem, coverage)) {
@@ -486,7 +489,7 @@ ServiceCore::Loaded ServiceCore::load(const BoundProblem& problem, const TuningR
 
 void ServiceCore::count(const BoundProblem& problem, Match match, MissReason reason) {
   counters_.add(match, reason);
-  if (match == Match::exact) return;
+  if (match <= Match::family) return;
   // A directory that cannot be written to costs the log alone.
   static_cast<void>(
       LookupLog::of_misses(site_.cache.root())
@@ -551,6 +554,19 @@ Result<ServiceCore::Tuned> ServiceCore::tune(const Problem& problem, TuningOptio
     static_cast<void>(shortlisting_->ask(bound.problem()));
   }
   return Tuned{std::move(tuned), served->handle()};
+}
+
+Result<TunedFamily> ServiceCore::tune_family(const Problem& problem, FamilyOptions options,
+                                             const std::atomic<bool>* stop) {
+  KW_TRY(check_not_forked());
+  KW_ASSIGN(const RangedProblem family, site_.bind_family(problem));
+  const AwaitedTunings::Awaited awaited(awaited_);
+  KW_ASSIGN(TunedFamily tuned,
+            desk_.tune_family(family, std::move(options), stop == nullptr ? awaited.stop() : stop));
+  for (const Problem& example : families_.forget(family)) {
+    if (shortlisting_) static_cast<void>(shortlisting_->ask(example));
+  }
+  return tuned;
 }
 
 Result<TuningResult> ServiceCore::predict(const Problem& problem, const TuningBudget& budget) {

@@ -81,6 +81,9 @@ class ServiceCore {
   /// `TuningDesk::tune`. The winner replaces what get_best_kernel returned so far.
   Result<Tuned> tune(const Problem& problem, TuningOptions options,
                      const std::atomic<bool>* stop = nullptr);
+  /// `TuningDesk::tune_family`. Sizes that were not asked for yet are answered by the new record.
+  Result<TunedFamily> tune_family(const Problem& problem, FamilyOptions options,
+                                  const std::atomic<bool>* stop = nullptr);
   /// Ends the tunings that callers wait for: calls of `tune` without a flag, and misses that are
   /// tuned.
   void stop_tuning() { awaited_.stop(); }
@@ -220,7 +223,7 @@ class ServiceCore {
   AwaitedTunings awaited_;
   // Last: their threads use all others.
   std::unique_ptr<BackgroundQueue> background_;    ///< tunes; null if nothing is tuned so
-  std::unique_ptr<BackgroundQueue> shortlisting_;  ///< null if nothing is predicted
+  std::unique_ptr<BackgroundQueue> shortlisting_;  ///< null if each size is looked up
 };
 
 }  // namespace kernwright

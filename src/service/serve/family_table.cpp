@@ -150,6 +150,18 @@ void FamilyTable::publish(std::shared_ptr<const Family> family) {
   kept_.push_back(std::move(family));
 }
 
+std::vector<Problem> FamilyTable::forget(const RangedProblem& form) {
+  const MutexLock lock(mutex_);
+  std::vector<Problem> examples;
+  for (const auto& [text, cell] : cells_) {
+    const Family* const family = cell->family.load(std::memory_order_acquire);
+    if (family == nullptr || !form.has_form(family->example.problem())) continue;
+    cell->family.store(nullptr, std::memory_order_release);
+    examples.push_back(family->example.problem());
+  }
+  return examples;
+}
+
 void FamilyTable::forget(const BoundProblem& problem) {
   const MutexLock lock(mutex_);
   cell(problem).family.store(nullptr, std::memory_order_release);

@@ -62,6 +62,8 @@ class FamilyTable {
   void publish(std::shared_ptr<const Family> family);
   /// Finds the problem's family no more, until it is published again.
   void forget(const BoundProblem& problem);
+  /// Does the same for all of a form, and returns a problem of each.
+  std::vector<Problem> forget(const RangedProblem& form);
 
  private:
   static constexpr std::size_t kSlots = 128;    ///< of a family

@@ -76,14 +76,36 @@ Result<Measuring*> TuningDesk::measuring() {
   return measuring_.get();
 }
 
+Result<void> TuningDesk::may_tune(const std::string& problem) const {
+  if (site_.has_device) return builder_.seal().admit(problem, "to be tuned");
+  return Error{ErrorCode::unavailable,
+               concat("tuning measures on a GPU; this service works for the sku ", site_.profile.id,
+                      " without one")};
+}
+
+Result<GpuLock> TuningDesk::lock_gpu() const {
+  return GpuLock::acquire(
+      site_.identity.uuid, [this](std::string_view line) { site_.say(LogLevel::info, line); },
+      [this] { return stopped(); });
+}
+
+Result<void> TuningDesk::check_stopped() {
+  if (!stopped()) return {};
+  if (!options_.in_process) measuring_.reset();
+  return Error{ErrorCode::unavailable, "tuning was stopped"};
+}
+
+Result<std::unique_ptr<Runner>> TuningDesk::open(const BoundProblem& problem, std::uint64_t seed) {
+  KW_ASSIGN(Measuring * where, measuring());
+  DeviceRunnerOptions options;
+  options.policy = site_.policy;
+  options.seed = seed;
+  return where->open(problem, options);
+}
+
 Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions options,
                                       const std::atomic<bool>* stop) {
-  if (!site_.has_device) {
-    return Error{ErrorCode::unavailable,
-                 concat("tuning measures on a GPU; this service works for the sku ",
-                        site_.profile.id, " without one")};
-  }
-  KW_TRY(builder_.seal().admit(problem.text(), "to be tuned"));
+  KW_TRY(may_tune(problem.text()));
   KW_ASSIGN(TuningInput subject, input(problem));
   subject.device_uuid = site_.identity.uuid;
 
@@ -91,17 +113,67 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
   if (!tunes) return Error{ErrorCode::unavailable, "nothing is tuned while the process exits"};
   const MutexLock lock(mutex_);
   const StopFlag of_this(stop_, stop);
-  const auto gpu = GpuLock::acquire(
-      site_.identity.uuid, [this](std::string_view line) { site_.say(LogLevel::info, line); },
-      [this] { return stopped(); });
-  if (!gpu) return gpu.error();
+  KW_ASSIGN(const GpuLock gpu, lock_gpu());
   Result<TuningResult> result = search(subject, std::move(options));
-  if (stopped()) {
-    if (!options_.in_process) measuring_.reset();
-    return Error{ErrorCode::unavailable, "tuning was stopped"};
-  }
+  KW_TRY(check_stopped());
   if (result) store(*result);
   return result;
+}
+
+Result<TunedFamily> TuningDesk::tune_family(const RangedProblem& family, FamilyOptions options,
+                                            const std::atomic<bool>* stop) {
+  KW_TRY(may_tune(family.text()));
+  KW_ASSIGN(const TuningInput subject, input(family.last()));
+  FamilyInput of_family{.catalog = *site_.catalog,
+                        .family = family,
+                        .profile = site_.profile,
+                        .pool = builder_.pool(),
+                        .key = site_.key(family.text()),
+                        .environment = answers_.environment(),
+                        .device_uuid = site_.identity.uuid};
+  of_family.decisions.add(site_.cache.records().get(of_family.key).overrides);
+
+  const BeforeExit tunes;
+  if (!tunes) return Error{ErrorCode::unavailable, "nothing is tuned while the process exits"};
+  const MutexLock lock(mutex_);
+  const StopFlag of_this(stop_, stop);
+  KW_ASSIGN(const GpuLock gpu, lock_gpu());
+  const std::uint64_t seed = options.random_seed;
+  const std::function<double()> clock = options.clock_seconds;
+  std::unique_ptr<Runner> opened;
+  const FamilySteps steps{.open = [&](const BoundProblem& problem)
+                                      KW_REQUIRES(mutex_) -> Result<std::unique_ptr<Runner>> {
+                            opened.reset();
+                            KW_ASSIGN(opened, open(problem, seed));
+                            return std::unique_ptr<Runner>(std::make_unique<StoppableRunner>(
+                                *opened, [this] { return stopped(); }));
+                          },
+                          .tune = [&](const BoundProblem& problem, double seconds)
+                                      KW_REQUIRES(mutex_) -> Result<TuningRecord> {
+                            opened.reset();
+                            KW_ASSIGN(TuningInput of_size, input(problem));
+                            of_size.device_uuid = site_.identity.uuid;
+                            TuningOptions tuning;
+                            tuning.budget.seconds = seconds;
+                            tuning.random_seed = seed;
+        tuning.clock_seconds = clock;
+                            KW_ASSIGN(TuningResult result, search(of_size, std::move(tuning)));
+                            store(result);
+                            return std::move(result.record);
+                          }};
+  Result<FamilyRecord> record = kernwright::tune_family(of_family, steps, std::move(options));
+  opened.reset();
+  KW_TRY(check_stopped());
+  KW_TRY(record);
+  TunedFamily tuned{.record = *std::move(record)};
+  Result<std::filesystem::path> put = site_.cache.put_family(tuned.record);
+  if (put) {
+    tuned.file = *std::move(put);
+  } else {
+    tuned.unstored = put.error().message;
+    site_.say(LogLevel::warning, concat("record not stored: ", tuned.unstored));
+  }
+  return tuned;
 }
 
 std::vector<Build> TuningDesk::compile_opening(const BoundProblem& problem) {
@@ -134,11 +206,7 @@ Result<TuningResult> TuningDesk::search(const TuningInput& subject, TuningOption
   const std::vector<Build> of_opening = compile_opening(problem);  // whatever opens asks again
   TuningSession session(subject);
   KW_TRY(session.compile_first_choices());
-  KW_ASSIGN(Measuring * where, measuring());
-  DeviceRunnerOptions runner_options;
-  runner_options.policy = site_.policy;
-  runner_options.seed = options.random_seed;
-  KW_ASSIGN(const std::unique_ptr<Runner> runner, where->open(problem, runner_options));
+  KW_ASSIGN(const std::unique_ptr<Runner> runner, open(problem, options.random_seed));
   options.budget.opening_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - opening).count();
 

@@ -15,11 +15,20 @@
 #include "support/processes/threads.h"
 #include "tuner/measure/unfused_comparison.h"
 #include "tuner/search/search.h"
+#include "tuner/session/family_session.h"
+#include "tuner/session/gpu_lock.h"
 #include "tuner/session/tuning_input.h"
 #include "tuner/session/tuning_session.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
+
+/// A record of a family that was made.
+struct TunedFamily {
+  FamilyRecord record;
+  std::filesystem::path file = {};
+  std::string unstored = {};  ///< why other processes will not find it; empty: they will
+};
 
 /// Makes records, by measuring or by prediction, and puts them into the cache. Its results have the
 /// winner's bits. One measurement runs at a time, and holds the lock of the GPU. Thread-safe.
@@ -45,6 +54,11 @@ class TuningDesk {
   Result<TuningResult> tune(const BoundProblem& problem, TuningOptions options,
                             const std::atomic<bool>* stop = nullptr);
 
+  /// Tunes a range of sizes, and single ones of it, whose records are kept too. Otherwise as
+  /// `tune`.
+  Result<TunedFamily> tune_family(const RangedProblem& family, FamilyOptions options,
+                                  const std::atomic<bool>* stop = nullptr);
+
   /// Starts to compile what the next tunings begin with, and returns: for all the problems the
   /// kernels that a runner asks for when it opens, for the first also its first choices. Meant for
   /// the time in which another problem is in its finals, and compiles nothing. Requests from before
@@ -61,9 +75,17 @@ class TuningDesk {
   Result<UnfusedComparison> compare_unfused(const UnfusedMatch& match, std::uint64_t seed);
 
  private:
+  /// Errors: `unavailable` without a GPU; from the builder's seal.
+  Result<void> may_tune(const std::string& problem) const;
+  /// Waits for the lock of the GPU.
+  Result<GpuLock> lock_gpu() const;
+  /// Errors: `unavailable` if the tuning was to end. Its worker is replaced.
+  Result<void> check_stopped() KW_REQUIRES(mutex_);
   /// Errors: `invalid_argument` if the policy cannot be measured; `unavailable` without a toolkit.
   Result<TuningInput> input(const BoundProblem& problem) const;
   Result<Measuring*> measuring() KW_REQUIRES(mutex_);
+  Result<std::unique_ptr<Runner>> open(const BoundProblem& problem, std::uint64_t seed)
+      KW_REQUIRES(mutex_);
   /// Has the pool compile what a runner of the problem asks for when it opens.
   std::vector<Build> compile_opening(const BoundProblem& problem);
   /// Runs the session, with the lock of the GPU.

@@ -60,13 +60,13 @@ std::vector<double> losses(std::string_view asked, const std::vector<std::string
     const BoundProblem other = bound(text);
     EXPECT_EQ(family_of(other), family(asked)) << text;
     std::vector<std::int64_t> sizes;
-    for (const FreeDim& dim : shortlist->free) {
+    for (const FreeDim& dim : free_dims(bound(asked))) {
       sizes.push_back(*other.scope().find(dim.name));
       EXPECT_GE(sizes.back(), dim.first);
       EXPECT_LE(sizes.back(), dim.last);
     }
     std::vector<Shortlisted> ranked;
-    for (const std::uint8_t choice : shortlist->table.order(sizes)) {
+    for (const std::uint8_t choice : shortlist->table->order(sizes)) {
       if (choice >= shortlist->choices.size() || !ranked.empty()) break;
       ranked = rank_shortlist({shortlist->choices[choice]}, catalog(), other, h200());
     }

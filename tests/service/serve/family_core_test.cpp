@@ -1,0 +1,162 @@
+// Families: sizes of a range that was tuned as one.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cache/stores/record_store.h"
+#include "tests/service/core_fixture.h"
+
+namespace kernwright {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FamilyCoreTest : public ServiceCoreTest {
+ protected:
+  FamilyCoreTest() { shortlists_ = true; }
+
+  /// Tunes with seconds that pass on the fake device alone.
+  TunedFamily tune(ServiceCore& core, double seconds = 12) {
+    FamilyOptions options;
+    options.seconds = seconds;
+    options.clock_seconds = [this] { return world_.clock.now_us() / 1e6; };
+    return must(core.tune_family(must(Problem::parse(kText)), std::move(options)));
+  }
+  /// Returns sizes of the range without a record of their own.
+  std::vector<std::int64_t> other_sizes() const {
+    std::vector<std::int64_t> sizes;
+    for (const std::int64_t n : {3, 17, 301, 1'033, 2'111, 3'991}) {
+      if (RecordStore(cache_.path()).get(sample(n)).runs.empty()) sizes.push_back(n);
+    }
+    return sizes;
+  }
+  static RecordKey sample(std::int64_t n) {
+    return {vector_add(n, DType::bf16).text(), "sm_90", "h200", {}};
+  }
+
+  static constexpr const char* kText = "vector_add n=2..4096 dtype=bf16";
+};
+
+TEST_F(FamilyCoreTest, TheRecordHasKernelsATableAndItsEvidence) {
+  const auto core = open();
+  const TunedFamily tuned = tune(*core, 50);
+  EXPECT_EQ(tuned.unstored, "");
+  const FamilyRecord& record = tuned.record;
+  EXPECT_EQ(record.head.key.problem, kText);
+  EXPECT_FALSE(record.head.kernels.empty());
+  EXPECT_LE(record.head.kernels.size(), DispatchTable::kMostChoices);
+  EXPECT_GE(record.matrix.size(), 4U);
+  EXPECT_GT(record.head.regret.sizes, 0);
+  EXPECT_LE(record.head.regret.median, record.head.regret.p95);
+  EXPECT_LE(record.head.regret.p95, record.head.regret.worst);
+  for (const FamilyRow& row : record.validation) {
+    EXPECT_TRUE(std::ranges::none_of(record.matrix, [&](const FamilyRow& other) {
+      return other.sizes == row.sizes;
+    })) << "validated where the table was made";
+  }
+  for (const FamilyKernel& kernel : record.head.kernels) {
+    EXPECT_TRUE(core->cache().artifact(kernel.artifact)) << kernel.choice.id();
+  }
+  EXPECT_EQ(*read_family(tuned.file).value, record);
+}
+
+TEST_F(FamilyCoreTest, ASizeOfTheRangeIsServedInAnotherProcessWithoutACompile) {
+  tune(*open());
+  min_match_ = Match::recheck;
+  const auto core = open();
+  world_.compiles = 0;
+  const std::vector<std::int64_t> sizes = other_sizes();
+  ASSERT_GE(sizes.size(), 3U);
+  for (const std::int64_t n : sizes) {
+    const Result<Kernel> kernel = core->get_best_kernel(vector_add(n, DType::bf16));
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    EXPECT_EQ(kernel->match(), Match::family);
+    EXPECT_EQ(kernel->arguments()[0].extent, std::vector<std::int64_t>{n});
+    core->wait_for_shortlists();
+  }
+  EXPECT_EQ(world_.compiles, 0);
+  EXPECT_THAT(core->get_best_kernel(vector_add(5'000, DType::bf16)), Fails(ErrorCode::not_found));
+}
+
+TEST_F(FamilyCoreTest, LoadedOnceItServesEverySizeAfterTheSeal) {
+  tune(*open());
+  min_match_ = Match::family;
+  const auto core = open();
+  ASSERT_TRUE(core->get_best_kernel(vector_add(1'500, DType::bf16)));
+  core->wait_for_shortlists();
+  core->seal(SealMode::error);
+  world_.compiles = 0;
+  const int loads = world_.loads;
+  for (std::int64_t n = 1'400; n < 1'600; n += 7) {
+    const Result<Kernel> kernel = core->get_best_kernel(vector_add(n, DType::bf16));
+    ASSERT_TRUE(kernel) << kernel.error().message;
+  }
+  EXPECT_EQ(world_.compiles, 0);
+  EXPECT_EQ(world_.loads, loads);
+}
+
+TEST_F(FamilyCoreTest, AnExactMatchIsNotAFamilys) {
+  tune(*open());
+  min_match_ = Match::exact;
+  const std::vector<std::int64_t> sizes = other_sizes();
+  ASSERT_FALSE(sizes.empty());
+  EXPECT_THAT(open()->get_best_kernel(vector_add(sizes[0], DType::bf16)),
+              Fails(ErrorCode::not_found, HasSubstr("the best is family")));
+}
+
+TEST_F(FamilyCoreTest, AnotherDriverMakesItARecheck) {
+  tune(*open());
+  world_.driver_version = "581.0";
+  const Result<Kernel> kernel = open()->get_best_kernel(vector_add(other_sizes()[0], DType::bf16));
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::recheck);
+  EXPECT_EQ(kernel->summary().reason, MissReason::other_driver);
+}
+
+TEST_F(FamilyCoreTest, TheTunedRangeIsServedAtOnceByTheServiceThatTunedIt) {
+  const auto core = open();
+  const std::int64_t asked = 1'033;
+  ASSERT_TRUE(core->get_best_kernel(vector_add(asked, DType::bf16)));
+  core->wait_for_shortlists();
+  ASSERT_EQ(core->get_best_kernel(vector_add(1'034, DType::bf16))->match(), Match::predicted);
+  tune(*core);
+  core->wait_for_shortlists();
+  EXPECT_EQ(core->get_best_kernel(vector_add(1'035, DType::bf16))->match(), Match::family);
+}
+
+TEST_F(FamilyCoreTest, APinAnswersForTheRangeAndABanForNoSizeOfIt) {
+  const TunedFamily tuned = tune(*open());
+  const Choice first = tuned.record.head.kernels[0].choice;
+  const auto other = std::ranges::find_if(tuned.record.tried,
+                                          [&](const Choice& choice) { return choice != first; });
+  ASSERT_NE(other, tuned.record.tried.end());
+  const auto decide = [&](OverrideAction action, const Choice& choice) {
+    must(open()->cache().put_override(
+        {.key = tuned.record.head.key, .action = action, .choice = choice}));
+  };
+  const auto served = [&] {
+    return must(open()->get_best_kernel(vector_add(other_sizes()[0], DType::bf16))).summary();
+  };
+  decide(OverrideAction::pin, *other);
+  EXPECT_EQ(served().configuration, other->configuration.text());
+  decide(OverrideAction::lift, *other);
+  for (const FamilyKernel& kernel : tuned.record.head.kernels) {
+    decide(OverrideAction::ban, kernel.choice);
+  }
+  EXPECT_NE(served().match, Match::family);
+}
+
+TEST_F(FamilyCoreTest, ARangeOfADimThatKernelsAreMadeForIsRefused) {
+  EXPECT_THAT(open()->tune_family(must(Problem::parse("matmul m=8 n=64..128 k=64 dtype=bf16")), {}),
+              Fails(ErrorCode::invalid_argument, HasSubstr("n=64..128")));
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "cache/records/family_record.h"
+#include "model/candidate/dispatch_table.h"
+#include "model/operation/ranged_problem.h"
+
+namespace kernwright {
+
+/// Returns so many points of the unit cube of `dims` dims, spread evenly; both ends are among them
+/// if there is one dim.
+std::vector<std::vector<double>> spread_evenly(std::size_t dims, int count);
+
+/// Returns the size at a place from 0 to 1 of a range, by the logarithm of the size.
+std::int64_t size_at(const FreeDim& range, double place);
+
+/// Returns the predicted time of a choice at sizes of the ranges, in microseconds, or 0 if it is
+/// not valid there.
+using PredictAt = std::function<double(std::size_t choice, std::span<const std::int64_t> sizes)>;
+
+/// The choices of a family and the table that takes one of them.
+struct FamilyChoice {
+  std::vector<std::size_t> kernels;
+  DispatchTable table;  ///< of the entries of `kernels`
+};
+
+/// Chooses, among the choices of the rows, at most `DispatchTable::kMostChoices` whose best is near
+/// the best of all at every size. Between the sizes of the rows a choice's time is its prediction,
+/// times how much longer than predicted it took at the sizes nearby. So the steps of tiles and
+/// waves, which the predictions know, are where they are. There is a row with a time.
+FamilyChoice fit_family(const std::vector<FamilyRow>& rows, const std::vector<FreeDim>& free,
+                        const PredictAt& predict);
+
+/// Returns how much slower the choice that the table takes is than the best of the row: 0.06 is
+/// 6 %. It is infinite if none of the table's choices was measured there.
+double regret_of(const FamilyChoice& family, const FamilyRow& row);
+
+}  // namespace kernwright

@@ -1,0 +1,588 @@
+#include "tuner/session/family_session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "compile/launch_fit.h"
+#include "compile/render.h"
+#include "support/statistics.h"
+#include "support/text.h"
+#include "support/try.h"
+#include "support/utc.h"
+#include "tuner/candidates/candidate_list.h"
+#include "tuner/candidates/family_fit.h"
+#include "tuner/candidates/shortlist.h"
+#include "tuner/cost/cost_model.h"
+#include "tuner/search/screening.h"
+
+namespace kernwright {
+namespace {
+
+/// Sizes that are tuned, and the least budget of one.
+constexpr int kAnchors = 6;
+constexpr double kLeastAnchorSeconds = 2;
+/// Shares of the budget after which the sizes are tuned and after which no more are measured for
+/// the table.
+constexpr double kAnchorShare = 0.35;
+constexpr double kMatrixShare = 0.75;
+/// Finalists of an anchor, and choices of the cost model for the whole family and for a size that
+/// validates, that are measured at all sizes.
+constexpr std::size_t kOfAnchor = 4;
+constexpr std::size_t kPredicted = 16;
+constexpr std::size_t kPredictedThere = 4;
+/// Sizes of a family with several ranges.
+constexpr int kSpreadSizes = 32;
+/// Sizes that validate at a time, and at most as many breakpoints whose sides are measured.
+constexpr int kValidation = 10;
+constexpr std::size_t kBreakpoints = 10;
+/// A regret above which the search goes on if there is time.
+constexpr double kTooSlow = 0.08;
+/// Rounds of those that are within so much of the best; the others have the samples of their visit.
+constexpr int kRounds = 5;
+constexpr double kClose = 1.2;
+constexpr double kHopeless = 2;
+/// How long it is until the environment is looked at again.
+constexpr double kAuditSeconds = 10;
+/// How long a runner waits until the device is steady.
+constexpr double kSettleSeconds = 0.3;
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// A choice that is measured at many sizes.
+struct Column {
+  Choice choice;
+  const KernelTemplate* kernel_template = nullptr;
+  Build build;
+  bool failed = false;  ///< did not compile, or was wrong at some size
+};
+
+class FamilySearch {
+ public:
+  FamilySearch(const FamilyInput& input, const FamilySteps& steps, FamilyOptions options)
+      : in_(input), steps_(steps), options_(std::move(options)), random_(options_.random_seed) {
+    if (!options_.clock_seconds) options_.clock_seconds = steady_seconds;
+    started_ = options_.clock_seconds();
+  }
+
+  Result<FamilyRecord> run() {
+    KW_ASSIGN(std::vector<BoundProblem> problems, first_problems());
+    KW_TRY(add_predicted(problems));
+    KW_TRY(tune_anchors(problems));
+    KW_TRY(measure_matrix(std::move(problems)));
+    if (rows_.empty()) {
+      return Error{ErrorCode::not_found,
+                   concat("no kernel could be measured for ", in_.family.text())};
+    }
+    fit();
+    KW_TRY(measure_breakpoints());
+    fit();
+    while (true) {
+      KW_TRY(validate());
+      const std::optional<std::size_t> slow = slowest();
+      if (!slow || elapsed() > kMatrixShare * options_.seconds) break;
+      KW_TRY(learn_from(*slow));
+      fit();
+    }
+    return record();
+  }
+
+ private:
+  double elapsed() const { return options_.clock_seconds() - started_; }
+  const std::vector<FreeDim>& free() const { return in_.family.free(); }
+  void report(std::string_view stage, std::size_t done, std::size_t of) const {
+    if (!options_.progress) return;
+    options_.progress({.stage = stage,
+                       .done = static_cast<int>(done),
+                       .of = static_cast<int>(of),
+                       .kernels = static_cast<int>(columns_.size()),
+                       .seconds = elapsed()});
+  }
+  std::vector<std::int64_t> sizes_of(const BoundProblem& problem) const {
+    return *in_.family.sizes_of(problem.problem());
+  }
+
+  /// Returns the problems of the first sizes: powers of two, and these times three, and the ends of
+  /// one range; the corners of several, and sizes that are spread between them.
+  Result<std::vector<BoundProblem>> first_problems() const {
+    std::set<std::vector<std::int64_t>> sizes;
+    if (free().size() == 1) {
+      const auto& [name, first, last] = free().front();
+      sizes = {{first}, {last}};
+      for (std::int64_t size = 1; size > 0 && size < last; size *= 2) {
+        if (size > first) sizes.insert({size});
+        if (3 * size > first && 3 * size < last) sizes.insert({3 * size});
+      }
+    } else {
+      const std::size_t corners = std::size_t{1} << std::min<std::size_t>(free().size(), 4);
+      for (std::size_t corner = 0; corner < corners; ++corner) {
+        std::vector<std::int64_t> at;
+        for (std::size_t d = 0; d < free().size(); ++d) {
+          at.push_back((corner >> d & 1) != 0 ? free()[d].last : free()[d].first);
+        }
+        sizes.insert(std::move(at));
+      }
+      for (const std::vector<double>& places : spread_evenly(free().size(), kSpreadSizes)) {
+        std::vector<std::int64_t> at;
+        for (std::size_t d = 0; d < free().size(); ++d) at.push_back(size_at(free()[d], places[d]));
+        sizes.insert(std::move(at));
+      }
+    }
+    std::vector<BoundProblem> problems;
+    Error why{ErrorCode::not_found, concat("no problem of ", in_.family.text())};
+    for (const std::vector<std::int64_t>& at : sizes) {
+      Result<BoundProblem> problem = in_.family.at(at);
+      if (problem) {
+        problems.push_back(*std::move(problem));
+      } else {
+        why = problem.error();
+      }
+    }
+    if (problems.empty()) return why;
+    return problems;
+  }
+
+  /// Adds the choices of the cost model that are together near its best at all problems.
+  Result<void> add_predicted(std::span<const BoundProblem> problems) {
+    report("ranking candidates", 0, problems.size());
+    KW_ASSIGN(const std::vector<ListedChoice> listed,
+              list_choices(in_.catalog, problems, in_.profile, kPredicted, [] { return false; }));
+    for (const ListedChoice& one : listed) add(one.choice, one.example);
+    return {};
+  }
+
+  /// Has a choice compiled that is valid for `example`, and measured from then on.
+  void add(const Choice& choice, const BoundProblem& example) {
+    if (std::ranges::find(columns_, choice, &Column::choice) != columns_.end() ||
+        in_.decisions.banned(choice.id())) {
+      return;
+    }
+    const auto found = in_.catalog.kernel_template(choice.kernel_template);
+    if (!found) return;
+    // A dim that is compiled in makes other bits for each of its sizes.
+    const auto is_free = [this](const std::string& dim) {
+      return find_named(free(), dim) != nullptr;
+    };
+    if (std::ranges::any_of((*found)->constant_dims, is_free)) return;
+    const Result<Candidate> candidate =
+        make_candidate(**found, example, choice.configuration, in_.profile);
+    if (!candidate || broken_habit(*candidate) != nullptr) return;
+    columns_.push_back(
+        {.choice = choice,
+         .kernel_template = *found,
+         .build = in_.pool.submit(render(*candidate, in_.catalog, in_.profile.sm_arch))});
+    for (auto* rows : {&rows_, &validation_}) {
+      for (FamilyRow& row : *rows) row.times_us.push_back(0);
+    }
+  }
+
+  Result<void> tune_anchor(const BoundProblem& problem, double seconds) {
+    KW_ASSIGN(const TuningRecord record, steps_.tune(problem, seconds));
+    audit_.merge(record.audit);
+    device_name_ = record.device_name;
+    add(record.winner.choice, problem);
+    for (std::size_t i = 0; i + 1 < kOfAnchor && i < record.runners_up.size(); ++i) {
+      add(record.runners_up[i].choice, problem);
+    }
+    return {};
+  }
+
+  /// Tunes a few of the problems, from one end to the other.
+  Result<void> tune_anchors(std::span<const BoundProblem> problems) {
+    const double seconds =
+        std::max(kLeastAnchorSeconds, kAnchorShare * options_.seconds / kAnchors);
+    std::set<std::size_t> taken;
+    for (int i = 0; i < kAnchors; ++i) {
+      taken.insert(static_cast<std::size_t>(
+          std::llround(i * static_cast<double>(problems.size() - 1) / (kAnchors - 1))));
+    }
+    std::size_t done = 0;
+    for (const std::size_t at : taken) {
+      report("tuning sizes", done++, taken.size());
+      if (done > 1 && elapsed() > kAnchorShare * options_.seconds) break;
+      KW_TRY(tune_anchor(problems[at], seconds));
+    }
+    return {};
+  }
+
+  /// Measures at the problems, in an order in which every prefix is spread over the ranges.
+  Result<void> measure_matrix(std::vector<BoundProblem> problems) {
+    std::ranges::shuffle(problems, random_);
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      report("measuring kernels at sizes", i, problems.size());
+      if (i > 2 && elapsed() > kMatrixShare * options_.seconds) break;
+      KW_TRY(measure(problems[i], all_columns(), rows_));
+    }
+    return {};
+  }
+
+  std::vector<std::size_t> all_columns() const {
+    std::vector<std::size_t> all(columns_.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    return all;
+  }
+
+  /// A column at one problem.
+  struct Entry {
+    std::size_t column;
+    Runner::Id id;
+    std::vector<double> samples_us;
+  };
+
+  /// Measures columns at a problem, and adds the row, or to the row that is there. Those of `exam`
+  /// are checked as finalists are.
+  Result<void> measure(const BoundProblem& problem, std::span<const std::size_t> columns,
+                       std::vector<FamilyRow>& rows, std::span<const std::size_t> exam = {}) {
+    KW_ASSIGN(const std::unique_ptr<Runner> runner, steps_.open(problem));
+    if (elapsed() >= next_audit_) {
+      KW_ASSIGN(const Audit audit, runner->audit());
+      audit_.merge(audit);
+      next_audit_ = elapsed() + kAuditSeconds;
+    }
+    Screening screening(*runner, options_.clock_seconds, kSettleSeconds);
+    KW_TRY(screening.settle());
+    std::vector<Entry> entries;
+    double best = std::numeric_limits<double>::infinity();
+    for (const std::size_t c : columns) {
+      KW_ASSIGN(std::optional<Entry> entry,
+                visit(*runner, screening, problem, c, kHopeless * best));
+      if (!entry) continue;
+      best = std::min(best, median(entry->samples_us));
+      entries.push_back(*std::move(entry));
+    }
+    KW_TRY(play_rounds(screening, entries, best));
+    for (const Entry& entry : entries) {
+      if (std::ranges::find(exam, entry.column) == exam.end()) continue;
+      KW_ASSIGN(const Runner::Checked checked,
+                runner->check(entry.id, Runner::CheckDepth::finalist));
+      if (checked.step.outcome != Outcome::ok) columns_[entry.column].failed = true;
+    }
+    audit_.merge(screening.audit());
+    for (const Entry& entry : entries) runner->drop(entry.id);
+    if (!entries.empty()) keep(problem, entries, rows);
+    return {};
+  }
+
+  Result<std::optional<Entry>> visit(Runner& runner, Screening& screening,
+                                     const BoundProblem& problem, std::size_t c,
+                                     double hopeless_us) {
+    Column& column = columns_[c];
+    if (column.failed) return std::optional<Entry>();
+    const Result<Candidate> candidate = candidate_at(column, problem);
+    if (!candidate) return std::optional<Entry>();
+    const CompileResult compiled = column.build.get();
+    if (!compiled && compiled.error().code == ErrorCode::unavailable) return compiled.error();
+    if (check_compiled(*candidate, compiled, in_.profile).outcome != Outcome::ok) {
+      column.failed = true;
+      return std::optional<Entry>();
+    }
+    KW_ASSIGN(Screening::Visit visited, screening.visit(*candidate, **compiled, hopeless_us));
+    if (visited.step.outcome != Outcome::ok) {
+      if (visited.id >= 0) runner.drop(visited.id);
+      if (runner.lost()) return Error{ErrorCode::device, visited.step.detail};
+      // A kernel that is wrong at one size is trusted at none.
+      column.failed = true;
+      return std::optional<Entry>();
+    }
+    return std::optional(Entry{c, visited.id, std::move(visited.samples_us)});
+  }
+
+  Result<Candidate> valid_at(const Column& column, const BoundProblem& problem) const {
+    KW_TRY(applies(*column.kernel_template, problem, in_.profile));
+    KW_ASSIGN(Candidate candidate, make_candidate(*column.kernel_template, problem,
+                                                  column.choice.configuration, in_.profile));
+    if (broken_habit(candidate) == nullptr) return candidate;
+    return Error{ErrorCode::not_found, "a habit is broken"};
+  }
+
+  /// Returns the column's candidate, if its bits are the same there.
+  Result<Candidate> candidate_at(const Column& column, const BoundProblem& problem) const {
+    KW_ASSIGN(Candidate candidate, valid_at(column, problem));
+    KW_ASSIGN(const std::string digest,
+              in_.pool.digest(render(candidate, in_.catalog, in_.profile.sm_arch)));
+    if (digest == column.build.digest) return candidate;
+    return Error{ErrorCode::not_found, "its bits are others at this size"};
+  }
+
+  /// Samples those near the best in rounds, each in another order.
+  Result<void> play_rounds(Screening& screening, std::vector<Entry>& entries, double best) {
+    std::vector<std::size_t> close;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      if (median(entries[i].samples_us) <= kClose * best) close.push_back(i);
+    }
+    for (int round = 0; round < kRounds && close.size() > 1; ++round) {
+      std::ranges::shuffle(close, random_);
+      std::vector<Runner::Id> order;
+      for (const std::size_t i : close) order.push_back(entries[i].id);
+      KW_ASSIGN(const std::vector<Runner::Sampled> sampled, screening.top_up(order));
+      for (std::size_t i = 0; i < close.size(); ++i) {
+        if (sampled[i].step.outcome != Outcome::ok) {
+          columns_[entries[close[i]].column].failed = true;
+          continue;
+        }
+        entries[close[i]].samples_us.push_back(sampled[i].sample.us);
+      }
+    }
+    return {};
+  }
+
+  void keep(const BoundProblem& problem, const std::vector<Entry>& entries,
+            std::vector<FamilyRow>& rows) const {
+    const std::vector<std::int64_t> sizes = sizes_of(problem);
+    auto row = std::ranges::find(rows, sizes, &FamilyRow::sizes);
+    if (row == rows.end()) {
+      row = rows.insert(
+          rows.end(),
+          {.sizes = sizes, .times_us = std::vector<double>(columns_.size()), .spread = 0});
+    }
+    double best = std::numeric_limits<double>::infinity();
+    for (const Entry& entry : entries) {
+      const double us = median(entry.samples_us);
+      row->times_us[entry.column] = us;
+      if (us >= best) continue;
+      best = us;
+      std::vector<double> apart;
+      for (const double sample : entry.samples_us) apart.push_back(std::abs(sample - us));
+      row->spread = median(std::move(apart)) / us;
+    }
+  }
+
+  void fit() {
+    for (auto* rows : {&rows_, &validation_}) {
+      for (FamilyRow& row : *rows) {
+        for (std::size_t c = 0; c < columns_.size(); ++c) {
+          if (columns_[c].failed) row.times_us[c] = 0;
+        }
+      }
+    }
+    family_ = fit_family(rows_, free(), [this](std::size_t c, std::span<const std::int64_t> sizes) {
+      return columns_[c].failed ? 0 : predicted_us(c, {sizes.begin(), sizes.end()});
+    });
+  }
+
+  /// Returns the predicted time of a column, or 0 if it is not valid at these sizes.
+  double predicted_us(std::size_t c, const std::vector<std::int64_t>& sizes) {
+    const auto [at, added] = predicted_us_.try_emplace({c, sizes}, 0);
+    if (!added) return at->second;
+    const auto problem = problems_.try_emplace(sizes, in_.family.at(sizes)).first;
+    if (!problem->second) return 0;
+    const Result<Candidate> candidate = valid_at(columns_[c], *problem->second);
+    if (candidate) at->second = predict_us(*candidate, in_.profile);
+    return at->second;
+  }
+
+  /// Measures the family's kernels at both sides of breakpoints, where they must be right too.
+  Result<void> measure_breakpoints() {
+    const DispatchTable::Form form = family_.table.form(family_.kernels.size());
+    std::vector<std::pair<std::size_t, std::int64_t>> breakpoints;
+    for (std::size_t node = 0; node < form.dims.size(); ++node) {
+      if (form.dims[node] < 0) continue;
+      breakpoints.emplace_back(static_cast<std::size_t>(form.dims[node]), form.at_most[node]);
+    }
+    std::ranges::shuffle(breakpoints, random_);
+    if (breakpoints.size() > kBreakpoints) breakpoints.resize(kBreakpoints);
+    std::size_t done = 0;
+    for (const auto& [dim, at_most] : breakpoints) {
+      report("measuring at breakpoints", done++, breakpoints.size());
+      if (elapsed() > kMatrixShare * options_.seconds) break;
+      std::vector<std::int64_t> sizes = draw();
+      for (const std::int64_t side : {at_most, at_most + 1}) {
+        sizes[dim] = side;
+        const Result<BoundProblem> problem = in_.family.at(sizes);
+        if (problem) KW_TRY(measure(*problem, family_.kernels, rows_, family_.kernels));
+      }
+    }
+    return {};
+  }
+
+  /// Draws sizes, of which each logarithm is equally likely.
+  std::vector<std::int64_t> draw() {
+    std::vector<std::int64_t> sizes;
+    for (const FreeDim& dim : free()) {
+      sizes.push_back(size_at(dim, std::uniform_real_distribution<double>(0, 1)(random_)));
+    }
+    return sizes;
+  }
+
+  /// Measures everything at sizes that were not looked at, with the first choices of the cost model
+  /// there.
+  Result<void> validate() {
+    rows_.insert(rows_.end(), validation_.begin(), validation_.end());
+    validation_.clear();
+    std::vector<BoundProblem> problems;
+    std::set<std::vector<std::int64_t>> seen;
+    for (const FamilyRow& row : rows_) seen.insert(row.sizes);
+    for (int tries = 0; tries < 8 * kValidation && std::ssize(problems) < kValidation; ++tries) {
+      const std::vector<std::int64_t> sizes = draw();
+      Result<BoundProblem> problem = in_.family.at(sizes);
+      if (problem && seen.insert(sizes).second) problems.push_back(*std::move(problem));
+    }
+    const std::vector<std::size_t> before = all_columns();
+    std::vector<std::vector<std::size_t>> own;  // compiled while those before are measured
+    for (const BoundProblem& problem : problems) own.push_back(add_first_choices(problem));
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      report("validating", i, problems.size());
+      if (i > 3 && elapsed() > options_.seconds) break;
+      own[i].insert(own[i].end(), before.begin(), before.end());
+      KW_TRY(measure(problems[i], own[i], validation_, family_.kernels));
+    }
+    return {};
+  }
+
+  /// Adds what the cost model takes first for one problem. Returns the columns that are new.
+  std::vector<std::size_t> add_first_choices(const BoundProblem& problem) {
+    const std::size_t before = columns_.size();
+    if (const auto list = enumerate_candidates(in_.catalog, problem, in_.profile)) {
+      const std::vector<std::size_t> order = best_of_each_group(*list);
+      for (std::size_t i = 0; i < std::min(order.size(), kPredictedThere); ++i) {
+        add(list->candidates[order[i]].choice(), problem);
+      }
+    }
+    std::vector<std::size_t> added(columns_.size() - before);
+    std::iota(added.begin(), added.end(), before);
+    return added;
+  }
+
+  /// Returns the row of the validation with the largest regret that is too large.
+  std::optional<std::size_t> slowest() const {
+    std::optional<std::size_t> slow;
+    double most = kTooSlow;
+    for (std::size_t i = 0; i < validation_.size(); ++i) {
+      const double regret = regret_of(family_, validation_[i]);
+      if (regret <= most) continue;
+      most = regret;
+      slow = i;
+    }
+    return slow;
+  }
+
+  /// Tunes a size at which the family is slow, and measures what it finds at sizes nearby.
+  Result<void> learn_from(std::size_t slow) {
+    const std::vector<std::int64_t> sizes = validation_[slow].sizes;
+    KW_ASSIGN(const BoundProblem problem, in_.family.at(sizes));
+    const std::size_t before = columns_.size();
+    report("tuning a slow size", 0, 1);
+    KW_TRY(tune_anchor(problem,
+                       std::max(kLeastAnchorSeconds, kAnchorShare * options_.seconds / kAnchors)));
+    std::vector<std::size_t> added(columns_.size() - before);
+    std::iota(added.begin(), added.end(), before);
+    if (added.empty()) return {};
+    const auto distance = [&](const FamilyRow& row) {
+      double sum = 0;
+      for (std::size_t d = 0; d < sizes.size(); ++d) {
+        const double apart =
+            std::log2(static_cast<double>(row.sizes[d]) / static_cast<double>(sizes[d]));
+        sum += apart * apart;
+      }
+      return sum;
+    };
+    std::vector<FamilyRow> near = rows_;
+    near.insert(near.end(), validation_.begin(), validation_.end());
+    std::ranges::sort(near, {}, distance);
+    constexpr std::size_t kNear = 6;
+    if (near.size() > kNear) near.resize(kNear);
+    // The best of before are measured again: times of two openings are compared badly.
+    for (std::size_t i = 0; i < near.size(); ++i) {
+      report("measuring nearby", i, near.size());
+      if (elapsed() > options_.seconds) break;
+      std::vector<std::size_t> columns = added;
+      columns.insert(columns.end(), family_.kernels.begin(), family_.kernels.end());
+      KW_ASSIGN(const BoundProblem nearby, in_.family.at(near[i].sizes));
+      const bool validates =
+          std::ranges::find(validation_, near[i].sizes, &FamilyRow::sizes) != validation_.end();
+      KW_TRY(measure(nearby, columns, validates ? validation_ : rows_));
+    }
+    return {};
+  }
+
+  FamilyRegret regret() const {
+    std::vector<double> regrets;
+    for (const FamilyRow& row : validation_) {
+      const double regret = regret_of(family_, row);
+      if (std::isfinite(regret)) regrets.push_back(regret);
+    }
+    if (regrets.empty()) return {};
+    std::ranges::sort(regrets);
+    // So few sizes bound 95 % of all by their worst alone.
+    const auto rank =
+        static_cast<std::size_t>(std::ceil(0.95 * (static_cast<double>(regrets.size()) + 1)) - 1);
+    return {.sizes = static_cast<int>(regrets.size()),
+            .median = median(regrets),
+            .p95 = regrets[std::min(rank, regrets.size() - 1)],
+            .worst = regrets.back()};
+  }
+
+  FamilyRecord record() const {
+    FamilyRecord record;
+    record.head.key = in_.key;
+    record.head.environment = in_.environment;
+    record.head.trust = audit_.trust();
+    record.head.table = family_.table.form(family_.kernels.size());
+    record.head.regret = regret();
+    record.head.created = utc_now();
+    std::vector<std::size_t> order = family_.kernels;
+    for (const std::size_t c : all_columns()) {
+      if (std::ranges::find(family_.kernels, c) == family_.kernels.end()) order.push_back(c);
+    }
+    for (const std::size_t c : order) record.tried.push_back(columns_[c].choice);
+    for (const std::size_t c : family_.kernels) {
+      record.head.kernels.push_back(
+          {.choice = columns_[c].choice,
+           .template_digest = template_digest(*columns_[c].kernel_template, in_.catalog),
+           .artifact = columns_[c].build.digest});
+    }
+    const auto reordered = [&](std::vector<FamilyRow> rows) {
+      std::ranges::sort(rows, {}, &FamilyRow::sizes);
+      for (FamilyRow& row : rows) {
+        std::vector<double> times;
+        for (const std::size_t c : order) times.push_back(rounded(row.times_us[c], 6));
+        row.times_us = std::move(times);
+        row.spread = rounded(row.spread, 3);
+      }
+      return rows;
+    };
+    record.matrix = reordered(rows_);
+    record.validation = reordered(validation_);
+    record.random_seed = options_.random_seed;
+    record.audit = audit_;
+    record.device_name = device_name_;
+    record.device_uuid = in_.device_uuid;
+    record.wall_seconds = elapsed();
+    return record;
+  }
+
+  const FamilyInput& in_;
+  const FamilySteps& steps_;
+  FamilyOptions options_;
+  std::mt19937_64 random_;
+  double started_ = 0;
+  double next_audit_ = 0;
+  std::vector<Column> columns_;
+  std::vector<FamilyRow> rows_;
+  std::vector<FamilyRow> validation_;
+  FamilyChoice family_;
+  std::map<std::vector<std::int64_t>, Result<BoundProblem>> problems_;
+  std::map<std::pair<std::size_t, std::vector<std::int64_t>>, double> predicted_us_;
+  Audit audit_;
+  std::string device_name_;
+};
+
+}  // namespace
+
+Result<FamilyRecord> tune_family(const FamilyInput& input, const FamilySteps& steps,
+                                 FamilyOptions options) {
+  return FamilySearch(input, steps, std::move(options)).run();
+}
+
+}  // namespace kernwright
