@@ -41,9 +41,6 @@ constexpr const char* kFamilies =
     "attention batch=1 heads=16 kv_heads=2 q_len=129..2048 kv_len=4097..30000 head_dim=128 "
     "dtype=bf16";
 
-/// Sizes of each family that are asked for first: a range may have several intervals.
-constexpr int kWarmUp = 12;
-
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -92,9 +89,9 @@ int run(int argc, const char* const* argv) {
   const std::string families = option_value(argc, argv, "--families").value_or(kFamilies);
   std::vector<RangedProblem> all;
   for (const std::string_view text : split(families, ';')) {
-    all.push_back(take(core->site().bind_family(take(Problem::parse(text)))));
-    for (int i = 0; i < kWarmUp; ++i) take(core->get_best_kernel(draw(all.back(), random)));
-    core->wait_for_shortlists();
+    const Problem written = take(Problem::parse(text));
+    all.push_back(take(core->site().bind_family(written)));
+    if (const auto loaded = core->prewarm_family(written); !loaded) fail(loaded.error());
   }
   core->seal(SealMode::error);
   std::printf("%9s %9s %9s | %9s %9s | %9s  us\n", "new p50", "p99", "max", "plan p50", "p99",

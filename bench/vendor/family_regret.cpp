@@ -44,19 +44,20 @@ class Field {
   Field(BenchDevice& device, const Contest& contest, std::shared_ptr<DeviceBuffer> workspace)
       : device_(device), contest_(contest), workspace_(std::move(workspace)) {}
 
-  /// Enters a kernel, unless it is wrong, which is an error.
-  Result<void> enter(std::string name, const Kernel& kernel) {
+  /// Enters a kernel, unless it is wrong, which is an error. It gets `scalars` behind the tensors.
+  Result<void> enter(std::string name, const Kernel& kernel, const std::vector<Scalar>& scalars) {
     if (kernel.workspace_bytes() > workspace_->bytes()) {
       KW_ASSIGN(workspace_, device_.device->allocate(kernel.workspace_bytes()));
     }
     Competitor& entered = all_.emplace_back();
     entered.name = std::move(name);
-    entered.launch = [this, kernel, workspace = workspace_](CUstream stream, int set) {
+    entered.launch = [this, kernel, scalars, workspace = workspace_](CUstream stream, int set) {
       const auto pointer = [](DevicePointer address) { return reinterpret_cast<void*>(address); };
       std::vector<Arg> tensors;
       for (std::size_t i = 0; i < contest_.sets().shapes().size(); ++i) {
         tensors.emplace_back(pointer(contest_.address(set, i)));
       }
+      for (const Scalar& scalar : scalars) tensors.emplace_back(scalar.checked_value);
       return kernel.launch(stream, tensors.data(), tensors.size(), pointer(workspace->address()));
     };
     KW_TRY(contest_.check(entered));
@@ -122,14 +123,15 @@ class RegretBench {
     KW_ASSIGN(const Contest contest, Contest::make(families_, device_, problem));
     KW_ASSIGN(std::shared_ptr<DeviceBuffer> workspace, device_.device->allocate(kWorkspaceBytes));
     Field field(device_, contest, std::move(workspace));
-    KW_TRY(field.enter("family", kernel));
+    KW_ASSIGN(const std::vector<Scalar> scalars, problem.scalars());
+    KW_TRY(field.enter("family", kernel, scalars));
     double expected_us = 100;
     if (alone_seconds > 0) {
       TuningOptions options;
       options.budget.seconds = alone_seconds;
       KW_ASSIGN(const ServiceCore::Tuned tuned, alone_.tune(problem.problem(), std::move(options)));
       expected_us = tuned.record.winner.measurement.median_us();
-      KW_TRY(field.enter("alone", tuned.kernel));
+      KW_TRY(field.enter("alone", tuned.kernel, scalars));
     }
     if (is_plain_product(problem.problem())) {
       if (!cublaslt_) {

@@ -192,7 +192,8 @@ class KERNWRIGHT_API Service {
   Result<TensorBinding> bind(const Problem& options, const std::vector<GivenTensor>& tensors,
                              const std::vector<std::string>& scalars = {}) const;
 
-  /// Gets the best kernel of every problem, so that later calls find it in memory. Errors:
+  /// Gets the best kernel of every problem, so that later calls find it in memory. A problem may
+  /// have ranges, `m=1..8192`: then the kernels of all sizes are loaded. Errors:
   /// `not_found`, which lists every problem that cannot be served, with its reason; `unavailable`
   /// if it was stopped.
   Result<void> prewarm(const std::vector<Problem>& problems) const;
@@ -202,7 +203,9 @@ class KERNWRIGHT_API Service {
   Result<void> prewarm_worklist(const std::string& file) const;
 
   /// Tunes the problem on the device, stores the record and returns the winner. Later calls of
-  /// get_best_kernel return the winner too. Errors: `invalid_argument` for options that are out of
+  /// get_best_kernel return the winner too. If the problem has ranges, `m=1..8192`, all their sizes
+  /// are tuned together, and the kernel of the largest is returned; of the options, `seconds` alone
+  /// counts. Errors: `invalid_argument` for options that are out of
   /// range; `unavailable` without a GPU; `refused` if the service is sealed.
   Result<Kernel> tune(const Problem& problem, const TuneOptions& options = {}) const;
 

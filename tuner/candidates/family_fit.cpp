@@ -16,6 +16,8 @@ constexpr int kEstimates = 384;
 constexpr std::size_t kNearRows = 2;
 /// How much a further choice must take from the mean of the costs.
 constexpr double kLeastFamilyGain = 2e-4;
+/// How much a split of the table must gain: 1 % at ten sizes.
+constexpr double kLeastSplit = 0.01;
 /// The loss of a choice at a size at which it cannot run.
 constexpr double kCannotRun = 8;
 
@@ -143,7 +145,8 @@ std::vector<std::size_t> greedy(const Losses& losses) {
         next = c;
       }
     }
-    if (most <= 0 || (!taken.empty() && most < kLeastFamilyGain * static_cast<double>(best.size()))) {
+    if (most <= 0 ||
+        (!taken.empty() && most < kLeastFamilyGain * static_cast<double>(best.size()))) {
       break;
     }
     taken.push_back(next);
@@ -178,6 +181,16 @@ std::int64_t size_at(const FreeDim& range, double place) {
                                   range.last);
 }
 
+std::vector<double> estimate_us(const std::vector<FamilyRow>& rows, const PredictAt& predict,
+                                const std::vector<std::int64_t>& sizes) {
+  const Estimate estimate(rows, predict);
+  std::vector<double> times;
+  for (std::size_t c = 0; c < rows.front().times_us.size(); ++c) {
+    times.push_back(estimate.us(c, sizes));
+  }
+  return times;
+}
+
 FamilyChoice fit_family(const std::vector<FamilyRow>& rows, const std::vector<FreeDim>& free,
                         const PredictAt& predict) {
   const Losses losses = all_losses(rows, free, predict);
@@ -186,7 +199,7 @@ FamilyChoice fit_family(const std::vector<FamilyRow>& rows, const std::vector<Fr
   for (const std::size_t choice : family.kernels) {
     of_kernels.push_back(losses.of_choice[choice]);
   }
-  family.table = DispatchTable::fit(losses.sizes, of_kernels);
+  family.table = DispatchTable::fit(losses.sizes, of_kernels, kLeastSplit);
   return family;
 }
 

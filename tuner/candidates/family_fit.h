@@ -23,6 +23,12 @@ std::int64_t size_at(const FreeDim& range, double place);
 /// not valid there.
 using PredictAt = std::function<double(std::size_t choice, std::span<const std::int64_t> sizes)>;
 
+/// Returns the time of each choice of the rows at sizes of the ranges, in microseconds: its
+/// prediction, times how much longer than predicted it took at the rows nearby. It is 0 if the
+/// choice is not valid there, or was measured nowhere. There is a row.
+std::vector<double> estimate_us(const std::vector<FamilyRow>& rows, const PredictAt& predict,
+                                const std::vector<std::int64_t>& sizes);
+
 /// The choices of a family and the table that takes one of them.
 struct FamilyChoice {
   std::vector<std::size_t> kernels;
@@ -30,9 +36,9 @@ struct FamilyChoice {
 };
 
 /// Chooses, among the choices of the rows, at most `DispatchTable::kMostChoices` whose best is near
-/// the best of all at every size. Between the sizes of the rows a choice's time is its prediction,
-/// times how much longer than predicted it took at the sizes nearby. So the steps of tiles and
-/// waves, which the predictions know, are where they are. There is a row with a time.
+/// the best of all at every size. Between the sizes of the rows times are estimated (see
+/// `estimate_us`). So the steps of tiles and waves, which the predictions know, are where they are.
+/// There is a row with a time.
 FamilyChoice fit_family(const std::vector<FamilyRow>& rows, const std::vector<FreeDim>& free,
                         const PredictAt& predict);
 

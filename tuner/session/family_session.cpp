@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -28,29 +29,38 @@
 namespace kernwright {
 namespace {
 
-/// Sizes that are tuned, and the least budget of one.
-constexpr int kAnchors = 6;
+/// Sizes that are tuned at first, and the budget of one.
+constexpr int kAnchors = 8;
 constexpr double kLeastAnchorSeconds = 2;
-/// Shares of the budget after which the sizes are tuned and after which no more are measured for
-/// the table.
-constexpr double kAnchorShare = 0.35;
-constexpr double kMatrixShare = 0.75;
+constexpr double kAnchorShare = 0.035;
+/// The share of the budget after which no more sizes are tuned or measured at first.
+constexpr double kFirstShare = 0.7;
 /// Finalists of an anchor, and choices of the cost model for the whole family and for a size that
 /// validates, that are measured at all sizes.
 constexpr std::size_t kOfAnchor = 4;
-constexpr std::size_t kPredicted = 16;
+constexpr std::size_t kPredicted = 24;
 constexpr std::size_t kPredictedThere = 4;
 /// Sizes of a family with several ranges.
-constexpr int kSpreadSizes = 32;
+constexpr int kSpreadSizes = 40;
 /// Sizes that validate at a time, and at most as many breakpoints whose sides are measured.
 constexpr int kValidation = 10;
-constexpr std::size_t kBreakpoints = 10;
-/// A regret above which the search goes on if there is time.
+constexpr std::size_t kBreakpoints = 4;
+/// At most so many sizes are tuned after a validation: those with the largest regrets above this.
+constexpr std::size_t kTunedAtATime = 3;
+constexpr double kWorthTuning = 0.02;
+/// A regret for which the table is made again if there is time.
 constexpr double kTooSlow = 0.08;
+/// Sizes near one that was tuned later, at which its finalists are measured.
+constexpr std::size_t kNearSizes = 6;
+/// A choice that is estimated to take so many times as long as the best is not measured.
+constexpr double kSlowEstimate = 1.6;
+constexpr std::size_t kRowsToEstimate = 5;
 /// Rounds of those that are within so much of the best; the others have the samples of their visit.
 constexpr int kRounds = 5;
 constexpr double kClose = 1.2;
 constexpr double kHopeless = 2;
+/// About how long a size takes at which a few kernels are measured.
+constexpr double kNearSeconds = 0.5;
 /// How long it is until the environment is looked at again.
 constexpr double kAuditSeconds = 10;
 /// How long a runner waits until the device is steady.
@@ -89,10 +99,18 @@ class FamilySearch {
     KW_TRY(measure_breakpoints());
     fit();
     while (true) {
+      const double before = elapsed();
       KW_TRY(validate());
-      const std::optional<std::size_t> slow = slowest();
-      if (!slow || elapsed() > kMatrixShare * options_.seconds) break;
-      KW_TRY(learn_from(*slow));
+      // The next validation takes as long, and comes last.
+      const double left = options_.seconds - elapsed() - (elapsed() - before);
+      const auto more =
+          static_cast<std::size_t>(std::clamp(left / (anchor_seconds() + kNearSizes * kNearSeconds),
+                                              0.0, static_cast<double>(kTunedAtATime)));
+      const std::vector<std::vector<std::int64_t>> slow = worth_tuning(more);
+      // The rows of this validation alone make the table better.
+      const bool fits_again = left > 0 && regret().worst > kTooSlow;
+      if (slow.empty() && !fits_again) break;
+      for (const std::vector<std::int64_t>& sizes : slow) KW_TRY(learn_from(sizes));
       fit();
     }
     return record();
@@ -187,8 +205,13 @@ class FamilySearch {
     }
   }
 
-  Result<void> tune_anchor(const BoundProblem& problem, double seconds) {
-    KW_ASSIGN(const TuningRecord record, steps_.tune(problem, seconds));
+  double anchor_seconds() const {
+    return std::max(kLeastAnchorSeconds, kAnchorShare * options_.seconds);
+  }
+
+  Result<void> tune_anchor(const BoundProblem& problem) {
+    anchors_.insert(sizes_of(problem));
+    KW_ASSIGN(const TuningRecord record, steps_.tune(problem, anchor_seconds()));
     audit_.merge(record.audit);
     device_name_ = record.device_name;
     add(record.winner.choice, problem);
@@ -200,8 +223,6 @@ class FamilySearch {
 
   /// Tunes a few of the problems, from one end to the other.
   Result<void> tune_anchors(std::span<const BoundProblem> problems) {
-    const double seconds =
-        std::max(kLeastAnchorSeconds, kAnchorShare * options_.seconds / kAnchors);
     std::set<std::size_t> taken;
     for (int i = 0; i < kAnchors; ++i) {
       taken.insert(static_cast<std::size_t>(
@@ -210,8 +231,8 @@ class FamilySearch {
     std::size_t done = 0;
     for (const std::size_t at : taken) {
       report("tuning sizes", done++, taken.size());
-      if (done > 1 && elapsed() > kAnchorShare * options_.seconds) break;
-      KW_TRY(tune_anchor(problems[at], seconds));
+      if (done > 1 && elapsed() > kFirstShare / 2 * options_.seconds) break;
+      KW_TRY(tune_anchor(problems[at]));
     }
     return {};
   }
@@ -221,7 +242,7 @@ class FamilySearch {
     std::ranges::shuffle(problems, random_);
     for (std::size_t i = 0; i < problems.size(); ++i) {
       report("measuring kernels at sizes", i, problems.size());
-      if (i > 2 && elapsed() > kMatrixShare * options_.seconds) break;
+      if (i > 2 && elapsed() > kFirstShare * options_.seconds) break;
       KW_TRY(measure(problems[i], all_columns(), rows_));
     }
     return {};
@@ -254,7 +275,7 @@ class FamilySearch {
     KW_TRY(screening.settle());
     std::vector<Entry> entries;
     double best = std::numeric_limits<double>::infinity();
-    for (const std::size_t c : columns) {
+    for (const std::size_t c : worth_measuring(columns, exam, sizes_of(problem))) {
       KW_ASSIGN(std::optional<Entry> entry,
                 visit(*runner, screening, problem, c, kHopeless * best));
       if (!entry) continue;
@@ -272,6 +293,32 @@ class FamilySearch {
     for (const Entry& entry : entries) runner->drop(entry.id);
     if (!entries.empty()) keep(problem, entries, rows);
     return {};
+  }
+
+  /// Leaves out columns, but those of `exam`, that are much slower than others by what was measured
+  /// nearby. The best come
+  /// first: then those that are hopeless end early.
+  std::vector<std::size_t> worth_measuring(std::span<const std::size_t> columns,
+                                           std::span<const std::size_t> exam,
+                                           const std::vector<std::int64_t>& sizes) {
+    if (rows_.size() < kRowsToEstimate) return {columns.begin(), columns.end()};
+    const std::vector<double> us = estimate_us(
+        rows_,
+        [this](std::size_t c, std::span<const std::int64_t> at) {
+          return predicted_us(c, {at.begin(), at.end()});
+        },
+        sizes);
+    double best = std::numeric_limits<double>::infinity();
+    for (const std::size_t c : columns) {
+      if (us[c] > 0) best = std::min(best, us[c]);
+    }
+    std::vector<std::size_t> kept;
+    for (const std::size_t c : columns) {
+      const bool must = std::ranges::find(exam, c) != exam.end();
+      if (must || us[c] <= kSlowEstimate * best) kept.push_back(c);
+    }
+    std::ranges::stable_sort(kept, {}, [&](std::size_t c) { return us[c]; });
+    return kept;
   }
 
   Result<std::optional<Entry>> visit(Runner& runner, Screening& screening,
@@ -395,7 +442,7 @@ class FamilySearch {
     std::size_t done = 0;
     for (const auto& [dim, at_most] : breakpoints) {
       report("measuring at breakpoints", done++, breakpoints.size());
-      if (elapsed() > kMatrixShare * options_.seconds) break;
+      if (elapsed() > kFirstShare * options_.seconds) break;
       std::vector<std::int64_t> sizes = draw();
       for (const std::int64_t side : {at_most, at_most + 1}) {
         sizes[dim] = side;
@@ -454,53 +501,56 @@ class FamilySearch {
     return added;
   }
 
-  /// Returns the row of the validation with the largest regret that is too large.
-  std::optional<std::size_t> slowest() const {
-    std::optional<std::size_t> slow;
-    double most = kTooSlow;
-    for (std::size_t i = 0; i < validation_.size(); ++i) {
-      const double regret = regret_of(family_, validation_[i]);
-      if (regret <= most) continue;
-      most = regret;
-      slow = i;
+  static double distance(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+    double sum = 0;
+    for (std::size_t d = 0; d < a.size(); ++d) {
+      const double apart = std::log2(static_cast<double>(a[d]) / static_cast<double>(b[d]));
+      sum += apart * apart;
     }
-    return slow;
+    return std::sqrt(sum);
   }
 
-  /// Tunes a size at which the family is slow, and measures what it finds at sizes nearby.
-  Result<void> learn_from(std::size_t slow) {
-    const std::vector<std::int64_t> sizes = validation_[slow].sizes;
+  /// Returns at most so many sizes of the validation to tune: those with the largest regrets and
+  /// then, since the best there may be unknown, those that are farthest from all tuned ones.
+  std::vector<std::vector<std::int64_t>> worth_tuning(std::size_t most) const {
+    std::vector<std::pair<double, const FamilyRow*>> ranked;
+    for (const FamilyRow& row : validation_) {
+      if (anchors_.contains(row.sizes)) continue;
+      const double regret = regret_of(family_, row);
+      double nearest = std::numeric_limits<double>::infinity();
+      for (const auto& anchor : anchors_) nearest = std::min(nearest, distance(anchor, row.sizes));
+      constexpr double kFar = 1e-3;  // in regret, for each doubling of a size
+      ranked.emplace_back(regret > kWorthTuning ? regret : kFar * std::min(nearest, 10.0), &row);
+    }
+    std::ranges::sort(ranked, std::greater<>(), [](const auto& one) { return one.first; });
+    std::vector<std::vector<std::int64_t>> sizes;
+    for (std::size_t i = 0; i < std::min(most, ranked.size()); ++i) {
+      sizes.push_back(ranked[i].second->sizes);
+    }
+    return sizes;
+  }
+
+  /// Tunes a size, and measures what that finds there and at sizes nearby.
+  Result<void> learn_from(const std::vector<std::int64_t>& sizes) {
     KW_ASSIGN(const BoundProblem problem, in_.family.at(sizes));
     const std::size_t before = columns_.size();
-    report("tuning a slow size", 0, 1);
-    KW_TRY(tune_anchor(problem,
-                       std::max(kLeastAnchorSeconds, kAnchorShare * options_.seconds / kAnchors)));
-    std::vector<std::size_t> added(columns_.size() - before);
-    std::iota(added.begin(), added.end(), before);
-    if (added.empty()) return {};
-    const auto distance = [&](const FamilyRow& row) {
-      double sum = 0;
-      for (std::size_t d = 0; d < sizes.size(); ++d) {
-        const double apart =
-            std::log2(static_cast<double>(row.sizes[d]) / static_cast<double>(sizes[d]));
-        sum += apart * apart;
-      }
-      return sum;
-    };
-    std::vector<FamilyRow> near = rows_;
-    near.insert(near.end(), validation_.begin(), validation_.end());
-    std::ranges::sort(near, {}, distance);
-    constexpr std::size_t kNear = 6;
-    if (near.size() > kNear) near.resize(kNear);
-    // The best of before are measured again: times of two openings are compared badly.
-    for (std::size_t i = 0; i < near.size(); ++i) {
-      report("measuring nearby", i, near.size());
-      if (elapsed() > options_.seconds) break;
-      std::vector<std::size_t> columns = added;
-      columns.insert(columns.end(), family_.kernels.begin(), family_.kernels.end());
-      KW_ASSIGN(const BoundProblem nearby, in_.family.at(near[i].sizes));
+    report("tuning further sizes", anchors_.size(), anchors_.size() + 1);
+    KW_TRY(tune_anchor(problem));
+    std::vector<std::size_t> columns(columns_.size() - before);
+    std::iota(columns.begin(), columns.end(), before);
+    if (columns.empty()) return {};
+    // Those of the family are measured again: times of two openings are compared badly.
+    columns.insert(columns.end(), family_.kernels.begin(), family_.kernels.end());
+    std::vector<std::pair<double, std::vector<std::int64_t>>> near;
+    for (const auto* rows : {&rows_, &validation_}) {
+      for (const FamilyRow& row : *rows) near.emplace_back(distance(row.sizes, sizes), row.sizes);
+    }
+    std::ranges::sort(near);
+    for (std::size_t i = 0; i < std::min(near.size(), kNearSizes); ++i) {
+      const std::vector<std::int64_t>& at = near[i].second;
+      KW_ASSIGN(const BoundProblem nearby, in_.family.at(at));
       const bool validates =
-          std::ranges::find(validation_, near[i].sizes, &FamilyRow::sizes) != validation_.end();
+          std::ranges::find(validation_, at, &FamilyRow::sizes) != validation_.end();
       KW_TRY(measure(nearby, columns, validates ? validation_ : rows_));
     }
     return {};
@@ -571,6 +621,7 @@ class FamilySearch {
   std::vector<Column> columns_;
   std::vector<FamilyRow> rows_;
   std::vector<FamilyRow> validation_;
+  std::set<std::vector<std::int64_t>> anchors_;  ///< sizes that were tuned
   FamilyChoice family_;
   std::map<std::vector<std::int64_t>, Result<BoundProblem>> problems_;
   std::map<std::pair<std::size_t, std::vector<std::int64_t>>, double> predicted_us_;

@@ -17,8 +17,8 @@ namespace kernwright {
 class DispatchTable::Fitting {
  public:
   Fitting(const std::vector<std::vector<std::int64_t>>& sizes,
-          const std::vector<std::vector<double>>& losses)
-      : sizes_(sizes), choices_(losses.size()) {
+          const std::vector<std::vector<double>>& losses, double least_gain)
+      : sizes_(sizes), choices_(losses.size()), least_gain_(least_gain) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       Sample& sample = samples_.emplace_back();
       for (std::size_t c = 0; c < choices_; ++c) {
@@ -44,8 +44,6 @@ class DispatchTable::Fitting {
 
  private:
   static constexpr int kMostLevels = 40;
-  /// How much a split must take from the sum of the costs.
-  static constexpr double kLeastGain = 1e-4;
 
   using Costs = std::array<double, kMostChoices>;
   struct Sample {
@@ -124,7 +122,7 @@ class DispatchTable::Fitting {
                              .next = static_cast<std::uint32_t>(table_.nodes_.size()),
                              .at_most = split->at_most};
       of_split += add(std::move(larger), level + 1);
-      if (of_split < of_leaf - kLeastGain) return of_split;
+      if (of_split < of_leaf - least_gain_) return of_split;
     }
     table_.nodes_.resize(node);
     table_.orders_.resize(leaf);
@@ -135,13 +133,15 @@ class DispatchTable::Fitting {
 
   const std::vector<std::vector<std::int64_t>>& sizes_;
   std::size_t choices_;
+  double least_gain_;
   std::vector<Sample> samples_;
   DispatchTable table_;
 };
 
 DispatchTable DispatchTable::fit(const std::vector<std::vector<std::int64_t>>& sizes,
-                                 const std::vector<std::vector<double>>& losses) {
-  return Fitting(sizes, losses).grow();
+                                 const std::vector<std::vector<double>>& losses,
+                                 double least_gain) {
+  return Fitting(sizes, losses, least_gain).grow();
 }
 
 DispatchTable::Form DispatchTable::form(std::size_t choices) const {

@@ -45,7 +45,7 @@ std::optional<std::size_t> Family::choose(std::span<const std::int64_t> sizes) c
   for (const Point& point : points) {
     const std::optional<double> ratio = ratio_of(sizes, point.sizes, distances);
     if (!ratio) continue;
-    if (*ratio == 1) return std::nullopt;
+    if (*ratio == 1) return point.own;
     if (!point.answers_near || (nearest != nullptr && *ratio >= distance)) continue;
     nearest = &point;
     distance = *ratio;
@@ -55,8 +55,8 @@ std::optional<std::size_t> Family::choose(std::span<const std::int64_t> sizes) c
     if (const std::optional<std::size_t> kernel = choose(section, sizes)) return kernel;
   }
   const bool holds =
-      nearest != nullptr && nearest->kernel && kernels[*nearest->kernel].check.holds(sizes);
-  return holds ? nearest->kernel : std::nullopt;
+      nearest != nullptr && nearest->near && kernels[*nearest->near].check.holds(sizes);
+  return holds ? nearest->near : std::nullopt;
 }
 
 Problem::Dims Family::dims(std::span<const std::int64_t> sizes) const {

@@ -53,9 +53,9 @@ struct Family {
   /// A size with records or decisions of its own.
   struct Point {
     std::vector<std::int64_t> sizes;
-    std::optional<std::size_t> kernel = {};  ///< the measured one, which may answer for near sizes
-    bool answers_near =
-        false;  ///< measured: near sizes take `kernel`, or are looked up without one
+    std::optional<std::size_t> own = {};   ///< its measured kernel; without one it is looked up
+    std::optional<std::size_t> near = {};  ///< the same, as it answers for near sizes
+    bool answers_near = false;             ///< near sizes take `near`, or are looked up without one
   };
 
   /// Ranges of sizes, and the table that chooses among kernels in them.

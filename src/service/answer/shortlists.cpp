@@ -253,14 +253,18 @@ bool Shortlists::add_points(Family& family, Match worst, const Load& load) const
     Answers answers = answers_.look_up(*problem);
     if (answers.records.empty() || answers.decisions.pin()) continue;
     GradedRecord& best = answers.records.front();
-    point.answers_near = worst >= Match::bucket && best.head.grade == RecordGrade::measured &&
-                         (best.match == Match::exact || best.match == Match::recheck);
-    if (!point.answers_near || ++measured > kMostMeasured) continue;
+    const bool serves = best.head.grade == RecordGrade::measured &&
+                        (best.match == Match::exact || best.match == Match::recheck) &&
+                        best.match <= worst;
+    point.answers_near = serves && worst >= Match::bucket;
+    if (!serves || ++measured > kMostMeasured) continue;
     Result<Offer> offer = answers_.offer(*problem, best, AnswerFinder::Bits::stored);
-    if (!offer || broken_habit(offer->candidate) != nullptr) continue;
+    if (!offer) continue;
+    point.own = add_kernel(family, *offer, best, load);
+    if (!point.answers_near || broken_habit(offer->candidate) != nullptr) continue;
     best.match = Match::bucket;
     best.reason = MissReason::other_shape;
-    point.kernel = add_kernel(family, *std::move(offer), std::move(best), load);
+    point.near = add_kernel(family, *std::move(offer), std::move(best), load);
   }
   return true;
 }

@@ -71,7 +71,7 @@ class Shortlists {
   bool add_predicted(Family& family, Entry& entry, const Load& load,
                      const std::function<bool()>& stopped);
   /// Adds the sizes of the family with records and decisions of their own, and the measured kernels
-  /// of some if near sizes may take them. Returns false if the cache does not tell the sizes of all.
+  /// of some. Returns false if the cache does not tell the sizes of all.
   bool add_points(Family& family, Match worst, const Load& load) const;
 
   const Site& site_;

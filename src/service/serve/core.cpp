@@ -176,6 +176,13 @@ Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optiona
     return hot->handle();
   }
   KW_ASSIGN(const BoundProblem bound, bind(problem));
+  if (!hot) {
+    // Another spelling may be known.
+    if (std::optional<Kernel> sized = find_in_family(bound.problem())) {
+      families_.learn(problem, bound);
+      return *std::move(sized);
+    }
+  }
   const Result<const LoadedKernel*> found = find_or_make(problem, bound, stream);
   linger_while_exiting();
   if (!found) {
@@ -183,7 +190,10 @@ Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optiona
     return found.error();
   }
   record((*found)->summary());
-  if (shortlisting_) families_.learn(problem, bound);
+  if (shortlisting_) {
+    families_.learn(problem, bound);
+    families_.learn(bound.problem(), bound);
+  }
   return (*found)->handle();
 }
 
@@ -567,6 +577,41 @@ Result<TunedFamily> ServiceCore::tune_family(const Problem& problem, FamilyOptio
     if (shortlisting_) static_cast<void>(shortlisting_->ask(example));
   }
   return tuned;
+}
+
+Result<void> ServiceCore::prewarm_family(const Problem& problem) {
+  KW_TRY(check_not_forked());
+  KW_ASSIGN(const RangedProblem family, site_.bind_family(problem));
+  std::vector<BoundProblem> examples;
+  // The ends of the intervals that the ranges meet, and there all combinations.
+  std::vector<std::int64_t> sizes;
+  const auto visit = [&](const auto& self) -> void {
+    if (sizes.size() == family.free().size()) {
+      if (Result<BoundProblem> example = family.at(sizes)) examples.push_back(*std::move(example));
+      return;
+    }
+    const FreeDim& range = family.free()[sizes.size()];
+    const Dim& dim = *find_named(family.last().operation().dims, range.name);
+    std::vector<std::int64_t> ends;
+    for (const std::int64_t edge : dim.edges) {
+      if (edge >= range.first && edge < range.last) ends.push_back(edge);
+    }
+    ends.push_back(range.last);
+    for (const std::int64_t end : ends) {
+      sizes.push_back(end);
+      self(self);
+      sizes.pop_back();
+    }
+  };
+  visit(visit);
+  for (const BoundProblem& example : examples) {
+    if (!shortlisting_) break;
+    families_.learn(example.problem(), example);
+    if (!shortlists_.knows(example)) KW_TRY(shortlisting_->ask(example.problem()));
+  }
+  wait_for_shortlists();
+  for (const BoundProblem& example : examples) KW_TRY(get_best_kernel(example.problem()));
+  return {};
 }
 
 Result<TuningResult> ServiceCore::predict(const Problem& problem, const TuningBudget& budget) {

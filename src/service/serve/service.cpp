@@ -69,10 +69,14 @@ Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
                      concat("stopped after ", done, " of ", counted(problems.size(), "problem"))};
       }
       ++done;
-      const Result<Kernel> kernel = core_->get_best_kernel(problem);
-      if (kernel) continue;
+      const Result<void> served = [&]() -> Result<void> {
+        if (has_range(problem)) return core_->prewarm_family(problem);
+        KW_TRY(core_->get_best_kernel(problem));
+        return {};
+      }();
+      if (served) continue;
       ++count;
-      missing += concat("\n  ", problem.text(), ": ", kernel.error().message);
+      missing += concat("\n  ", problem.text(), ": ", served.error().message);
     }
     core_->wait_for_shortlists();
     if (count == 0) return {};
@@ -97,6 +101,13 @@ Result<Kernel> Service::tune(const Problem& problem, const TuneOptions& options)
                    concat("trials is ", options.trials, "; it must be 0 or more")};
     }
     KW_TRY(check_strategy(options.strategy));
+    if (has_range(problem)) {
+      FamilyOptions of_family;
+      of_family.seconds = options.seconds;
+      KW_TRY(core_->tune_family(problem, std::move(of_family)));
+      KW_ASSIGN(const RangedProblem family, core_->site().bind_family(problem));
+      return core_->get_best_kernel(family.last().problem());
+    }
     TuningOptions tuning;
     tuning.budget.seconds = options.seconds;
     if (options.trials > 0) tuning.budget.trials = options.trials;

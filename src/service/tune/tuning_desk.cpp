@@ -1,6 +1,7 @@
 #include "service/tune/tuning_desk.h"
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <utility>
