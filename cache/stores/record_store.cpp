@@ -35,7 +35,7 @@ constexpr std::string_view kOverride = "override";
 constexpr std::string_view kOverrideSuffix = ".kwo";
 constexpr std::string_view kFamily = "family";
 constexpr std::string_view kFamilySuffix = ".kwf";
-/// What `plain` makes of the dots of a range.
+/// The dots of a range, as `plain` spells them.
 constexpr std::string_view kPlainDots = "__";
 constexpr std::size_t kSlugLength = 100;
 constexpr std::size_t kDigestLength = 16;  // hex digits in the name of a key's folder
@@ -350,8 +350,10 @@ std::vector<RecordStore::FamilyRun> RecordStore::families(const RecordKey& like)
     for (const std::string& file : *files) {
       if (!file.ends_with(kFamilySuffix)) continue;
       Lookup<FamilyHead> head = read_family_head(of_key + file, root_);
-      if (head && head.value->key.target == like.target && head.value->key.sku == like.sku &&
-          head.value->key.policy == like.policy) {
+      if (!head) continue;
+      const RecordKey& key = head.value->key;
+      if (operation_of(key.problem) == operation_of(like.problem) && key.target == like.target &&
+          key.sku == like.sku && key.policy == like.policy) {
         runs.push_back({of_key + file, *std::move(head.value)});
       }
     }

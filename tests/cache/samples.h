@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "cache/records/family_record.h"
 #include "cache/records/record.h"
 #include "compile/compile_request.h"
 #include "support/hash.h"
@@ -74,6 +75,35 @@ inline TuningRecord sample_record(int m) {
                        judged(kL2HitCounter, 103.9)}}};
   record.counters = {counted};
   return record;
+}
+
+/// A family of matmuls of 1 to `last` rows, with every field set.
+inline FamilyRecord sample_family(int last) {
+  FamilyRecord family;
+  family.head.key = sample_key(1);
+  family.head.key.problem = concat("matmul m=1..", last, " n=6144 k=4096 dtype=bf16");
+  family.head.environment = {"", "nvrtc 13.0 abcd", "580.65.06", "0.1.0"};
+  family.head.trust = Trust::b;
+  family.head.kernels = {
+      {{"matmul/persistent_wave", Configuration({{"STAGES", 4}, {"GROUP", -8}})},
+       "template-1",
+       digest_of("winner").hex()},
+      {{"matmul/tiled", Configuration({{"BM", 64}})}, "template-2", digest_of("second").hex()}};
+  // The second kernel up to 64 rows, then the first.
+  family.head.table = {{0, -1, -1}, {64, 0, 0}, {2, 0, 1}, {1, 0, 0, 1}};
+  family.head.regret = {7, 1.0 / 3, 0.1 + 0.2, 5e-324};
+  family.head.created = "2026-11-20T10:11:12Z";
+  family.tried = {family.head.kernels[0].choice,
+                  family.head.kernels[1].choice,
+                  {"matmul/tiled", Configuration({{"BM", 128}})}};
+  family.matrix = {{{1}, {12.5, 1.0 / 3, 0}, 0.1 + 0.2}, {{8192}, {255.1, 312, 301}, 0.001}};
+  family.validation = {{{17}, {0, 0.75, 0.875}, 1.7976931348623157e308}};
+  family.random_seed = 0xffffffffffffffff;
+  family.audit.rows = {{"power_cap", Trust::b, "600 W, 700 W by default"}, {"mig", Trust::a, ""}};
+  family.device_name = "NVIDIA H200 \"\xc3\xa9\"";
+  family.device_uuid = "GPU-2";
+  family.wall_seconds = 301.5;
+  return family;
 }
 
 /// A kernel with every field set; its bits hold zeros and newlines.

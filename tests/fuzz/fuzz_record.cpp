@@ -1,5 +1,5 @@
 // Fuzzes cache files, which may be damaged or malicious: the frame, the record with its head, the
-// decision and the artifact.
+// family, the decision and the artifact.
 //
 // Nearly every mutation fails at the digest of the frame, so the parsers of payloads also get the
 // input directly.
@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "cache/entries/entry_file.h"
+#include "cache/records/family_record.h"
 #include "cache/records/override.h"
 #include "cache/records/record.h"
 #include "cache/records/record_head.h"
@@ -57,6 +58,18 @@ void check_trials(std::string_view text) {
   require(again && to_json(*again) == written);
 }
 
+void check_family(std::string_view text) {
+  const Result<FamilyRecord> read = parse_family(text);
+  if (read) {
+    const std::string written = to_json(*read);
+    const Result<FamilyRecord> again = parse_family(written);
+    require(again && to_json(*again) == written);
+  }
+  const Result<FamilyHead> head = parse_family_head(text);
+  require(head || !read);
+  if (head) require(to_json(*parse_family_head(to_json(*head))) == to_json(*head));
+}
+
 void check_artifact(std::string_view payload) {
   const Result<CompiledKernel> kernel = decode_artifact(payload);
   if (!kernel) return;
@@ -69,7 +82,7 @@ void check_artifact(std::string_view payload) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
-  for (const char* kind : {"record", "trials", "override", "artifact"}) {
+  for (const char* kind : {"record", "trials", "family", "override", "artifact"}) {
     if (const Lookup<EntryFile> entry = decode_entry(input, kind)) {
       require(encode_entry(*entry.value) == input);
       check_record(entry.value->payload);
@@ -77,6 +90,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check_head(entry.value->payload);
       check_override(entry.value->payload);
       check_trials(entry.value->payload);
+      check_family(entry.value->payload);
+      check_family(entry.value->body);
       check_artifact(entry.value->payload);
     }
     const std::string key(input.substr(0, size / 2));
@@ -91,6 +106,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_head(input);
   check_override(input);
   check_trials(input);
+  check_family(input);
   check_artifact(input);
   return 0;
 }

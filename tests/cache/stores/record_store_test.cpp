@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <limits>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -410,6 +411,120 @@ TEST_F(RecordStoreTest, ListsEveryFileWithItsRecordOrItsDefect) {
     reasons.insert(std::string(to_string(listed.record.reason)));
   }
   EXPECT_EQ(reasons, (std::multiset<std::string>{"none", "none", "corrupt", "key_mismatch"}));
+}
+
+TEST_F(RecordStoreTest, AFamilyIsFoundByAnyProblemOfItsOperationTheNewestFirst) {
+  FamilyRecord family = sample_family(8192);
+  for (const char* created :
+       {"2026-11-20T10:00:00Z", "2026-11-22T10:00:00Z", "2026-11-21T10:00:00Z"}) {
+    family.head.created = created;
+    const fs::path file = must(store_.put(family));
+    EXPECT_EQ(file.extension(), ".kwf");
+    EXPECT_EQ(file.parent_path(), store_.folder(family.head.key));
+    const Lookup<FamilyRecord> read = read_family(file, dir_.path());
+    ASSERT_TRUE(read) << read.detail;
+    EXPECT_EQ(*read.value, family);
+  }
+  family = sample_family(64);
+  family.head.created = "2026-11-23T10:00:00Z";
+  const fs::path newest = must(store_.put(family));
+  const std::vector<RecordStore::FamilyRun> runs = store_.families(sample_key(17));
+  ASSERT_EQ(runs.size(), 4U);
+  EXPECT_EQ(runs[0].file, newest);
+  EXPECT_EQ(runs[0].head, family.head);
+  EXPECT_EQ(runs[1].head.created, "2026-11-22T10:00:00Z");
+  EXPECT_EQ(runs[2].head.created, "2026-11-21T10:00:00Z");
+  EXPECT_EQ(runs[3].head.created, "2026-11-20T10:00:00Z");
+  EXPECT_EQ(store_.list_families().size(), 4U);
+}
+
+TEST_F(RecordStoreTest, FamiliesOfAnotherOperationDeviceOrPolicyAreNotFound) {
+  const RecordKey like = sample_key(17);
+  std::vector<FamilyRecord> others(4, sample_family(8192));
+  others[0].head.key.problem = "softmax m=1..8192 n=4096 dtype=bf16";
+  others[1].head.key.target = "sm_80";
+  others[2].head.key.sku = "h100_sxm";
+  others[3].head.key.policy.l2 = L2State::warm;
+  const fs::path own = must(store_.put(sample_family(8192)));
+  for (const FamilyRecord& other : others) {
+    const fs::path file = must(store_.put(other));
+    const fs::path moved = own.parent_path() / file.filename();
+    EXPECT_EQ(store_.families(like).size(), 1U) << other.head.key.text();
+    EXPECT_EQ(store_.families(other.head.key).size(), 1U) << other.head.key.text();
+    fs::copy_file(file, moved);
+    EXPECT_EQ(store_.families(like).size(), 1U) << "also in the folder of another";
+    fs::remove(moved);
+  }
+}
+
+TEST_F(RecordStoreTest, AFamilyDoesNotDisturbTheRecordsBesideIt) {
+  ASSERT_TRUE(store_.put(sample_record(17)));
+  const fs::path family = must(store_.put(sample_family(8192)));
+  fs::copy_file(family, store_.folder(sample_key(17)) / family.filename());
+  const RecordStore::Found found = store_.get(sample_key(17));
+  EXPECT_EQ(found.runs.size(), 1U);
+  EXPECT_THAT(found.defects, ::testing::IsEmpty());
+  EXPECT_EQ(store_.get(sample_family(8192).head.key).reason, MissReason::absent);
+  RecordKey shape = sample_key(1);
+  shape.problem = "matmul m=? n=6144 k=4096 dtype=bf16";
+  EXPECT_EQ(runs_like(shape).size(), 1U);
+  EXPECT_EQ(store_.list().size(), 1U);
+  EXPECT_EQ(store_.list_heads().size(), 1U);
+  EXPECT_EQ(store_.heads("matmul").size(), 1U);
+}
+
+TEST_F(RecordStoreTest, ATornOrMisplacedFamilyIsADefectAndNoAnswer) {
+  const fs::path torn = must(store_.put(sample_family(64)));
+  const fs::path good = must(store_.put(sample_family(8192)));
+  const fs::path moved = torn.parent_path() / good.filename();
+  fs::copy_file(good, moved);
+  fs::resize_file(torn, fs::file_size(torn) / 4);
+  std::map<fs::path, MissReason> reasons;
+  for (const RecordStore::ListedFamily& listed : store_.list_families()) {
+    reasons[listed.path] = listed.family.reason;
+    if (listed.family) continue;
+    EXPECT_THAT(listed.family.detail, HasSubstr(listed.path.native()));
+  }
+  EXPECT_EQ(reasons, (std::map<fs::path, MissReason>{{good, MissReason::none},
+                                                     {torn, MissReason::corrupt},
+                                                     {moved, MissReason::key_mismatch}}));
+  for (const RecordStore::FamilyRun& run : store_.families(sample_key(1))) {
+    EXPECT_EQ(run.head, sample_family(8192).head);
+  }
+}
+
+TEST_F(RecordStoreTest, AFamilysHeadBelongsToItsEvidence) {
+  const FamilyRecord family = sample_family(8192);
+  const fs::path path = must(store_.put(family));
+  FamilyHead head = family.head;
+  head.kernels[1].artifact = digest_of("other").hex();
+  const auto write = [&](const std::string& key, const std::string& payload) {
+    ASSERT_TRUE(publish_file(path, encode_entry({"family", key, payload, to_json(family)})));
+  };
+  write(family.head.key.text(), to_json(head));
+  const Lookup<FamilyRecord> read = read_family(path, dir_.path());
+  EXPECT_EQ(read.reason, MissReason::corrupt);
+  EXPECT_THAT(read.detail, HasSubstr("the head does not belong to the evidence"));
+  write(sample_family(64).head.key.text(), to_json(family.head));
+  EXPECT_EQ(read_family(path, dir_.path()).reason, MissReason::key_mismatch);
+  EXPECT_TRUE(store_.families(sample_key(1)).empty());
+}
+
+TEST_F(RecordStoreTest, ALookupDoesNotReadTheEvidenceOfAFamily) {
+  const fs::path path = must(store_.put(sample_family(8192)));
+  std::string bytes = *read_file(path);
+  bytes.back() ^= 1;
+  ASSERT_TRUE(publish_file(path, bytes));
+  EXPECT_EQ(store_.families(sample_key(1)).size(), 1U);
+  EXPECT_EQ(read_family(path).reason, MissReason::corrupt);
+}
+
+TEST_F(RecordStoreTest, AFamilyThatWouldNotReadBackIsRefused) {
+  FamilyRecord family = sample_family(8192);
+  family.matrix[1].spread = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(store_.put(family),
+              Fails(ErrorCode::invalid_argument, HasSubstr("matrix[1].spread")));
+  EXPECT_TRUE(store_.list_families().empty());
 }
 
 }  // namespace

@@ -55,6 +55,16 @@ class Artifacts {
   ArtifactStore store_;
 };
 
+/// Returns the one file below `root` whose path has `shape`, with "_" for '=', '-' and ' '.
+fs::path file_of(const fs::path& root, const std::string& shape) {
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    std::string name = entry.path().native();
+    for (char& c : name) c = c == '=' || c == '-' || c == ' ' ? '_' : c;
+    if (entry.is_regular_file() && name.find(shape) != std::string::npos) return entry.path();
+  }
+  return {};
+}
+
 /// A store of records, numbered by the m of their problem.
 class Records {
  public:
@@ -69,21 +79,36 @@ class Records {
     const std::string expected = to_json(sample_record(number));
     return to_json(*record.value) == expected ? MissReason::none : MissReason::corrupt;
   }
-  /// The one file of the record.
-  fs::path file(int number) const {
-    const std::string shape = concat("m_", number, "_");
-    for (const auto& entry : fs::recursive_directory_iterator(root_)) {
-      std::string name = entry.path().native();
-      for (char& c : name) c = c == '=' || c == '-' || c == ' ' ? '_' : c;
-      if (entry.is_regular_file() && name.find(shape) != std::string::npos) return entry.path();
-    }
-    return {};
-  }
+  fs::path file(int number) const { return file_of(root_, concat("m_", number, "_")); }
   std::size_t listed() const {
     const std::vector<RecordStore::Listed> all = store_.list();
     return static_cast<std::size_t>(std::count_if(
         all.begin(), all.end(), [](const auto& one) { return one.record.value.has_value(); }));
   }
+
+ private:
+  fs::path root_;
+  RecordStore store_;
+};
+
+/// A store of families, numbered by their largest m.
+class Families {
+ public:
+  explicit Families(const fs::path& root) : root_(root), store_(root) {}
+
+  bool put(int number) const { return store_.put(sample_family(number)).has_value(); }
+  MissReason get(int number) const {
+    MissReason reason = MissReason::absent;
+    const fs::path folder = store_.folder(sample_family(number).head.key);
+    for (const RecordStore::ListedFamily& one : store_.list_families()) {
+      if (one.path.parent_path() != folder) continue;
+      if (!one.family) reason = one.family.reason;
+      if (one.family && *one.family.value == sample_family(number)) return MissReason::none;
+    }
+    return reason;
+  }
+  fs::path file(int number) const { return file_of(root_, concat("m_1__", number, "_")); }
+  std::size_t listed() const { return store_.families(sample_key(1)).size(); }
 
  private:
   fs::path root_;
@@ -98,7 +123,7 @@ class StoreContractTest : public ::testing::Test {
   Store store_{root_};
 };
 
-using Stores = ::testing::Types<Artifacts, Records>;
+using Stores = ::testing::Types<Artifacts, Records, Families>;
 TYPED_TEST_SUITE(StoreContractTest, Stores);
 
 TYPED_TEST(StoreContractTest, WhatWasPutIsFound) {
