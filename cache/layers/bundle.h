@@ -26,6 +26,7 @@ struct ExportOptions {
 struct ExportReport {
   std::string digest;  ///< of the manifest, hex: names the bundle
   std::int64_t records = 0;
+  std::int64_t families = 0;
   std::int64_t overrides = 0;
   std::int64_t artifacts = 0;
   /// Candidates that decisions made the answer although the bundle has no bits for them, as
@@ -33,11 +34,12 @@ struct ExportReport {
   std::vector<std::string> without_bits;
 };
 
-/// Writes the user's layer as a bundle: the runs that a `compact` would leave, the decisions, and
-/// the artifacts of the winners, and of the candidates that decisions put in their place, as far as
-/// the layer has them. The same content and serial produce the same file, byte by byte. Errors:
-/// `not_found` if there is no record, or a winner's artifact is not there; `corrupt` if the bundle
-/// would be more than an installation takes, or a folder of the cache cannot be read;
+/// Writes the user's layer as a bundle: the runs and families that a `compact` would leave, the
+/// decisions, and the artifacts of the winners, of the families' kernels, and of the candidates
+/// that decisions put in a winner's place, as far as the layer has them. The same content and
+/// serial produce the same file, byte by byte. Errors: `not_found` if there is neither record nor
+/// family, or the artifact of a winner or of a family's kernel is not there; `corrupt` if the
+/// bundle would be more than an installation takes, or a folder of the cache cannot be read;
 /// `unavailable`, `io`.
 Result<ExportReport> export_bundle(const TieredCache& cache, const std::filesystem::path& file,
                                    const ExportOptions& options);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include "cache/layers/bundle.h"
@@ -41,30 +42,33 @@ std::vector<std::string> sorted(const std::set<std::string>& texts) {
   return {texts.begin(), texts.end()};
 }
 
-/// Returns the runs that some lookup may serve. Errors: `corrupt` if some cannot be read for a
-/// reason outside of the files.
-Result<std::vector<RecordStore::Listed>> served_runs(const TieredCache& cache,
-                                                     const ExportOptions& options) {
-  std::vector<RecordStore::Listed> runs;
-  std::map<std::string, std::vector<RecordRun>> by_key;
-  for (RecordStore::Listed& listed : cache.records().list()) {
-    if (listed.record.reason == MissReason::unreadable) {
-      return Error{ErrorCode::corrupt, listed.record.detail};
-    }
-    if (!listed.record) continue;
-    const std::string& sku = listed.record.value->key.sku;
-    if (!options.sku.empty() && options.sku != sku) continue;
-    by_key[listed.record.value->key.text()].push_back({listed.path, head_of(*listed.record.value)});
-    runs.push_back(std::move(listed));
+/// Leaves of all that was listed the readable files, which some lookup may serve. `read` is the
+/// contents of a listed file, and `run_of` returns the file with its head. Errors: `corrupt` if
+/// some cannot be read for a reason outside of the files.
+template <typename Listed, typename T, typename RunOf>
+Result<std::vector<Listed>> served(std::vector<Listed> all, Lookup<T> Listed::* read,
+                                   const RunOf& run_of, const ExportOptions& options) {
+  for (const Listed& listed : all) {
+    const Lookup<T>& found = listed.*read;
+    if (found.reason == MissReason::unreadable) return Error{ErrorCode::corrupt, found.detail};
   }
-  std::erase_if(runs, [&](const RecordStore::Listed& listed) {
-    const RecordRun run = {listed.path, head_of(*listed.record.value)};
-    const std::vector<RecordRun>& others = by_key[run.head.key.text()];
-    return std::any_of(others.begin(), others.end(), [&](const RecordRun& other) {
-      return always_before(other, run, options.now);
-    });
-  });
-  return runs;
+  std::erase_if(all, [read](const Listed& listed) { return !(listed.*read); });
+  std::vector<std::invoke_result_t<RunOf, const Listed&>> runs;
+  for (const Listed& listed : all) runs.push_back(run_of(listed));
+  std::set<fs::path> left_out = superseded(runs, options.now);
+  for (const auto& run : runs) {
+    if (!options.sku.empty() && run.head.key.sku != options.sku) left_out.insert(run.file);
+  }
+  std::erase_if(all, [&left_out](const Listed& one) { return left_out.contains(one.path); });
+  return all;
+}
+
+RecordRun record_run(const RecordStore::Listed& listed) {
+  return {listed.path, head_of(*listed.record.value)};
+}
+
+RecordStore::FamilyRun family_run(const RecordStore::ListedFamily& listed) {
+  return {listed.path, listed.family.value->head};
 }
 
 /// Returns the decisions on each key that hold.
@@ -82,9 +86,10 @@ std::map<std::string, Decisions> decisions_of(
   return decisions;
 }
 
-/// Adds the bits of the candidate that decisions make the answer, for each key for which it is not
-/// the winner of a run.
+/// Adds the bits of the candidate that decisions make the answer, for each key for which it is
+/// neither the winner of a run nor a kernel of a family.
 void add_decided(const std::vector<RecordStore::Listed>& runs,
+                 const std::vector<RecordStore::ListedFamily>& families,
                  const std::map<std::string, Decisions>& decisions, const ArtifactStore& artifacts,
                  Collection& collection, ExportReport& report) {
   std::map<std::string, std::vector<const TuningRecord*>> by_key;
@@ -95,6 +100,13 @@ void add_decided(const std::vector<RecordStore::Listed>& runs,
     if (served.artifact.empty() || !artifacts.get(served.artifact)) return false;
     collection.add(artifacts.path(served.artifact));
     return true;
+  };
+  const auto is_kernel = [&families](std::string_view key, const auto& is_choice) {
+    return std::ranges::any_of(families, [&](const RecordStore::ListedFamily& listed) {
+      const FamilyHead& head = listed.family.value->head;
+      return head.key.text() == key &&
+             std::ranges::any_of(head.kernels, is_choice, &FamilyKernel::choice);
+    });
   };
   for (const auto& [key, decided] : decisions) {
     const auto lack = [&report, &key](std::string_view id, std::string_view why) {
@@ -111,7 +123,7 @@ void add_decided(const std::vector<RecordStore::Listed>& runs,
         const std::optional<HeadWinner> served = stand_in(*record, is_pin);
         return served && add(*served);
       });
-      if (!has) lack(pin->choice.id(), " is pinned");
+      if (!has && !is_kernel(key, is_pin)) lack(pin->choice.id(), " is pinned");
       continue;
     }
     for (const TuningRecord* record : by_key[key]) {
@@ -147,22 +159,41 @@ Result<ExportReport> export_as_listed(const TieredCache& cache, const fs::path& 
   Collection collection(cache.root());
   std::set<std::string> skus;
   std::set<std::string> devices;
-  KW_ASSIGN(const std::vector<RecordStore::Listed> runs, served_runs(cache, options));
+  const auto add = [&](const fs::path& path, const RecordKey& key, const std::string& device) {
+    collection.add(path);
+    skus.insert(key.sku);
+    if (!device.empty()) devices.insert(device);
+  };
+  const auto add_bits = [&](const std::string& artifact, std::string_view whose,
+                            const RecordKey& key, std::string_view remedy) -> Result<void> {
+    if (const Lookup<CompiledKernel> bits = cache.artifacts().get(artifact); !bits) {
+      return Error{ErrorCode::not_found, concat(whose, " bits of ", key.text(),
+                                                " are not stored: ", bits.detail, "; ", remedy)};
+    }
+    collection.add(cache.artifacts().path(artifact));
+    return {};
+  };
+  KW_ASSIGN(const std::vector<RecordStore::Listed> runs,
+            served(cache.records().list(), &RecordStore::Listed::record, record_run, options));
   for (const RecordStore::Listed& listed : runs) {
     const TuningRecord& record = *listed.record.value;
-    const fs::path artifact = cache.artifacts().path(record.winner.artifact);
-    if (const Lookup<CompiledKernel> bits = cache.artifacts().get(record.winner.artifact); !bits) {
-      return Error{ErrorCode::not_found,
-                   concat("the winner's bits of ", record.key.text(),
-                          " are not stored: ", bits.detail, "; prewarm compiles them")};
-    }
-    collection.add(listed.path);
-    collection.add(artifact);
-    skus.insert(record.key.sku);
-    if (!record.device_uuid.empty()) devices.insert(record.device_uuid);
+    KW_TRY(add_bits(record.winner.artifact, "the winner's", record.key, "prewarm compiles them"));
+    add(listed.path, record.key, record.device_uuid);
     ++report.records;
   }
-  if (report.records == 0) {
+  KW_ASSIGN(const std::vector<RecordStore::ListedFamily> families,
+            served(cache.records().list_families(), &RecordStore::ListedFamily::family, family_run,
+                   options));
+  for (const RecordStore::ListedFamily& listed : families) {
+    const FamilyRecord& family = *listed.family.value;
+    for (const FamilyKernel& kernel : family.head.kernels) {
+      KW_TRY(add_bits(kernel.artifact, concat(kernel.choice.id(), "'s"), family.head.key,
+                      "tune the family again"));
+    }
+    add(listed.path, family.head.key, family.device_uuid);
+    ++report.families;
+  }
+  if (report.records + report.families == 0) {
     return Error{ErrorCode::not_found, concat("no record", options.sku.empty() ? "" : " for ",
                                               options.sku, " in ", cache.root().native())};
   }
@@ -173,7 +204,7 @@ Result<ExportReport> export_as_listed(const TieredCache& cache, const fs::path& 
   });
   for (const RecordStore::ListedOverride& listed : overrides) collection.add(listed.path);
   report.overrides = static_cast<std::int64_t>(overrides.size());
-  add_decided(runs, decisions_of(overrides), cache.artifacts(), collection, report);
+  add_decided(runs, families, decisions_of(overrides), cache.artifacts(), collection, report);
   BundleManifest manifest{.kernwright = std::string(kernwright_version()),
                           .serial = options.serial,
                           .skus = sorted(skus),

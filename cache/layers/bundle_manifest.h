@@ -49,9 +49,9 @@ Result<BundleManifest> parse_bundle_manifest(std::string_view json);
 /// Returns the bytes that are signed for a manifest's text.
 std::string signed_text(std::string_view manifest);
 
-/// Returns the kind of entry that a file of that name holds: "record", "override" or "artifact". It
-/// is empty for names that the cache cannot have made, so nothing in a bundle can lead anywhere
-/// else.
+/// Returns the kind of entry that a file of that name holds: "record", "family", "override" or
+/// "artifact". It is empty for names that the cache cannot have made, so nothing in a bundle can
+/// lead anywhere else.
 std::string_view entry_kind(std::string_view name);
 
 }  // namespace kernwright

@@ -63,6 +63,31 @@ bool is_old(const fs::path& file, std::chrono::duration<double> age) {
   return !error && fs::file_time_type::clock::now() - changed > age;
 }
 
+RecordGrade grade_of(const RecordHead& head) { return head.grade; }
+RecordGrade grade_of(const FamilyHead& /*head*/) { return RecordGrade::measured; }
+
+/// Returns whether every lookup rightly puts `a` before `b`, which are two runs of one key.
+template <typename Run>
+bool always_before(const Run& a, const Run& b, std::string_view now) {
+  if (a.head.environment != b.head.environment || a.head.created > now) return false;
+  const auto age = [](const Run& run) { return std::tie(run.head.created, run.file); };
+  return grade_of(a.head) <= grade_of(b.head) && a.head.trust <= b.head.trust && age(a) > age(b);
+}
+
+template <typename Run>
+std::set<fs::path> superseded_runs(const std::vector<Run>& runs, std::string_view now) {
+  std::map<std::string, std::vector<const Run*>> by_key;
+  for (const Run& run : runs) by_key[run.head.key.text()].push_back(&run);
+  std::set<fs::path> files;
+  for (const auto& [key, of_key] : by_key) {
+    for (const Run* run : of_key) {
+      const auto before = [&](const Run* other) { return always_before(*other, *run, now); };
+      if (std::ranges::any_of(of_key, before)) files.insert(run->file);
+    }
+  }
+  return files;
+}
+
 /// Returns whether a file has the trials of a record that is not there: its writer was killed
 /// before it published the record, or another process removed that.
 bool is_left_over(const fs::path& file) {
@@ -73,30 +98,30 @@ bool is_left_over(const fs::path& file) {
 
 }  // namespace
 
-bool always_before(const RecordRun& a, const RecordRun& b, std::string_view now) {
-  if (a.head.environment != b.head.environment || a.head.created > now) return false;
-  const auto newer = [](const RecordRun& run) { return std::tie(run.head.created, run.file); };
-  return a.head.grade <= b.head.grade && a.head.trust <= b.head.trust && newer(a) > newer(b);
+std::set<fs::path> superseded(const std::vector<RecordRun>& runs, std::string_view now) {
+  return superseded_runs(runs, now);
+}
+
+std::set<fs::path> superseded(const std::vector<RecordStore::FamilyRun>& families,
+                              std::string_view now) {
+  return superseded_runs(families, now);
 }
 
 Result<Removed> compact(const RecordStore& records, std::string_view now) {
-  std::map<std::string, std::vector<RecordRun>> by_key;
-  for (RecordStore::Listed& listed : records.list()) {
-    if (!listed.record) continue;
-    by_key[listed.record.value->key.text()].push_back(
-        {std::move(listed.path), head_of(*listed.record.value)});
+  std::vector<RecordRun> runs;
+  for (const RecordStore::Listed& listed : records.list()) {
+    if (listed.record) runs.push_back({listed.path, head_of(*listed.record.value)});
+  }
+  std::vector<RecordStore::FamilyRun> families;
+  for (const RecordStore::ListedFamily& listed : records.list_families()) {
+    if (listed.family) families.push_back({listed.path, listed.family.value->head});
   }
   Remover remover;
-  for (const auto& [key, runs] : by_key) {
-    for (const RecordRun& run : runs) {
-      const bool superseded = std::any_of(runs.begin(), runs.end(), [&](const RecordRun& other) {
-        return always_before(other, run, now);
-      });
-      if (!superseded) continue;
-      remover.remove(run.file);
-      remover.remove(trials_file(run.file));
-    }
+  for (const fs::path& file : superseded(runs, now)) {
+    remover.remove(file);
+    remover.remove(trials_file(file));
   }
+  for (const fs::path& file : superseded(families, now)) remover.remove(file);
   return remover.result();
 }
 
@@ -107,6 +132,12 @@ Result<Removed> prune(const TieredCache& cache, const PruneLimits& limits) {
     if (!listed.head) return nothing_pruned(listed.head.detail);
     winners.insert(listed.head.value->winner.artifact);
     logs.insert(cache.log(listed.head.value->key));
+  }
+  for (const RecordStore::ListedFamily& listed : cache.records().list_families()) {
+    if (!listed.family) return nothing_pruned(listed.family.detail);
+    const FamilyHead& head = listed.family.value->head;
+    for (const FamilyKernel& kernel : head.kernels) winners.insert(kernel.artifact);
+    logs.insert(cache.log(head.key));
   }
   const FilesBelow all = files_below(cache.root() / "v1", cache.root());
   if (!all.unread.empty()) return nothing_pruned(all.unread.front().error.message);

@@ -68,6 +68,20 @@ Result<MergeReport> merge(const TieredCache& into, const fs::path& from) {
     counter += taken && *taken ? 1 : 0;
     return {};
   };
+  // Without its bits a file would be a defect of this cache from then on.
+  const auto has_bits = [&](const fs::path& file, std::string_view whose,
+                            const std::string& artifact) -> Result<bool> {
+    if (into.artifact(artifact)) return true;
+    const Lookup<CompiledKernel> bits = TieredCache(from).artifact(artifact);  // of its bundle
+    if (!bits) {
+      report.defects.push_back(
+          concat(file.native(), ": ", whose, " artifact ", artifact, " is in neither cache"));
+      return false;
+    }
+    KW_TRY(into.put_artifact(artifact, *bits.value));
+    ++report.artifacts;
+    return true;
+  };
   std::map<std::string, Best> ours;
   for (const RecordStore::Listed& listed : into.records().list()) {
     if (listed.record) keep_best(ours, *listed.record.value);
@@ -92,18 +106,9 @@ Result<MergeReport> merge(const TieredCache& into, const fs::path& from) {
       report.defects.push_back(listed.record.detail);
       continue;
     }
-    // Without its artifact it would be a defect of this cache from then on.
-    const std::string& artifact = listed.record.value->winner.artifact;
-    if (!into.artifact(artifact)) {
-      const Lookup<CompiledKernel> bits = TieredCache(from).artifact(artifact);  // of its bundle
-      if (!bits) {
-        report.defects.push_back(concat(listed.path.native(), ": its winner's artifact ", artifact,
-                                        " is in neither cache"));
-        continue;
-      }
-      KW_TRY(into.put_artifact(artifact, *bits.value));
-      ++report.artifacts;
-    }
+    KW_ASSIGN(const bool whole,
+              has_bits(listed.path, "its winner's", listed.record.value->winner.artifact));
+    if (!whole) continue;
     keep_best(theirs, *listed.record.value);
     const Lookup<TrialTable> trials = read_trials(listed.path, listed.record.value->key, from);
     if (trials) {
@@ -120,6 +125,19 @@ Result<MergeReport> merge(const TieredCache& into, const fs::path& from) {
       continue;
     }
     KW_TRY(count(take_over(listed.path, from, into.root()), report.overrides));
+  }
+  for (const RecordStore::ListedFamily& listed : records.list_families()) {
+    if (!listed.family) {
+      report.defects.push_back(listed.family.detail);
+      continue;
+    }
+    bool whole = true;
+    for (const FamilyKernel& kernel : listed.family.value->head.kernels) {
+      KW_ASSIGN(const bool has,
+                has_bits(listed.path, concat(kernel.choice.id(), "'s"), kernel.artifact));
+      whole = whole && has;
+    }
+    if (whole) KW_TRY(count(take_over(listed.path, from, into.root()), report.families));
   }
   for (const auto& [key, best] : theirs) {
     const auto known = ours.find(key);

@@ -21,13 +21,14 @@ struct MergeReport {
   std::int64_t records = 0;    ///< taken over
   std::int64_t artifacts = 0;  ///< taken over
   std::int64_t overrides = 0;  ///< taken over
+  std::int64_t families = 0;   ///< taken over
   std::vector<Disagreement> disagreements;
-  /// Left out: files of `from` that cannot be read, and records without an artifact.
+  /// Left out: files of `from` that cannot be read, records and families without an artifact.
   std::vector<std::string> defects;
 };
 
-/// Takes over into the user's layer of `into` the records, artifacts and decisions of `from` that
-/// are not there. Nothing is replaced, and merging again changes nothing.
+/// Takes over into the user's layer of `into` the records, families, artifacts and decisions of
+/// `from` that are not there. Nothing is replaced, and merging again changes nothing.
 ///
 /// If the measured winners of one key are different configurations, and their times differ by more
 /// than `kNoise` and more than three times their spread, they are reported. They are compared by

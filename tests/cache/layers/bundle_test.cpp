@@ -1,5 +1,6 @@
 #include "cache/layers/bundle.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -227,6 +228,84 @@ TEST_F(BundleTest, AWinnerWithoutItsBitsIsNotExported) {
   EXPECT_THAT(pack(), Fails(HasSubstr("matmul m=1")));
   EXPECT_FALSE(fs::exists(dir_ / "bundle"));
   EXPECT_FALSE(export_bundle(TieredCache(dir_ / "none"), dir_ / "bundle", {})) << "no record";
+}
+
+TEST_F(BundleTest, TheNewestRecordOfAFamilyIsInItWithTheBitsOfAllItsKernels) {
+  const std::string second = digest_of("second").hex();
+  FamilyRecord family = sample_family(8192);
+  ASSERT_TRUE(cache_.records().put(family));
+  family.head.created = "2026-12-01T00:00:00Z";
+  ASSERT_TRUE(cache_.records().put(family));
+  FamilyRecord other_sku = family;
+  other_sku.head.key.sku = "a100_80";
+  other_sku.head.kernels[1].artifact = digest_of("other").hex();
+  ASSERT_TRUE(cache_.records().put(other_sku));
+  EXPECT_THAT(pack(), Fails(ErrorCode::not_found,
+                            HasSubstr(concat("matmul/tiled BM=64's bits of ",
+                                             family.head.key.text(), " are not stored: "))));
+  ASSERT_TRUE(cache_.put_artifact(second, sample_kernel("second")));
+  const ExportReport all = must(pack());
+  EXPECT_EQ(all.records, 1);
+  EXPECT_EQ(all.families, 2) << "the newest of each SKU";
+  EXPECT_EQ(all.artifacts, 3);
+  const ExportReport one = must(export_bundle(
+      cache_, dir_ / "one", {.sku = "a100_80", .secret_key = {}, .now = "2027-01-01T00:00:00Z"}));
+  EXPECT_EQ(one.records, 0) << "a family alone is enough";
+  EXPECT_EQ(one.families, 1);
+  EXPECT_EQ(one.artifacts, 2);
+  const BundleManifest manifest = must(parse_bundle_manifest(unpack("one")[0].bytes));
+  EXPECT_THAT(manifest.skus, ElementsAre("a100_80"));
+  EXPECT_THAT(manifest.devices, ElementsAre("GPU-2"));
+
+  ASSERT_TRUE(install());
+  const fs::path bundle = installed_bundle(dir_ / "fleet");
+  const std::vector<RecordStore::FamilyRun> served = RecordStore(bundle).families(sample_key(1));
+  ASSERT_EQ(served.size(), 1U);
+  EXPECT_EQ(served[0].head, family.head);
+  EXPECT_EQ(*read_family(served[0].file, bundle).value, family);
+  for (const FamilyKernel& kernel : served[0].head.kernels) {
+    EXPECT_TRUE(ArtifactStore(bundle).get(kernel.artifact));
+  }
+  std::string bytes = *read_file(served[0].file);
+  bytes.back() ^= 1;
+  ASSERT_TRUE(publish_file(served[0].file, bytes));
+  ASSERT_EQ(bundle_defects(bundle).size(), 1U);
+  EXPECT_EQ(bundle_defects(bundle)[0].path, served[0].file);
+}
+
+TEST_F(BundleTest, APinnedKernelOfAFamilyHasItsBits) {
+  const FamilyHead head = sample_family(8192).head;
+  ASSERT_TRUE(cache_.put_artifact(head.kernels[1].artifact, sample_kernel("second")));
+  ASSERT_TRUE(cache_.records().put(sample_family(8192)));
+  const auto pinned = [&](const Choice& choice) {
+    EXPECT_TRUE(
+        cache_.put_override({.key = head.key, .action = OverrideAction::pin, .choice = choice}));
+    return pack()->without_bits;
+  };
+  EXPECT_THAT(pinned(head.kernels[1].choice), IsEmpty());
+  EXPECT_THAT(pinned({"matmul/tiled", Configuration({{"BM", 256}})}),
+              ElementsAre(HasSubstr("matmul/tiled BM=256 is pinned and has no bits")));
+}
+
+TEST_F(BundleTest, AFileThatIsNoFamilyIsRefused) {
+  ASSERT_TRUE(cache_.put_artifact(digest_of("second").hex(), sample_kernel("second")));
+  ASSERT_TRUE(cache_.records().put(sample_family(8192)));
+  EXPECT_THAT(refused_with([](std::vector<Packed>& packed) {
+                const auto family = std::ranges::find_if(
+                    packed, [](const Packed& one) { return one.name.ends_with(".kwf"); });
+                ASSERT_NE(family, packed.end());
+                family->bytes[100] ^= 1;
+              }),
+              HasSubstr("is not that of the manifest"));
+  EXPECT_THAT(refused_with([](std::vector<Packed>& packed) {
+                for (std::size_t at = 1; at < packed.size(); ++at) {
+                  std::string name = packed[at].name;
+                  if (!name.ends_with(".kwf")) continue;
+                  name.back() = 'r';
+                  rename_in_manifest(packed, at, name);
+                }
+              }),
+              HasSubstr("kind \"family\" is not \"record\""));
 }
 
 TEST_F(BundleTest, ASignatureIsAskedForAndChecked) {

@@ -101,6 +101,33 @@ TEST_F(CompactTest, DecisionsAndDefectsStay) {
   EXPECT_EQ(cache_.records().get(sample_key(1)).overrides.size(), 1U);
 }
 
+TEST_F(CompactTest, ANewerFamilyOfTheSameEnvironmentReplacesTheOlder) {
+  const auto family = [this](std::string created, const auto& change) {
+    FamilyRecord made = sample_family(8192);
+    made.head.created = std::move(created);
+    change(made);
+    return cache_.records().put(made).value();
+  };
+  const auto as_it_is = [](FamilyRecord&) {};
+  const fs::path old = family("2026-11-20T10:00:00Z", as_it_is);
+  family("2026-11-23T10:00:00Z", [](FamilyRecord& made) { made.head.trust = Trust::c; });
+  family("2026-11-23T10:00:00Z",
+         [](FamilyRecord& made) { made.head.environment.driver = "590.1"; });
+  family("2099-01-01T00:00:00Z", as_it_is);
+  ASSERT_TRUE(cache_.records().put(sample_family(64)));
+  put(Trust::b, "2026-11-20T10:00:00Z");
+  EXPECT_EQ(compacted(), 0)
+      << "of less trust, another driver, the future, another key, or no family";
+  const fs::path fewer = family("2026-11-24T10:00:00Z", [](FamilyRecord& made) {
+    made.head.kernels.pop_back();
+    made.head.table = {{-1}, {0}, {0}, {0}};
+  });
+  EXPECT_EQ(compacted(), 2) << "the older, and the one of less trust";
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(fs::exists(fewer));
+  EXPECT_EQ(left(), 1U);
+}
+
 class PruneTest : public ::testing::Test {
  protected:
   std::string put(int number, int days_old) {
@@ -207,6 +234,32 @@ TEST_F(PruneTest, AFolderInPlaceOfARecordKeepsAllArtifacts) {
   EXPECT_THAT(prune(cache_, {.bytes = 0, .days = 1}),
               Fails(HasSubstr(file.native() + ": a folder, not a file")));
   EXPECT_TRUE(has(other));
+}
+
+TEST_F(PruneTest, TheKernelsOfFamiliesStay) {
+  const std::string first = put(1, 1000);
+  const std::string second = put(2, 1000);
+  const std::string other = put(3, 0);
+  FamilyRecord family = sample_family(8192);
+  family.head.kernels[0].artifact = first;
+  family.head.kernels[1].artifact = second;
+  const fs::path file = cache_.records().put(family).value();
+  const fs::path log = cache_.log(family.head.key);
+  ASSERT_TRUE(publish_file(log, "log"));
+  fs::last_write_time(log, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  fs::rename(file, file.native() + ".aside");
+  ASSERT_TRUE(publish_file(file, "torn"));
+  EXPECT_THAT(prune(cache_, {.bytes = 0}),
+              Fails(ErrorCode::corrupt, HasSubstr("nothing was pruned")));
+  EXPECT_TRUE(has(other));
+  fs::rename(file.native() + ".aside", file);
+  ASSERT_TRUE(prune(cache_, {.bytes = 0, .days = 1}));
+  EXPECT_TRUE(has(first) && has(second) && fs::exists(log));
+  EXPECT_FALSE(has(other));
+  fs::remove(file);
+  fs::create_directory(file);
+  EXPECT_THAT(prune(cache_, {.bytes = 0}), Fails(HasSubstr("a folder, not a file")));
+  EXPECT_TRUE(has(first));
 }
 
 TEST_F(PruneTest, WhatKilledWritersLeftGoesAfterAnHour) {

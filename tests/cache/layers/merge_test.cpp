@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cache/layers/bundle.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "tests/cache/samples.h"
@@ -140,6 +141,49 @@ TEST_F(MergeTest, ARecordWithoutItsArtifactIsLeftOut) {
   EXPECT_TRUE(empty.records().list().empty());
   put_winner(from_);
   EXPECT_EQ(merge(empty, from_.root())->records, 2);
+}
+
+TEST_F(MergeTest, FamiliesComeAlongWithTheBitsOfAllTheirKernels) {
+  const std::string second = digest_of("second").hex();
+  const fs::path family = must(from_.records().put(sample_family(8192)));
+  const MergeReport without = merged();
+  EXPECT_EQ(without.families, 0);
+  ASSERT_EQ(without.defects.size(), 1U);
+  EXPECT_EQ(without.defects[0], concat(family.native(), ": matmul/tiled BM=64's artifact ", second,
+                                       " is in neither cache"));
+  EXPECT_TRUE(into_.records().list_families().empty());
+
+  ASSERT_TRUE(from_.put_artifact(second, sample_kernel("second")));
+  const fs::path torn = must(from_.records().put(sample_family(64)));
+  fs::resize_file(torn, 50);
+  const MergeReport report = merged();
+  EXPECT_EQ(report.families, 1);
+  EXPECT_EQ(report.artifacts, 1);
+  EXPECT_EQ(report.records, 0);
+  ASSERT_EQ(report.defects.size(), 1U);
+  EXPECT_THAT(report.defects[0], HasSubstr(torn.native()));
+  EXPECT_TRUE(into_.artifact(second));
+  const std::vector<RecordStore::FamilyRun> found = into_.records().families(sample_key(1));
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(*read_family(found[0].file, into_.root()).value, sample_family(8192));
+  EXPECT_EQ(merged().families, 0) << "nothing twice";
+}
+
+TEST_F(MergeTest, TheBitsOfAFamilyMayBeInTheBundleOfItsCache) {
+  const TieredCache empty(dir_ / "empty");
+  for (const char* name : {"winner", "second"}) {
+    ASSERT_TRUE(from_.put_artifact(digest_of(name).hex(), sample_kernel(name)));
+  }
+  ASSERT_TRUE(from_.records().put(sample_family(8192)));
+  ASSERT_TRUE(export_bundle(from_, dir_ / "bundle", {}));
+  const fs::path served = dir_ / "served";
+  ASSERT_TRUE(
+      install_bundle(dir_ / "bundle", served, {.trusted_keys = {}, .allow_unsigned = true}));
+  ASSERT_TRUE(RecordStore(served).put(sample_family(8192)));
+  const MergeReport report = must(merge(empty, served));
+  EXPECT_EQ(report.families, 1);
+  EXPECT_EQ(report.artifacts, 2);
+  EXPECT_TRUE(report.defects.empty());
 }
 
 TEST_F(MergeTest, WhereNothingCanBeWrittenItSaysSo) {
