@@ -111,8 +111,10 @@ class Doctor : public Command {
     Json packages = Json::array();
     for (const std::string& folder : signed_cache_roots()) {
       const Result<void> checked = check_packaged_bundle(folder);
+      const RecordStore records(folder);
       packages.push_back({{"folder", folder},
-                          {"records", checked ? TieredCache(folder).records().list().size() : 0},
+                          {"records", checked ? records.list().size() : 0},
+                          {"families", checked ? records.list_families().size() : 0},
                           {"defect", checked ? std::string() : checked.error().message}});
     }
 
@@ -128,6 +130,7 @@ class Doctor : public Command {
                    {"cache",
                     {{"root", root.string()},
                      {"records", cache.records().list().size()},
+                     {"families", cache.records().list_families().size()},
                      {"artifacts", cache.artifacts().list().size()}}},
                    {"signed_caches", packages},
                    {"counters", counters_text(counter_access())},
@@ -146,6 +149,9 @@ class Doctor : public Command {
  private:
   static void print_text(const Page& page, const Json& report) {
     const auto word = [](const Json& json) { return json.get<std::string>(); };
+    const auto stored = [](const Json& json) {
+      return counted_records(json["records"].get<int>(), json["families"].get<int>());
+    };
     page.print(
         concat("kernwright ", word(report["kernwright"]), " (", word(report["commit"]), ")"));
     const bool no_device = report["devices"].empty();
@@ -175,14 +181,12 @@ class Doctor : public Command {
     }
     if (!no_device) page.print("counters", word(report["counters"]));
     const Json& cache = report["cache"];
-    page.print("cache",
-               concat(word(cache["root"]), ": ", counted(cache["records"].get<int>(), "record"),
-                      ", ", counted(cache["artifacts"].get<int>(), "artifact")));
+    page.print("cache", concat(word(cache["root"]), ": ", stored(cache), ", ",
+                               counted(cache["artifacts"].get<int>(), "artifact")));
     for (const Json& package : report["signed_caches"]) {
       const std::string folder = word(package["folder"]);
       const std::string defect = word(package["defect"]);
-      page.print("data", defect.empty() ? concat(folder, ": ",
-                                                 counted(package["records"].get<int>(), "record"))
+      page.print("data", defect.empty() ? concat(folder, ": ", stored(package))
                                         : concat(folder, " is passed over: ", defect));
     }
     std::string_view label = "next";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "cli/command.h"
 #include "service/report/sweep_report.h"
 #include "service/serve/core.h"
+#include "support/text.h"
 
 namespace kernwright::cli {
 
@@ -43,6 +45,13 @@ void end_on_interrupt(std::string_view message);
 /// Returns the text that others write on standard error during `run`, while no other thread runs.
 /// It does not go to standard error. Errors: `io`, `unavailable`; then nothing was run.
 Result<std::string> captured_errors(const std::function<void()>& run);
+
+/// Returns "3 records", or "3 records, 1 family" if there are families.
+template <std::integral Count>
+std::string counted_records(Count records, Count families) {
+  const std::string text = counted(records, "record");
+  return families == 0 ? text : concat(text, ", ", counted(families, "family", "families"));
+}
 
 /// Returns a time in a fitting unit, with one digit after the point, or two below 10: "255.1 us",
 /// "1.25 ms", "116.2 ns".

@@ -31,8 +31,8 @@ struct CacheFlags {
 };
 
 Status list_cache(const CacheFlags& flags);
-/// Reads all files. A file that does not decode, and a record without its winner's artifact, is a
-/// defect.
+/// Reads all files. A file that does not decode is a defect, and so is a record without its
+/// winner's artifact, or a family without the artifact of a kernel.
 Status verify_cache(const CacheFlags& flags);
 Status compact_cache(const CacheFlags& flags);
 Status prune_cache(const CacheFlags& flags);

@@ -76,11 +76,12 @@ Status export_cache(const CacheFlags& flags) {
                     {"serial", options.serial},
                     {"signed", !flags.key.empty()},
                     {"records", exported->records},
+                    {"families", exported->families},
                     {"overrides", exported->overrides},
                     {"artifacts", exported->artifacts},
                     {"without_bits", exported->without_bits}});
   } else {
-    print(concat(*file, ": ", counted(exported->records, "record"), ", ",
+    print(concat(*file, ": ", counted_records(exported->records, exported->families), ", ",
                  counted(exported->artifacts, "artifact"), ", ",
                  counted(exported->overrides, "decision"), ", ",
                  flags.key.empty() ? "not signed" : "signed", "; serial ", options.serial, "; ",

@@ -76,24 +76,40 @@ std::filesystem::path check_installed_bundle(const std::filesystem::path& root,
 struct BundleContents {
   std::filesystem::path folder;  ///< empty: there is no bundle
   std::vector<RecordStore::ListedHead> records;
+  std::vector<RecordStore::ListedFamily> families;
   std::size_t artifacts = 0;
 
   explicit BundleContents(std::filesystem::path bundle) : folder(std::move(bundle)) {
     if (folder.empty()) return;
     records = RecordStore(folder).list_heads();
+    families = RecordStore(folder).list_families();
     artifacts = ArtifactStore(folder).list().size();
   }
 
   std::string text() const {
-    return concat("bundle in use: ", folder.string(), ", ", counted(records.size(), "record"), ", ",
+    return concat("bundle in use: ", folder.string(), ", ",
+                  counted_records(records.size(), families.size()), ", ",
                   counted(artifacts, "artifact"));
   }
   /// Returns null without a bundle.
   Json json() const {
     if (folder.empty()) return {};
-    return {{"folder", folder.string()}, {"records", records.size()}, {"artifacts", artifacts}};
+    return {{"folder", folder.string()},
+            {"records", records.size()},
+            {"families", families.size()},
+            {"artifacts", artifacts}};
   }
 };
+
+void list_family(const FamilyHead& head, std::string_view place) {
+  print(head.key.problem);
+  print(concat("  ", place, counted(head.kernels.size(), "kernel"),
+               head.regret.sizes == 0
+                   ? ""
+                   : concat(", 95 % of sizes within ", format_share(head.regret.p95),
+                            " of the best found")));
+  print(concat("  (", head.key.sku, " ", head.created, ")"));
+}
 
 /// Looks at winners as lookups would, with one service for each SKU.
 class WinnerCheck {
@@ -150,6 +166,16 @@ Status list_cache(const CacheFlags& flags) {
                    concat(listed.record.value->key.sku, " ", listed.record.value->created));
     }
   }
+  Json families = Json::array();
+  for (const RecordStore::ListedFamily& listed : cache.records().list_families()) {
+    if (!listed.family) {
+      left_out(listed.path, listed.family.detail);
+    } else if (flags.json) {
+      families.push_back(parse_value(to_json(listed.family.value->head)));
+    } else {
+      list_family(listed.family.value->head, "");
+    }
+  }
   Json overrides = Json::array();
   for (const RecordStore::ListedOverride& listed : cache.records().list_overrides()) {
     if (!listed.override) {
@@ -179,9 +205,17 @@ Status list_cache(const CacheFlags& flags) {
       print(concat("  (", head.key.sku, " ", head.created, ")"));
     }
   }
+  for (const RecordStore::ListedFamily& listed : bundle.families) {
+    if (!listed.family) {
+      left_out(listed.path, listed.family.detail);
+    } else if (!flags.json) {
+      list_family(listed.family.value->head, "in the bundle, ");
+    }
+  }
   if (flags.json) {
     print_json(Json{{"root", cache.root().string()},
                     {"records", rows},
+                    {"families", families},
                     {"overrides", overrides},
                     {"artifacts", artifacts},
                     {"bundle", bundle.json()}});
@@ -197,6 +231,7 @@ Status verify_cache(const CacheFlags& flags) {
   CacheDefects defects(flags.json);
   WinnerCheck winners(flags);
   int records = 0;
+  int families = 0;
   int recompiled = 0;
   int not_comparable = 0;
   for (const RecordStore::Listed& listed : cache.records().list()) {
@@ -238,6 +273,24 @@ Status verify_cache(const CacheFlags& flags) {
       }
     }
   }
+  for (const RecordStore::ListedFamily& listed : cache.records().list_families()) {
+    if (!listed.family) {
+      defects.note(listed.path,
+                   concat(to_string(listed.family.reason), ": ", listed.family.detail));
+      continue;
+    }
+    ++families;
+    for (const FamilyKernel& kernel : listed.family.value->head.kernels) {
+      const Lookup<CompiledKernel> bits = cache.artifact(kernel.artifact);
+      if (bits) continue;
+      if (is_gone(listed.path)) {  // and its artifacts after it
+        --families;
+        break;
+      }
+      defects.note(listed.path, concat(kernel.choice.id(), "'s artifact ", kernel.artifact, ": ",
+                                       to_string(bits.reason), ", ", bits.detail));
+    }
+  }
   for (const RecordStore::ListedOverride& listed : cache.records().list_overrides()) {
     if (listed.override) continue;
     defects.note(listed.path,
@@ -258,6 +311,7 @@ Status verify_cache(const CacheFlags& flags) {
   if (flags.json) {
     Json json = {{"root", cache.root().string()},
                  {"records", records},
+                 {"families", families},
                  {"artifacts", artifacts.size()},
                  {"bundle", bundle.empty() ? Json() : Json(bundle.string())},
                  {"bundle_holds", BundleContents(bundle).json()},
@@ -273,8 +327,8 @@ Status verify_cache(const CacheFlags& flags) {
                    " of other code, another compiler or an unknown SKU"));
     }
     if (!bundle.empty()) print(BundleContents(bundle).text());
-    print(concat(counted(records, "record"), ", ", counted(artifacts.size(), "artifact"), ", ",
-                 counted(defects.rows().size(), "defect")));
+    print(concat(counted_records(records, families), ", ", counted(artifacts.size(), "artifact"),
+                 ", ", counted(defects.rows().size(), "defect")));
   }
   return defects.rows().empty() ? Status::ok : Status::failed;
 }

@@ -77,7 +77,7 @@ CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_
     : service(sub),
       words(llvm::cl::Positional, llvm::cl::ZeroOrMore,
             llvm::cl::desc("ACTION, one of:\n\n"
-                           "  list               the record of each problem\n"
+                           "  list               the records of problems and families\n"
                            "  verify             check every file\n"
                            "  compact            remove records that no lookup would serve\n"
                            "  prune              remove artifacts of no winner, the oldest first\n"

@@ -164,6 +164,77 @@ TEST_F(CacheTest, DecisionsAreListedAndATornOneIsADefect) {
   EXPECT_THAT(verify.out, HasSubstr(torn.native()));
 }
 
+/// A cache with one family and the bits of its kernels.
+class FamilyCacheTest : public CacheTest {
+ protected:
+  void SetUp() override {
+    CacheTest::SetUp();
+    for (const char* name : {"winner", "second"}) {
+      ASSERT_TRUE(ArtifactStore(cache()).put(digest_of(name).hex(), sample_kernel(name)));
+    }
+    family_ = must(RecordStore(cache()).put(sample_family(8192)));
+  }
+  std::filesystem::path family_;
+};
+
+TEST_F(FamilyCacheTest, FamiliesAreListed) {
+  const Ran list = kernwright({"cache", "list"});
+  EXPECT_EQ(list.exit_code, 0) << list.err;
+  EXPECT_THAT(list.out, HasSubstr("matmul m=1..8192 n=6144 k=4096 dtype=bf16\n"
+                                  "  2 kernels, 95 % of sizes within 30 % of the best found\n"
+                                  "  (h200 2026-11-20T10:11:12Z)\n"));
+  const nlohmann::json json = kernwright({"cache", "list", "--json"}).json();
+  EXPECT_TRUE(json["records"].empty());
+  ASSERT_EQ(json["families"].size(), 1U);
+  EXPECT_EQ(json["families"][0]["kernels"][1]["artifact"], digest_of("second").hex());
+  EXPECT_THAT(kernwright({"doctor"}).out, HasSubstr("0 records, 1 family, 2 artifacts\n"));
+  std::filesystem::resize_file(family_, 50);
+  const Ran torn = kernwright({"cache", "list"});
+  EXPECT_EQ(torn.exit_code, 1);
+  EXPECT_THAT(torn.err, HasSubstr("not listed: " + family_.native()));
+}
+
+TEST_F(FamilyCacheTest, VerifyReadsFamiliesWholeAndTheBitsOfTheirKernels) {
+  const Ran whole = kernwright({"cache", "verify"});
+  EXPECT_EQ(whole.exit_code, 0) << whole.out;
+  EXPECT_EQ(whole.out, "0 records, 1 family, 2 artifacts, 0 defects\n");
+  const std::string bytes = content(family_);
+  std::string changed = bytes;
+  changed.back() = static_cast<char>(changed.back() ^ 1);
+  write("cache/" + family_.lexically_relative(cache()).native(), changed);
+  const Ran torn = kernwright({"cache", "verify"});
+  EXPECT_EQ(torn.exit_code, 1);
+  EXPECT_THAT(torn.out, HasSubstr(family_.native() + ": corrupt: "));
+  EXPECT_THAT(torn.out, HasSubstr("0 records, 2 artifacts, 1 defect\n"));
+  write("cache/" + family_.lexically_relative(cache()).native(), bytes);
+  std::filesystem::remove(ArtifactStore(cache()).path(digest_of("second").hex()));
+  const nlohmann::json lacking = kernwright({"cache", "verify", "--json"}).json();
+  EXPECT_EQ(lacking["families"], 1);
+  ASSERT_EQ(lacking["defects"].size(), 1U);
+  EXPECT_EQ(lacking["defects"][0]["path"], family_.native());
+  EXPECT_THAT(lacking["defects"][0]["defect"].get<std::string>(),
+              HasSubstr("matmul/tiled BM=64's artifact " + digest_of("second").hex() + ": absent"));
+}
+
+TEST_F(FamilyCacheTest, BundlesSayHowManyFamiliesTheyHave) {
+  const std::string bundle = (dir_ / "bundle").string();
+  const std::string served = (dir_ / "served").string();
+  const Ran exported = kernwright({"cache", "export", bundle});
+  EXPECT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_THAT(exported.out, HasSubstr("0 records, 1 family, 2 artifacts, 0 decisions, "));
+  EXPECT_EQ(kernwright({"cache", "export", bundle, "--json"}).json()["families"], 1);
+  ASSERT_EQ(
+      kernwright({"cache", "install", bundle, "--cache", served, "--allow-unsigned"}).exit_code, 0);
+  const Ran listed = kernwright({"cache", "list", "--cache", served});
+  EXPECT_EQ(listed.exit_code, 0) << listed.err;
+  EXPECT_THAT(listed.out, HasSubstr("  in the bundle, 2 kernels, 95 % of sizes within 30 %"));
+  EXPECT_THAT(listed.out, HasSubstr(", 0 records, 1 family, 2 artifacts\n"));
+  const nlohmann::json verified =
+      kernwright({"cache", "verify", "--cache", served, "--json"}).json();
+  EXPECT_EQ(verified["bundle_holds"]["families"], 1);
+  EXPECT_EQ(verified["families"], 0);
+}
+
 TEST_F(CacheTest, ABundleInUseThatIsNoLinkIsADefect) {
   write("cache/bundles/current", "no link");
   const Ran verify = kernwright({"cache", "verify"});
