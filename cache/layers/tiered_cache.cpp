@@ -261,14 +261,19 @@ std::vector<TieredCache::FoundFamily> TieredCache::families(const RecordKey& lik
   }
   std::vector<FoundFamily> found;
   for (auto& [problem, run] : best) {
-    const RecordPlace place(run.head.key);
-    FoundFamily& family =
-        found.emplace_back(FoundFamily{std::move(run.head), run.file.native(), {}});
-    for (auto store = records_.rbegin(); store != records_.rend(); ++store) {
-      family.decisions.add(store->get(place).overrides);
-    }
+    Decisions of_family = decisions(run.head.key);
+    found.push_back({std::move(run.head), run.file.native(), std::move(of_family)});
   }
   return found;
+}
+
+Decisions TieredCache::decisions(const RecordKey& key) const {
+  Decisions decisions;
+  const RecordPlace place(key);
+  for (auto store = records_.rbegin(); store != records_.rend(); ++store) {
+    decisions.add(store->get(place).overrides);
+  }
+  return decisions;
 }
 
 GradedRecord TieredCache::graded(const FamilyHead& family, const FamilyKernel& kernel,

@@ -74,6 +74,9 @@ class TieredCache {
   /// higher trust before lower, an earlier layer before a later one, newer before older.
   std::vector<FoundFamily> families(const RecordKey& like) const;
 
+  /// Returns what people decided about the candidates of a key.
+  Decisions decisions(const RecordKey& key) const;
+
   /// Returns a kernel of a family as an answer, whose match is `family` or worse. It is `none` if
   /// there is no such template.
   static GradedRecord graded(const FamilyHead& family, const FamilyKernel& kernel, const Now& now,

@@ -5,6 +5,7 @@
 #include "cli/progress.h"
 #include "model/result/match_names.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright::cli {
 namespace {
@@ -51,6 +52,18 @@ class Prewarm : public Command {
     Json rows = Json::array();
     int missing = 0;
     for (const Problem& problem : *problems) {
+      if (has_range(problem)) {
+        const std::string family = service->site().bind_family(problem)->text();
+        const Result<void> ready = prewarm_family(*service, problem);
+        if (!ready) ++missing;
+        rows.push_back({{"problem", family}, {"match", ready ? "family" : "none"}});
+        if (!ready) rows.back()["error"] = ready.error().message;
+        if (json) continue;
+        page.print(
+            ready ? "ready" : "missing",
+            page.abridged(concat(family, ready ? std::string() : ": " + ready.error().message)));
+        continue;
+      }
       Coverage covered = service->coverage(problem);
       std::string failure;
       if (covered.match == Match::none && !verify_) {
@@ -93,6 +106,28 @@ class Prewarm : public Command {
   }
 
  private:
+  /// Makes the bits of the kernels of a range, or checks that those of its record are stored.
+  Result<void> prewarm_family(const ServiceCore& service, const Problem& family) const {
+    if (!verify_) {
+      ServiceOptions options = service_.options();
+      options.min_match = service.min_match();
+      KW_ASSIGN(const std::shared_ptr<ServiceCore> serves, ServiceCore::open(std::move(options)));
+      return serves->prewarm_family(family);
+    }
+    KW_ASSIGN(const RangedProblem bound, service.site().bind_family(family));
+    const RecordKey key = service.site().key(bound.text());
+    for (const TieredCache::FoundFamily& found : service.cache().families(key)) {
+      if (found.head.key != key) continue;
+      for (const FamilyKernel& kernel : found.head.kernels) {
+        if (service.cache().artifact(kernel.artifact)) continue;
+        return Error{ErrorCode::not_found, concat("the bits of ", kernel.choice.id(), ", ",
+                                                  kernel.artifact, ", are not stored")};
+      }
+      return {};
+    }
+    return Error{ErrorCode::not_found, "no record of the family"};
+  }
+
   ServiceFlags service_;
   WorklistFile worklist_;
   VerboseFlag verbose_;

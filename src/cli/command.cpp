@@ -106,13 +106,20 @@ Result<std::vector<Problem>> WorklistFile::normalize(const std::vector<WorklistE
                                                      const ServiceCore& service) {
   std::vector<Problem> problems;
   for (const WorklistEntry& entry : entries) {
-    const Result<BoundProblem> bound = service.bind(entry.problem);
-    if (!bound) {
-      return Error{bound.error().code,
-                   concat(path.getValue(), ":", entry.line, ": ", bound.error().message)};
+    const Result<Problem> normalized = [&]() -> Result<Problem> {
+      if (has_range(entry.problem)) {
+        KW_ASSIGN(const RangedProblem family, service.site().bind_family(entry.problem));
+        return Problem::parse(family.text());
+      }
+      KW_ASSIGN(const BoundProblem bound, service.bind(entry.problem));
+      return bound.problem();
+    }();
+    if (!normalized) {
+      return Error{normalized.error().code,
+                   concat(path.getValue(), ":", entry.line, ": ", normalized.error().message)};
     }
-    const bool first = lines_.emplace(bound->text(), entry.line).second;
-    if (first) problems.push_back(bound->problem());
+    const bool first = lines_.emplace(normalized->text(), entry.line).second;
+    if (first) problems.push_back(*normalized);
   }
   return problems;
 }

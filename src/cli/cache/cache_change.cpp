@@ -70,11 +70,34 @@ Result<std::optional<Choice>> named_candidate(const CacheFlags& flags, const Ser
   return std::optional(Choice{flags.kernel_template, candidate.configuration});
 }
 
+/// The problem or the family that is decided about.
+struct Subject {
+  BoundProblem problem;  ///< of a family the last
+  RecordKey key;
+};
+
+Result<Subject> subject_of(const ServiceCore& service, const Problem& problem) {
+  if (has_range(problem)) {
+    KW_ASSIGN(const RangedProblem family, service.site().bind_family(problem));
+    return Subject{family.last(), service.site().key(family.text())};
+  }
+  KW_ASSIGN(BoundProblem bound, service.bind(problem));
+  RecordKey key = service.site().key(bound);
+  return Subject{std::move(bound), std::move(key)};
+}
+
 /// Returns the candidate to pin or to ban: the named one, or the one that is served now.
 Result<std::vector<Choice>> to_decide(const CacheFlags& flags, const ServiceCore& service,
-                                      const BoundProblem& problem) {
-  KW_ASSIGN(std::optional<Choice> named, named_candidate(flags, service, problem));
+                                      const Subject& subject) {
+  KW_ASSIGN(std::optional<Choice> named, named_candidate(flags, service, subject.problem));
   if (named) return std::vector{*std::move(named)};
+  if (is_family(subject.key)) {
+    return Error{ErrorCode::invalid_argument,
+                 concat(subject.key.problem,
+                        " has several kernels: name the candidate with "
+                        "--template and --configuration")};
+  }
+  const BoundProblem& problem = subject.problem;
   const Answers answers = service.answers().look_up(problem);
   if (!answers.records.empty()) {
     const HeadWinner& served = answers.records.front().head.winner;
@@ -88,9 +111,9 @@ Result<std::vector<Choice>> to_decide(const CacheFlags& flags, const ServiceCore
 /// Returns the decisions to lift: those about the named candidate, or all decisions about the
 /// problem.
 Result<std::vector<Choice>> to_lift(const CacheFlags& flags, const ServiceCore& service,
-                                    const BoundProblem& problem) {
-  KW_ASSIGN(const std::optional<Choice> named, named_candidate(flags, service, problem));
-  const Decisions decisions = service.answers().look_up(problem).decisions;
+                                    const Subject& subject) {
+  KW_ASSIGN(const std::optional<Choice> named, named_candidate(flags, service, subject.problem));
+  const Decisions decisions = service.cache().decisions(subject.key);
   std::vector<Choice> all;
   const auto add = [&](const Override& made) {
     if (!named || *named == made.choice) all.push_back(made.choice);
@@ -99,8 +122,9 @@ Result<std::vector<Choice>> to_lift(const CacheFlags& flags, const ServiceCore& 
   for (const auto& [id, ban] : decisions.bans()) add(ban);
   if (!all.empty()) return all;
   return Error{ErrorCode::not_found,
-               named ? concat(named->id(), " is neither pinned nor banned for ", problem.text())
-                     : concat("nothing is pinned or banned for ", problem.text())};
+               named
+                   ? concat(named->id(), " is neither pinned nor banned for ", subject.key.problem)
+                   : concat("nothing is pinned or banned for ", subject.key.problem)};
 }
 
 }  // namespace
@@ -176,15 +200,15 @@ Status decide(const CacheFlags& flags) {
   if (!problem) return report(problem.error());
   const Result<std::shared_ptr<ServiceCore>> service = flags.service.open();
   if (!service) return report(service.error());
-  const Result<BoundProblem> bound = (*service)->bind(*problem);
-  if (!bound) return report(bound.error());
+  const Result<Subject> subject = subject_of(**service, *problem);
+  if (!subject) return report(subject.error());
   const OverrideAction action = *parse_as<OverrideAction>(flags.words.front());
-  const auto decided = action == OverrideAction::lift ? to_lift(flags, **service, *bound)
-                                                      : to_decide(flags, **service, *bound);
+  const auto decided = action == OverrideAction::lift ? to_lift(flags, **service, *subject)
+                                                      : to_decide(flags, **service, *subject);
   if (!decided) return report(decided.error());
   Json rows = Json::array();
   for (const Choice& one : *decided) {
-    const Override made{.key = (*service)->site().key(*bound),
+    const Override made{.key = subject->key,
                         .action = action,
                         .choice = one,
                         .why = flags.why,

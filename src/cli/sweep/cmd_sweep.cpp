@@ -18,6 +18,7 @@
 #include "service/sweep/sweep_plan.h"
 #include "service/sweep/sweep_problem.h"
 #include "service/sweep/worklist.h"
+#include "support/json.h"
 #include "support/processes/threads.h"
 #include "support/seconds_since.h"
 #include "support/text.h"
@@ -62,15 +63,77 @@ class Sweep : public Command {
     if (!named) return report(named.error());
     std::vector<Problem> normalized = *std::move(named);
     if (shard->count > 1) normalized = shard_of(std::move(normalized), *shard);
-    if (dry_run_) return print_plan(first, normalized);
+    std::vector<Problem> families;
+    std::erase_if(normalized, [&](const Problem& problem) {
+      if (!has_range(problem)) return false;
+      families.push_back(problem);
+      return true;
+    });
+    if (dry_run_) return print_plan(first, normalized, families);
 
     if (tuners.empty()) tuners = {tuner_here(services->front())};
     end_on_interrupt("records made so far are kept; the same command goes on with the rest");
+    Json rows = Json::array();
+    const Status status = sweep_families(*services->front(), families, rows);
+    if (normalized.empty() && !json) return status;
     SweepRun run(first, normalized, std::move(tuners), verbose_.page(), json);
-    return print_report(first, normalized, run.run());
+    return std::max(status, print_report(first, normalized, run.run(), std::move(rows)));
   }
 
  private:
+  static std::string canonical(const ServiceCore& service, const Problem& family) {
+    return service.site().bind_family(family)->text();
+  }
+
+  /// Returns the record of a family that settles it, if there is one.
+  std::optional<TieredCache::FoundFamily> settled(const ServiceCore& service,
+                                                  const Problem& family) const {
+    const RecordKey key = service.site().key(canonical(service, family));
+    for (TieredCache::FoundFamily& found : service.cache().families(key)) {
+      if (found.head.key != key || found.head.trust == Trust::c) continue;
+      const bool fits = std::ranges::all_of(found.head.kernels, [&](const FamilyKernel& kernel) {
+        const Match match = service.answers().graded(found.head, kernel).match;
+        return match == Match::family || (match == Match::recheck && !recheck_);
+      });
+      if (fits) return std::move(found);
+    }
+    return std::nullopt;
+  }
+
+  /// Tunes the families that are due, on the first GPU.
+  Status sweep_families(ServiceCore& service, const std::vector<Problem>& families,
+                        Json& rows) const {
+    Status status = Status::ok;
+    for (const Problem& family : families) {
+      const std::optional<TieredCache::FoundFamily> known = settled(service, family);
+      FamilyOptions options;
+      if (seconds_.getNumOccurrences() > 0) options.seconds = seconds_;
+      Result<FamilyHead> head =
+          known ? Result<FamilyHead>(known->head) : [&]() -> Result<FamilyHead> {
+        KW_ASSIGN(TunedFamily tuned, service.tune_family(family, std::move(options)));
+        if (tuned.unstored.empty()) return std::move(tuned.record.head);
+        return Error{ErrorCode::io, concat("not stored: ", tuned.unstored)};
+      }();
+      if (head) {
+        rows.push_back(parse_value(to_json(*head)));
+      } else {
+        status = Status::failed;
+        rows.push_back({{"problem", canonical(service, family)},
+                        {"place", worklist_.place(family)},
+                        {"error", head.error().message}});
+      }
+      if (json) continue;
+      print(concat(!head   ? "failed   "
+                   : known ? "settled  "
+                           : "tuned    ",
+                   family.text(),
+                   head ? concat(": ", counted(head->kernels.size(), "kernel"), ", within ",
+                                 format_share(head->regret.p95), " of the best found")
+                        : concat(": ", head.error().message)));
+    }
+    return status;
+  }
+
   /// Opens one service for each GPU. A single one tunes in this process.
   Result<std::vector<std::shared_ptr<ServiceCore>>> open_services() const {
     std::vector<std::shared_ptr<ServiceCore>> services;
@@ -134,7 +197,18 @@ class Sweep : public Command {
     return tuners;
   }
 
-  Status print_plan(const ServiceCore& service, const std::vector<Problem>& problems) const {
+  Status print_plan(const ServiceCore& service, const std::vector<Problem>& problems,
+                    const std::vector<Problem>& families) const {
+    Json of_families = Json::array();
+    double family_seconds = 0;
+    for (const Problem& family : families) {
+      const bool due = !settled(service, family);
+      of_families.push_back({{"problem", canonical(service, family)}, {"due", due}});
+      if (due) {
+        family_seconds += seconds_.getNumOccurrences() > 0 ? seconds_ : FamilyOptions().seconds;
+      }
+      if (!json) print(concat(due ? "due      " : "settled  ", canonical(service, family)));
+    }
     const SweepPlan plan = [&] {
       ProgressLine line;
       const auto start = std::chrono::steady_clock::now();
@@ -149,7 +223,8 @@ class Sweep : public Command {
     }();
     // The sweep would fail for the same problems.
     const Status status = plan.impossible() == 0 ? Status::ok : Status::failed;
-    const double seconds = plan.seconds(seconds_, static_cast<int>(devices().size()));
+    const double seconds =
+        family_seconds + plan.seconds(seconds_, static_cast<int>(devices().size()));
     if (json) {
       Json rows = Json::array();
       for (const SweepPlan::Row& row : plan.rows) {
@@ -168,6 +243,7 @@ class Sweep : public Command {
                       {"candidates", plan.candidates()},
                       {"compiles", plan.compiles()},
                       {"seconds", seconds},
+                      {"families", std::move(of_families)},
                       {"plan", rows}});
       return status;
     }
@@ -189,7 +265,7 @@ class Sweep : public Command {
                plan.due() == 1 ? " is" : " are", " due for ", service.profile().id, ": ",
                counted(plan.candidates(), "candidate"), ", ", counted(plan.compiles(), "compile"),
                service.has_device() ? "" : ", of which a prediction makes the best few",
-               plan.due() == 0 ? "" : concat("; at most about ", format_duration(seconds)),
+               seconds == 0 ? "" : concat("; at most about ", format_duration(seconds)),
                plan.impossible() == 0
                    ? ""
                    : concat("; ", counted(plan.impossible(), "is impossible", "are impossible"))));
@@ -197,7 +273,7 @@ class Sweep : public Command {
   }
 
   Status print_report(const ServiceCore& service, const std::vector<Problem>& problems,
-                      const std::vector<SweepResult>& results) const {
+                      const std::vector<SweepResult>& results, Json families) const {
     std::size_t failed = 0;
     Json records = Json::array();
     std::vector<ReportRow> rows;
@@ -231,6 +307,7 @@ class Sweep : public Command {
                       {"problems", problems.size()},
                       {"failed", failed},
                       {"records", records},
+                      {"families", std::move(families)},
                       {"report", written.empty() ? Json() : Json(written)}});
       return status;
     }

@@ -4,10 +4,12 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "model/operation/dtype_format.h"
+#include "model/operation/ranged_problem.h"
 #include "models/model_worklist.h"
 #include "service/sweep/sizes.h"
 #include "support/files.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright::cli {
 namespace {
@@ -20,12 +22,14 @@ class Worklist : public Command {
       : Command("worklist", "Print the worklist of a model from its config.json"),
         config_(llvm::cl::Positional, llvm::cl::Optional, llvm::cl::desc("CONFIG.json"),
                 llvm::cl::sub(sub)),
-        tokens_("tokens", llvm::cl::desc("Rows of a step, e.g. \"1:256:x2, 4096\""),
+        tokens_("tokens",
+                llvm::cl::desc(
+                    "Rows of a step, e.g. \"1:256:x2, 4096\"; for families a\nrange, 1..8192"),
                 llvm::cl::value_desc("SIZES"), llvm::cl::init("1:256:x2, 2048, 8192"),
                 llvm::cl::sub(sub)),
-        contexts_("contexts", llvm::cl::desc("Keys in the cache, e.g. \"1024:32768:x2\""),
-                  llvm::cl::value_desc("SIZES"), llvm::cl::init("1024, 8192, 32768"),
-                  llvm::cl::sub(sub)),
+        contexts_(
+            "contexts", llvm::cl::desc("Keys in the cache, e.g. \"1024:32768:x2\", or a range"),
+            llvm::cl::value_desc("SIZES"), llvm::cl::init("1024, 8192, 32768"), llvm::cl::sub(sub)),
         tensor_parallel_("tensor-parallel", llvm::cl::desc("GPUs that share a layer, default 1"),
                          llvm::cl::value_desc("N"), llvm::cl::init(1), llvm::cl::sub(sub)),
         dtype_("dtype", llvm::cl::desc("Of weights and activations, default bf16"),
@@ -49,9 +53,9 @@ class Worklist : public Command {
     const auto catalog = Catalog::load({templates_.begin(), templates_.end()});
     if (!catalog) return report(catalog.error());
     if (!values_.empty()) return print_values(*text, **catalog);
-    Result<std::vector<std::int64_t>> tokens = parse_sizes(tokens_.getValue());
+    Result<std::vector<std::int64_t>> tokens = sizes_of(tokens_.getValue());
     if (!tokens) return report(tokens.error());
-    Result<std::vector<std::int64_t>> contexts = parse_sizes(contexts_.getValue());
+    Result<std::vector<std::int64_t>> contexts = sizes_of(contexts_.getValue());
     if (!contexts) return report(contexts.error());
     const std::optional<DType> dtype = dtype_meant(dtype_.getValue());
     if (!dtype || tensor_parallel_ < 1) {
@@ -67,12 +71,38 @@ class Worklist : public Command {
     if (!list) return report(list.error());
     for (const std::string& note : list->notes) report_warning(note);
     Json problems = Json::array();
-    for (const Problem& problem : list->problems) problems.push_back(problem.text());
+    if (is_range(tokens_.getValue()) || is_range(contexts_.getValue())) {
+      std::vector<BoundProblem> bound;
+      for (const Problem& problem : list->problems) {
+        Result<BoundProblem> one = (*catalog)->bind(problem);
+        if (!one) return report(one.error());
+        bound.push_back(*std::move(one));
+      }
+      for (const std::string& family : join_families(bound)) problems.push_back(family);
+    } else {
+      for (const Problem& problem : list->problems) problems.push_back(problem.text());
+    }
     print_json(Json{{"problems", std::move(problems)}});
     return Status::ok;
   }
 
  private:
+  static bool is_range(std::string_view text) { return text.find("..") != std::string_view::npos; }
+
+  /// Returns the sizes of a list; of a range its ends and, between them, powers of two and these
+  /// times three.
+  static Result<std::vector<std::int64_t>> sizes_of(const std::string& text) {
+    if (!is_range(text)) return parse_sizes(text);
+    const std::size_t dots = text.find("..");
+    KW_ASSIGN(const std::vector<std::int64_t> first, parse_sizes(text.substr(0, dots)));
+    KW_ASSIGN(const std::vector<std::int64_t> last, parse_sizes(text.substr(dots + 2)));
+    if (first.size() != 1 || last.size() != 1 || first[0] >= last[0]) {
+      return Error{ErrorCode::invalid_argument,
+                   concat('"', text, "\" is no range, such as 1..8192")};
+    }
+    return spread_sizes(first[0], last[0]);
+  }
+
   Status print_values(const std::string& text, const Catalog& catalog) {
     const Result<ModelValues> values =
         model_values(text, config_.getValue(), {values_.begin(), values_.end()}, catalog);

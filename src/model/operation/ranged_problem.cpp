@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -49,6 +50,58 @@ Result<FreeDim> read_range(const Operation& operation, const std::string& name,
 bool has_range(const Problem& written) {
   return std::ranges::any_of(written.flags(),
                              [](const auto& flag) { return is_range(flag.second); });
+}
+
+std::vector<std::int64_t> spread_sizes(std::int64_t first, std::int64_t last) {
+  std::set<std::int64_t> sizes{first, last};
+  for (std::int64_t power = 1; power > 0 && power < last; power *= 2) {
+    for (std::int64_t quarters = 4; quarters < 8; ++quarters) {
+      const std::int64_t size = power / 4 * quarters + power % 4 * quarters / 4;
+      if (size > first && size < last) sizes.insert(size);
+    }
+  }
+  return {sizes.begin(), sizes.end()};
+}
+
+std::vector<std::string> join_families(std::span<const BoundProblem> problems) {
+  struct Joined {
+    std::string form;
+    const BoundProblem* first;
+    std::vector<FreeDim> sizes;  // of all dims
+  };
+  std::vector<Joined> all;
+  for (const BoundProblem& problem : problems) {
+    Joined one{.form = problem.operation().name, .first = &problem, .sizes = {}};
+    for (const auto& [name, size] : problem.problem().dims()) {
+      const bool is_free = find_named(problem.operation().dims, name)->match == DimMatch::bucket;
+      one.form += concat(' ', name, '=', is_free ? "?" : concat(size));
+      one.sizes.push_back({name, size, size});
+    }
+    for (const auto& [name, value] : problem.problem().flags()) {
+      one.form += concat(' ', name, '=', value);
+    }
+    const auto same = std::ranges::find(all, one.form, &Joined::form);
+    if (same == all.end()) {
+      all.push_back(std::move(one));
+      continue;
+    }
+    for (std::size_t i = 0; i < one.sizes.size(); ++i) {
+      same->sizes[i].first = std::min(same->sizes[i].first, one.sizes[i].first);
+      same->sizes[i].last = std::max(same->sizes[i].last, one.sizes[i].last);
+    }
+  }
+  std::vector<std::string> texts;
+  for (const Joined& one : all) {
+    std::string& text = texts.emplace_back(one.first->operation().name);
+    for (const auto& [name, first, last] : one.sizes) {
+      text += concat(' ', name, '=', first);
+      if (last > first) text += concat(kDots, last);
+    }
+    for (const auto& [name, value] : one.first->problem().flags()) {
+      text += concat(' ', name, '=', value);
+    }
+  }
+  return texts;
 }
 
 Result<RangedProblem> RangedProblem::bind(const Operation& operation, const Problem& written) {

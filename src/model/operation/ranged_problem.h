@@ -25,6 +25,15 @@ struct FreeDim {
 /// Returns true if a problem as it was written has a range of sizes, `m=1..8192`.
 bool has_range(const Problem& written);
 
+/// Returns the sizes from `first` to `last` by which a range is looked at: both, and between them
+/// the powers of two, and the quarters between these.
+std::vector<std::int64_t> spread_sizes(std::int64_t first, std::int64_t last);
+
+/// Returns the texts of the families that have all of the problems: those that differ in the sizes
+/// of dims alone that kernels are not made for become one, with the range of each. One that differs
+/// from no other is left as it is. They come in the order of their first problems.
+std::vector<std::string> join_families(std::span<const BoundProblem> problems);
+
 /// A family: a problem in which the sizes of some dims are ranges. Immutable. The operation
 /// outlives it.
 class RangedProblem {

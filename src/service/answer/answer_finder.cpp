@@ -104,9 +104,13 @@ Answers AnswerFinder::look_up_with_neighbours(const BoundProblem& problem) const
   return answers;
 }
 
+GradedRecord AnswerFinder::graded(const FamilyHead& family, const FamilyKernel& kernel) const {
+  return TieredCache::graded(family, kernel, now(),
+                             [this](std::string_view name) { return template_digest(name); });
+}
+
 std::vector<AnswerFinder::KnownFamily> AnswerFinder::families(const BoundProblem& problem) const {
   std::vector<KnownFamily> known;
-  const auto digest = [this](std::string_view name) { return template_digest(name); };
   for (const TieredCache::FoundFamily& found : site_.cache.families(site_.key(problem))) {
     const Result<Problem> written = Problem::parse(found.head.key.problem);
     if (!written) continue;
@@ -118,17 +122,15 @@ std::vector<AnswerFinder::KnownFamily> AnswerFinder::families(const BoundProblem
     KnownFamily& one =
         known.emplace_back(KnownFamily{*std::move(family), *std::move(table), {}, std::nullopt});
     for (const FamilyKernel& kernel : found.head.kernels) {
-      GradedRecord& graded =
-          one.kernels.emplace_back(TieredCache::graded(found.head, kernel, now(), digest));
-      if (found.decisions.banned(kernel.choice.id())) graded.match = Match::none;
+      GradedRecord& answer = one.kernels.emplace_back(graded(found.head, kernel));
+      if (found.decisions.banned(kernel.choice.id())) answer.match = Match::none;
     }
     if (const std::optional<Override>& pin = found.decisions.pin()) {
       const auto has = std::ranges::find(found.head.kernels, pin->choice, &FamilyKernel::choice);
       const FamilyKernel made{.choice = pin->choice,
-                              .template_digest = digest(pin->choice.kernel_template),
+                              .template_digest = template_digest(pin->choice.kernel_template),
                               .artifact = {}};
-      one.pinned = TieredCache::graded(found.head, has == found.head.kernels.end() ? made : *has,
-                                       now(), digest);
+      one.pinned = graded(found.head, has == found.head.kernels.end() ? made : *has);
     }
   }
   return known;

@@ -55,6 +55,8 @@ class AnswerFinder {
     std::vector<GradedRecord> kernels;
     std::optional<GradedRecord> pinned;  ///< answers before the others
   };
+  /// Returns a kernel of a family as an answer in today's environment.
+  GradedRecord graded(const FamilyHead& family, const FamilyKernel& kernel) const;
   /// Returns the families of the problem's form: their ranges may not have its sizes.
   std::vector<KnownFamily> families(const BoundProblem& problem) const;
 

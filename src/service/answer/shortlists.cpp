@@ -126,12 +126,25 @@ std::shared_ptr<const Family> Shortlists::make(const BoundProblem& problem, bool
                                                Match worst, const Load& load,
                                                const std::atomic<bool>& stop) {
   const auto stopped = [&] { return stop || exiting(); };
+  auto family = std::make_shared<Family>(Family{.example = problem, .free = free_dims(problem)});
+  const bool chooses = !family->free.empty() && family->free.size() <= FreeSizes::kMost;
+  for (const FreeDim& dim : family->free) {
+    family->distances.push_back(find_named(problem.operation().dims, dim.name)->distance);
+  }
+  const bool compiles = predicts && !builder_.seal().refuses();
+  if (chooses) {
+    add_measured(*family, worst, compiles ? AnswerFinder::Bits::built : AnswerFinder::Bits::stored,
+                 load);
+  }
+  const bool is_covered = std::ranges::any_of(
+      family->sections,
+      [&](const Family::Section& section) { return section.ranges == family->free; });
   std::shared_ptr<Entry> made = entry(problem);
   if (!made) {
     const BeforeExit ranks;
     if (!ranks) return nullptr;
     made = std::make_shared<Entry>();
-    if (predicts) {
+    if (predicts && !is_covered) {
       Result<Shortlist> choices = make_shortlist(*site_.catalog, problem, site_.profile, stopped);
       if (!choices && stopped()) return nullptr;
       if (choices) made->choices = *std::move(choices);
@@ -139,16 +152,7 @@ std::shared_ptr<const Family> Shortlists::make(const BoundProblem& problem, bool
     const MutexLock lock(mutex_);
     entries_.emplace(family_of(problem), made);
   }
-  auto family = std::make_shared<Family>(Family{.example = problem, .free = free_dims(problem)});
-  if (family->free.empty() || family->free.size() > FreeSizes::kMost) return nullptr;
-  for (const FreeDim& dim : family->free) {
-    family->distances.push_back(find_named(problem.operation().dims, dim.name)->distance);
-  }
-  add_measured(*family, worst,
-               predicts && !builder_.seal().refuses() ? AnswerFinder::Bits::built
-                                                      : AnswerFinder::Bits::stored,
-               load);
-  if (predicts && !add_predicted(*family, *made, load, stopped)) return nullptr;
+  if (!chooses || (predicts && !add_predicted(*family, *made, load, stopped))) return nullptr;
   return !family->sections.empty() && add_points(*family, worst, load) ? family : nullptr;
 }
 

@@ -43,9 +43,10 @@ class Shortlists {
   /// Loads a kernel. Returns null without a GPU.
   using Load = std::function<std::shared_ptr<const Launcher>(const Offer&)>;
   /// Loads the kernels of the records of families that answer for sizes of the problem's family, no
-  /// worse than `worst`, and those that were measured for single sizes. If `predicts`, makes a
-  /// shortlist too, unless there is one, and compiles and loads its kernels. Returns null if
-  /// nothing decides between kernels by sizes alone. Gives up soon after `stop` becomes true, or
+  /// worse than `worst`, and those that were measured for single sizes. If `predicts`, and records
+  /// of families do not answer for all sizes, makes a shortlist too, unless there is one, and
+  /// compiles and loads its kernels. Returns null if nothing decides between kernels by sizes
+  /// alone. Gives up soon after `stop` becomes true, or
   /// once nothing may be compiled.
   std::shared_ptr<const Family> make(const BoundProblem& problem, bool predicts, Match worst,
                                      const Load& load, const std::atomic<bool>& stop);

@@ -20,9 +20,7 @@ Result<BoundProblem> Site::bind(const Problem& problem) const {
 Result<RangedProblem> Site::bind_family(const Problem& problem) const {
   Result<const Operation*> operation = catalog->operation(problem.operation());
   if (!operation) return Error{ErrorCode::invalid_argument, std::move(operation).error().message};
-  KW_ASSIGN(RangedProblem family, RangedProblem::bind(**operation, problem));
-  KW_TRY(check_memory(family.last()));
-  return family;
+  return RangedProblem::bind(**operation, problem);
 }
 
 Result<void> Site::check_memory(const BoundProblem& problem) const {

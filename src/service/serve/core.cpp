@@ -583,27 +583,34 @@ Result<void> ServiceCore::prewarm_family(const Problem& problem) {
   KW_TRY(check_not_forked());
   KW_ASSIGN(const RangedProblem family, site_.bind_family(problem));
   std::vector<BoundProblem> examples;
-  // The ends of the intervals that the ranges meet, and there all combinations.
-  std::vector<std::int64_t> sizes;
+  // Each combination of the intervals that the ranges meet, by its least or its largest problem.
+  std::vector<std::int64_t> least;
+  std::vector<std::int64_t> largest;
   const auto visit = [&](const auto& self) -> void {
-    if (sizes.size() == family.free().size()) {
-      if (Result<BoundProblem> example = family.at(sizes)) examples.push_back(*std::move(example));
+    if (least.size() == family.free().size()) {
+      Result<BoundProblem> example = family.at(least);
+      if (!example) example = family.at(largest);
+      if (example && site_.check_memory(*example)) examples.push_back(*std::move(example));
       return;
     }
-    const FreeDim& range = family.free()[sizes.size()];
+    const FreeDim& range = family.free()[least.size()];
     const Dim& dim = *find_named(family.last().operation().dims, range.name);
-    std::vector<std::int64_t> ends;
-    for (const std::int64_t edge : dim.edges) {
-      if (edge >= range.first && edge < range.last) ends.push_back(edge);
-    }
-    ends.push_back(range.last);
-    for (const std::int64_t end : ends) {
-      sizes.push_back(end);
+    for (std::int64_t first = range.first; first <= range.last;) {
+      const std::size_t interval = dim.interval(first);
+      const std::int64_t end = interval < dim.edges.size() ? dim.edges[interval] : range.last;
+      least.push_back(first);
+      largest.push_back(std::min(end, range.last));
       self(self);
-      sizes.pop_back();
+      first = largest.back() + 1;
+      least.pop_back();
+      largest.pop_back();
     }
   };
   visit(visit);
+  if (examples.empty()) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("no size of ", family.text(), " is accepted, or fits in the memory")};
+  }
   for (const BoundProblem& example : examples) {
     if (!shortlisting_) break;
     families_.learn(example.problem(), example);

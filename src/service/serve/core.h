@@ -119,6 +119,8 @@ class ServiceCore {
   const DeviceProfile& profile() const { return site_.profile; }
   const DeviceIdentity& identity() const { return site_.identity; }
   const TieredCache& cache() const { return site_.cache; }
+  /// The worst match that is served.
+  Match min_match() const { return options_.min_match; }
   /// True if this service works on a GPU, false for a `sku` without one.
   bool has_device() const { return site_.has_device; }
 

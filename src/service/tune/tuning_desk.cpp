@@ -131,8 +131,8 @@ Result<TunedFamily> TuningDesk::tune_family(const RangedProblem& family, FamilyO
                         .pool = builder_.pool(),
                         .key = site_.key(family.text()),
                         .environment = answers_.environment(),
-                        .device_uuid = site_.identity.uuid};
-  of_family.decisions.add(site_.cache.records().get(of_family.key).overrides);
+                        .device_uuid = site_.identity.uuid,
+                        .decisions = site_.cache.decisions(site_.key(family.text()))};
 
   const BeforeExit tunes;
   if (!tunes) return Error{ErrorCode::unavailable, "nothing is tuned while the process exits"};

@@ -71,5 +71,26 @@ TEST_F(RangedProblemTest, ARangeThatIsNoneIsNamed) {
               Fails(ErrorCode::invalid_argument, HasSubstr("there is no such dim")));
 }
 
+TEST_F(RangedProblemTest, ProblemsThatDifferInSizesAloneAreJoined) {
+  std::vector<BoundProblem> problems;
+  for (const char* text :
+       {"matmul m=4 n=64 k=32 dtype=bf16", "rmsnorm rows=3 columns=64 dtype=bf16",
+        "matmul m=900 n=64 k=32 dtype=bf16", "matmul m=4 n=128 k=32 dtype=bf16",
+        "matmul m=16 n=64 k=32 dtype=bf16", "matmul m=16 n=64 k=32 dtype=fp16"}) {
+    problems.push_back(must(catalog_->bind(must(Problem::parse(text)))));
+  }
+  const std::vector<std::string> families = join_families(problems);
+  EXPECT_EQ(families,
+            (std::vector<std::string>{
+                "matmul m=4..900 n=64 k=32 dtype=bf16", "rmsnorm rows=3 columns=64 dtype=bf16",
+                "matmul m=4 n=128 k=32 dtype=bf16", "matmul m=16 n=64 k=32 dtype=fp16"}));
+  EXPECT_EQ(must(bind(families[0])).text(), families[0]);
+}
+
+TEST_F(RangedProblemTest, ARangeIsLookedAtByItsEndsAndPowers) {
+  EXPECT_EQ(spread_sizes(1, 13), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13}));
+  EXPECT_EQ(spread_sizes(100, 200), (std::vector<std::int64_t>{100, 112, 128, 160, 192, 200}));
+}
+
 }  // namespace
 }  // namespace kernwright
