@@ -123,6 +123,7 @@ class RegretBench {
     KW_ASSIGN(const Contest contest, Contest::make(families_, device_, problem));
     KW_ASSIGN(std::shared_ptr<DeviceBuffer> workspace, device_.device->allocate(kWorkspaceBytes));
     Field field(device_, contest, std::move(workspace));
+    Json row{{"problem", problem.text()}, {"family", family}};
     KW_ASSIGN(const std::vector<Scalar> scalars, problem.scalars());
     KW_TRY(field.enter("family", kernel, scalars));
     double expected_us = 100;
@@ -131,6 +132,8 @@ class RegretBench {
       options.budget.seconds = alone_seconds;
       KW_ASSIGN(const ServiceCore::Tuned tuned, alone_.tune(problem.problem(), std::move(options)));
       expected_us = tuned.record.winner.measurement.median_us();
+      row["alone"] = tuned.record.winner.choice.id();
+      row["alone_tuned_us"] = expected_us;
       KW_TRY(field.enter("alone", tuned.kernel, scalars));
     }
     if (is_plain_product(problem.problem())) {
@@ -143,7 +146,7 @@ class RegretBench {
       KW_TRY(field.enter(std::shared_ptr(std::move(peer))));
     }
     KW_TRY(field.measure(expected_us));
-    return report(problem, family, kernel, field);
+    return report(std::move(row), problem, kernel, field);
   }
 
   /// Prints how the regrets of a family are spread, and begins the next one.
@@ -174,16 +177,13 @@ class RegretBench {
     return {*scope.find("m"), *scope.find("n"), *scope.find("k")};
   }
 
-  Result<void> report(const BoundProblem& problem, const std::string& family, const Kernel& kernel,
+  Result<void> report(Json row, const BoundProblem& problem, const Kernel& kernel,
                       const Field& field) {
     const Competitor& ours = field.all().front();
     const Competitor* best = &ours;
-    Json row{
-        {"problem", problem.text()},
-        {"family", family},
-        {"match", to_string(kernel.match())},
-        {"kernel", concat(kernel.summary().kernel_template, ' ', kernel.summary().configuration)},
-        {"ours_us", ours.median_us()}};
+    row["match"] = to_string(kernel.match());
+    row["kernel"] = concat(kernel.summary().kernel_template, ' ', kernel.summary().configuration);
+    row["ours_us"] = ours.median_us();
     for (const Competitor& one : field.all()) {
       if (one.samples_us.empty()) continue;
       if (one.median_us() < best->median_us()) best = &one;

@@ -30,7 +30,7 @@ namespace kernwright {
 namespace {
 
 /// Sizes that are tuned at first, and the budget of one.
-constexpr int kAnchors = 8;
+constexpr int kAnchors = 6;
 constexpr double kLeastAnchorSeconds = 2;
 constexpr double kAnchorShare = 0.035;
 /// The share of the budget after which no more sizes are tuned or measured at first.
@@ -38,7 +38,7 @@ constexpr double kFirstShare = 0.7;
 /// Finalists of an anchor, and choices of the cost model for the whole family and for a size that
 /// validates, that are measured at all sizes.
 constexpr std::size_t kOfAnchor = 4;
-constexpr std::size_t kPredicted = 24;
+constexpr std::size_t kPredicted = 40;
 constexpr std::size_t kPredictedThere = 4;
 /// Sizes of a family with several ranges.
 constexpr int kSpreadSizes = 40;
@@ -53,14 +53,23 @@ constexpr double kTooSlow = 0.08;
 /// Sizes near one that was tuned later, at which its finalists are measured.
 constexpr std::size_t kNearSizes = 6;
 /// A choice that is estimated to take so many times as long as the best is not measured.
-constexpr double kSlowEstimate = 1.6;
+constexpr double kSlowEstimate = 1.4;
 constexpr std::size_t kRowsToEstimate = 5;
+/// Larger problems are not measured; the table is extended to them.
+constexpr double kMemoryShare = 0.1;
+constexpr double kLongestUs = 8'000;
 /// Rounds of those that are within so much of the best; the others have the samples of their visit.
 constexpr int kRounds = 5;
 constexpr double kClose = 1.2;
 constexpr double kHopeless = 2;
 /// About how long a size takes at which a few kernels are measured.
 constexpr double kNearSeconds = 0.5;
+/// Where arithmetic sets the roofline, clocks fall with the power of each kernel. So the best few
+/// run alone for a moment, and the later half of the samples counts.
+constexpr double kComputeBound = 1.2;  ///< of the time of the bytes
+constexpr std::size_t kAlone = 4;
+constexpr double kReach = 0.15;
+constexpr std::size_t kAloneSamples = 16;
 /// How long it is until the environment is looked at again.
 constexpr double kAuditSeconds = 10;
 /// How long a runner waits until the device is steady.
@@ -131,16 +140,24 @@ class FamilySearch {
     return *in_.family.sizes_of(problem.problem());
   }
 
+  /// Returns the problem of these sizes. Errors: also for one that is too large to be measured.
+  Result<BoundProblem> at(std::span<const std::int64_t> sizes) const {
+    KW_ASSIGN(BoundProblem problem, in_.family.at(sizes));
+    const double memory = kMemoryShare * static_cast<double>(in_.profile.memory_bytes);
+    if (problem.bytes() <= memory && roofline_us(problem, in_.profile) <= kLongestUs)
+      return problem;
+    return Error{ErrorCode::invalid_argument,
+                 concat(problem.text(), " is too large to be measured among many")};
+  }
+
   /// Returns the problems of the first sizes: powers of two, and these times three, and the ends of
   /// one range; the corners of several, and sizes that are spread between them.
   Result<std::vector<BoundProblem>> first_problems() const {
-    std::set<std::vector<std::int64_t>> sizes;
+    std::vector<std::vector<std::int64_t>> sizes;
+    std::size_t most = std::numeric_limits<std::size_t>::max();
     if (free().size() == 1) {
-      const auto& [name, first, last] = free().front();
-      sizes = {{first}, {last}};
-      for (std::int64_t size = 1; size > 0 && size < last; size *= 2) {
-        if (size > first) sizes.insert({size});
-        if (3 * size > first && 3 * size < last) sizes.insert({3 * size});
+      for (const std::int64_t size : spread_sizes(free().front().first, free().front().last)) {
+        sizes.push_back({size});
       }
     } else {
       const std::size_t corners = std::size_t{1} << std::min<std::size_t>(free().size(), 4);
@@ -149,18 +166,23 @@ class FamilySearch {
         for (std::size_t d = 0; d < free().size(); ++d) {
           at.push_back((corner >> d & 1) != 0 ? free()[d].last : free()[d].first);
         }
-        sizes.insert(std::move(at));
+        sizes.push_back(std::move(at));
       }
-      for (const std::vector<double>& places : spread_evenly(free().size(), kSpreadSizes)) {
+      most = corners + kSpreadSizes;
+      // Of some there is no problem.
+      for (const std::vector<double>& places : spread_evenly(free().size(), 4 * kSpreadSizes)) {
         std::vector<std::int64_t> at;
         for (std::size_t d = 0; d < free().size(); ++d) at.push_back(size_at(free()[d], places[d]));
-        sizes.insert(std::move(at));
+        sizes.push_back(std::move(at));
       }
     }
     std::vector<BoundProblem> problems;
     Error why{ErrorCode::not_found, concat("no problem of ", in_.family.text())};
-    for (const std::vector<std::int64_t>& at : sizes) {
-      Result<BoundProblem> problem = in_.family.at(at);
+    std::set<std::vector<std::int64_t>> seen;
+    for (const std::vector<std::int64_t>& sizes_at : sizes) {
+      if (problems.size() == most) break;
+      Result<BoundProblem> problem = at(sizes_at);
+      if (problem && !seen.insert(sizes_at).second) continue;
       if (problem) {
         problems.push_back(*std::move(problem));
       } else {
@@ -283,6 +305,10 @@ class FamilySearch {
       entries.push_back(*std::move(entry));
     }
     KW_TRY(play_rounds(screening, entries, best));
+    const double bytes_us = problem.bytes() / (1e3 * in_.profile.dram_gbps);
+    if (roofline_us(problem, in_.profile) > kComputeBound * bytes_us) {
+      KW_TRY(run_alone(screening, entries));
+    }
     for (const Entry& entry : entries) {
       if (std::ranges::find(exam, entry.column) == exam.end()) continue;
       KW_ASSIGN(const Runner::Checked checked,
@@ -384,6 +410,36 @@ class FamilySearch {
     return {};
   }
 
+  /// Replaces the samples of the best few by those of runs alone, at the scale of the rounds.
+  Result<void> run_alone(Screening& screening, std::vector<Entry>& entries) {
+    std::vector<Entry*> best;
+    for (Entry& entry : entries) best.push_back(&entry);
+    std::ranges::sort(best, {}, [](const Entry* entry) { return median(entry->samples_us); });
+    const auto is_far = [&](const Entry* entry) {
+      return median(entry->samples_us) > (1 + kReach) * median(best.front()->samples_us);
+    };
+    std::erase_if(best, is_far);
+    if (best.size() > kAlone) best.resize(kAlone);
+    if (best.size() < 2) return {};
+    std::vector<double> alone;
+    for (const Entry* entry : best) {
+      const std::vector<Runner::Id> order(kAloneSamples, entry->id);
+      KW_ASSIGN(const std::vector<Runner::Sampled> sampled, screening.top_up(order));
+      std::vector<double> later;
+      for (std::size_t i = kAloneSamples / 2; i < sampled.size(); ++i) {
+        if (sampled[i].step.outcome != Outcome::ok) {
+          columns_[entry->column].failed = true;
+          return {};
+        }
+        later.push_back(sampled[i].sample.us);
+      }
+      alone.push_back(median(std::move(later)));
+    }
+    const double scale = median(best.front()->samples_us) / *std::ranges::min_element(alone);
+    for (std::size_t i = 0; i < best.size(); ++i) best[i]->samples_us = {scale * alone[i]};
+    return {};
+  }
+
   void keep(const BoundProblem& problem, const std::vector<Entry>& entries,
             std::vector<FamilyRow>& rows) const {
     const std::vector<std::int64_t> sizes = sizes_of(problem);
@@ -446,7 +502,7 @@ class FamilySearch {
       std::vector<std::int64_t> sizes = draw();
       for (const std::int64_t side : {at_most, at_most + 1}) {
         sizes[dim] = side;
-        const Result<BoundProblem> problem = in_.family.at(sizes);
+        const Result<BoundProblem> problem = at(sizes);
         if (problem) KW_TRY(measure(*problem, family_.kernels, rows_, family_.kernels));
       }
     }
@@ -470,9 +526,9 @@ class FamilySearch {
     std::vector<BoundProblem> problems;
     std::set<std::vector<std::int64_t>> seen;
     for (const FamilyRow& row : rows_) seen.insert(row.sizes);
-    for (int tries = 0; tries < 8 * kValidation && std::ssize(problems) < kValidation; ++tries) {
+    for (int tries = 0; tries < 16 * kValidation && std::ssize(problems) < kValidation; ++tries) {
       const std::vector<std::int64_t> sizes = draw();
-      Result<BoundProblem> problem = in_.family.at(sizes);
+      Result<BoundProblem> problem = at(sizes);
       if (problem && seen.insert(sizes).second) problems.push_back(*std::move(problem));
     }
     const std::vector<std::size_t> before = all_columns();
