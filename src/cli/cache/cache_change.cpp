@@ -177,13 +177,14 @@ Status merge_caches(const CacheFlags& flags) {
       }
     }
     if (!flags.json) {
-      print(concat(from, ": ", counted(merged->records, "record"), ", ",
+      print(concat(from, ": ", counted_records(merged->records, merged->families), ", ",
                    counted(merged->artifacts, "artifact"), ", ",
                    counted(merged->overrides, "decision"), " taken over, ",
                    counted(merged->disagreements.size(), "problem"), " whose winners differ"));
     }
     rows.push_back({{"from", from},
                     {"records", merged->records},
+                    {"families", merged->families},
                     {"artifacts", merged->artifacts},
                     {"overrides", merged->overrides},
                     {"disagreements", std::move(differ)},

@@ -216,7 +216,7 @@ TEST_F(FamilyCacheTest, VerifyReadsFamiliesWholeAndTheBitsOfTheirKernels) {
               HasSubstr("matmul/tiled BM=64's artifact " + digest_of("second").hex() + ": absent"));
 }
 
-TEST_F(FamilyCacheTest, BundlesSayHowManyFamiliesTheyHave) {
+TEST_F(FamilyCacheTest, BundlesAndMergesSayHowManyFamiliesTheyHave) {
   const std::string bundle = (dir_ / "bundle").string();
   const std::string served = (dir_ / "served").string();
   const Ran exported = kernwright({"cache", "export", bundle});
@@ -233,6 +233,14 @@ TEST_F(FamilyCacheTest, BundlesSayHowManyFamiliesTheyHave) {
       kernwright({"cache", "verify", "--cache", served, "--json"}).json();
   EXPECT_EQ(verified["bundle_holds"]["families"], 1);
   EXPECT_EQ(verified["families"], 0);
+
+  const std::string merged = (dir_ / "merged").string();
+  const Ran text = kernwright({"cache", "merge", cache().string(), "--cache", merged});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("0 records, 1 family, 2 artifacts, 0 decisions taken over"));
+  EXPECT_EQ(kernwright({"cache", "merge", cache().string(), "--cache", merged, "--json"})
+                .json()["merged"][0]["families"],
+            0);
 }
 
 TEST_F(CacheTest, ABundleInUseThatIsNoLinkIsADefect) {
