@@ -91,7 +91,7 @@ class Estimate {
   std::vector<std::vector<double>> residuals_;
 };
 
-/// Estimates the losses at sizes that are spread over the ranges, and takes those of the rows.
+/// Estimates the losses at sizes that are spread over the ranges, and takes the rows' own.
 Losses all_losses(const std::vector<FamilyRow>& rows, const std::vector<FreeDim>& free,
                   const PredictAt& predict) {
   const Estimate estimate(rows, predict);

@@ -283,8 +283,8 @@ class FamilySearch {
     std::vector<double> samples_us;
   };
 
-  /// Measures columns at a problem, and adds the row, or to the row that is there. Those of `exam`
-  /// are checked as finalists are.
+  /// Measures columns at a problem, and adds the row, or to the row that is there. The columns in
+  /// `exam` are checked as finalists are.
   Result<void> measure(const BoundProblem& problem, std::span<const std::size_t> columns,
                        std::vector<FamilyRow>& rows, std::span<const std::size_t> exam = {}) {
     KW_ASSIGN(const std::unique_ptr<Runner> runner, steps_.open(problem));
@@ -321,9 +321,8 @@ class FamilySearch {
     return {};
   }
 
-  /// Leaves out columns, but those of `exam`, that are much slower than others by what was measured
-  /// nearby. The best come
-  /// first: then those that are hopeless end early.
+  /// Leaves out columns, unless they are in `exam`, that are much slower than others by what was
+  /// measured nearby. The best come first: then those that are hopeless end early.
   std::vector<std::size_t> worth_measuring(std::span<const std::size_t> columns,
                                            std::span<const std::size_t> exam,
                                            const std::vector<std::int64_t>& sizes) {
@@ -410,7 +409,7 @@ class FamilySearch {
     return {};
   }
 
-  /// Replaces the samples of the best few by those of runs alone, at the scale of the rounds.
+  /// Replaces the samples of the best few by samples of runs alone, at the scale of the rounds.
   Result<void> run_alone(Screening& screening, std::vector<Entry>& entries) {
     std::vector<Entry*> best;
     for (Entry& entry : entries) best.push_back(&entry);
@@ -595,7 +594,7 @@ class FamilySearch {
     std::vector<std::size_t> columns(columns_.size() - before);
     std::iota(columns.begin(), columns.end(), before);
     if (columns.empty()) return {};
-    // Those of the family are measured again: times of two openings are compared badly.
+    // The family's are measured again: times of two openings are compared badly.
     columns.insert(columns.end(), family_.kernels.begin(), family_.kernels.end());
     std::vector<std::pair<double, std::vector<std::int64_t>>> near;
     for (const auto* rows : {&rows_, &validation_}) {

@@ -39,7 +39,7 @@ struct Site {
   /// Errors: `invalid_argument` if the operation does not exist or does not take the problem, or if
   /// its tensors do not fit in the GPU's memory.
   Result<BoundProblem> bind(const Problem& problem) const;
-  /// Does the same for a problem with ranges, of whose sizes some may not fit. Errors: those of
+  /// Does the same for a problem with ranges, of whose sizes some may not fit. Errors: from
   /// `RangedProblem::bind`.
   Result<RangedProblem> bind_family(const Problem& problem) const;
   /// Errors: `invalid_argument` if the tensors do not fit in the GPU's memory.

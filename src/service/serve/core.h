@@ -85,7 +85,7 @@ class ServiceCore {
   Result<TunedFamily> tune_family(const Problem& problem, FamilyOptions options,
                                   const std::atomic<bool>* stop = nullptr);
   /// Makes and loads the families that answer for the sizes of a problem with ranges, so that none
-  /// of them compiles or loads anything later. Errors: those of a size that cannot be served.
+  /// of them compiles or loads anything later. Errors: why a size cannot be served.
   Result<void> prewarm_family(const Problem& problem);
   /// Ends the tunings that callers wait for: calls of `tune` without a flag, and misses that are
   /// tuned.
