@@ -35,8 +35,8 @@ constexpr std::string_view kOverride = "override";
 constexpr std::string_view kOverrideSuffix = ".kwo";
 constexpr std::string_view kFamily = "family";
 constexpr std::string_view kFamilySuffix = ".kwf";
-/// The dots of a range, as `plain` spells them.
-constexpr std::string_view kPlainDots = "__";
+/// The names of the folders of families begin so. Names are cut, so a range may not be in one.
+constexpr std::string_view kRanges = "ranges_";
 constexpr std::size_t kSlugLength = 100;
 constexpr std::size_t kDigestLength = 16;  // hex digits in the name of a key's folder
 
@@ -233,7 +233,8 @@ RecordPlace::RecordPlace(RecordKey of)
     : key(std::move(of)),
       text(key.text()),
       folder(std::string(kFolder) + '/' + slug(key.target) + '/' + slug(key.sku) + '/' +
-             slug(operation_of(key.problem)) + '/' + slug(shape_of(key.problem)) + '-' +
+             slug(operation_of(key.problem)) + '/' +
+             slug(concat(is_family(key) ? kRanges : "", shape_of(key.problem))) + '-' +
              digest_of(text).hex().substr(0, kDigestLength)) {}
 
 RecordStore::RecordStore(const fs::path& root) : root_((root / "").native()) {}
@@ -343,7 +344,7 @@ std::vector<RecordStore::FamilyRun> RecordStore::families(const RecordKey& like)
   const std::string folder = operation_folder(like);
   const RememberedListings::Names names = listings_->names(folder, root_);
   for (const std::string& name : *names) {
-    if (name.find(kPlainDots) == std::string::npos) continue;
+    if (!name.starts_with(kRanges)) continue;
     const std::string of_key = folder + name + '/';
     const Result<std::vector<std::string>> files = read_directory(of_key, root_);
     if (!files) continue;

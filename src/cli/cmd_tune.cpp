@@ -78,7 +78,7 @@ class Tune : public Command {
  public:
   Tune()
       : Command("tune",
-                "Tune a problem or a range of sizes, or predict with --sku, and\nstore the record"),
+                "Tune a problem or a range of sizes, or predict with --sku"),
         service_(sub),
         words_(sub),
         verbose_(sub),

@@ -40,8 +40,8 @@ constexpr double kFirstShare = 0.7;
 constexpr std::size_t kOfAnchor = 4;
 constexpr std::size_t kPredicted = 40;
 constexpr std::size_t kPredictedThere = 4;
-/// Sizes of a family with several ranges.
-constexpr int kSpreadSizes = 40;
+/// Sizes that are spread over the ranges.
+constexpr int kSpreadSizes = 36;
 /// Sizes that validate at a time, and at most as many breakpoints whose sides are measured.
 constexpr int kValidation = 10;
 constexpr std::size_t kBreakpoints = 4;
@@ -150,14 +150,20 @@ class FamilySearch {
                  concat(problem.text(), " is too large to be measured among many")};
   }
 
-  /// Returns the problems of the first sizes: powers of two, and these times three, and the ends of
-  /// one range; the corners of several, and sizes that are spread between them.
+  /// Returns the problems of the first sizes: the ends of one range, the powers of two and sizes
+  /// that are spread between them; the corners of several ranges, and sizes that are spread.
   Result<std::vector<BoundProblem>> first_problems() const {
     std::vector<std::vector<std::int64_t>> sizes;
     std::size_t most = std::numeric_limits<std::size_t>::max();
     if (free().size() == 1) {
-      for (const std::int64_t size : spread_sizes(free().front().first, free().front().last)) {
-        sizes.push_back({size});
+      const FreeDim& range = free().front();
+      sizes = {{range.first}, {range.last}};
+      for (std::int64_t size = 1; size > 0 && size < range.last; size *= 2) {
+        if (size > range.first) sizes.push_back({size});
+      }
+      // Most sizes are no multiples of a tile.
+      for (int i = 0; i < kSpreadSizes; ++i) {
+        sizes.push_back({size_at(range, (i + 0.5) / kSpreadSizes)});
       }
     } else {
       const std::size_t corners = std::size_t{1} << std::min<std::size_t>(free().size(), 4);
@@ -176,6 +182,7 @@ class FamilySearch {
         sizes.push_back(std::move(at));
       }
     }
+    std::ranges::sort(sizes.begin(), free().size() == 1 ? sizes.end() : sizes.begin());
     std::vector<BoundProblem> problems;
     Error why{ErrorCode::not_found, concat("no problem of ", in_.family.text())};
     std::set<std::vector<std::int64_t>> seen;

@@ -55,15 +55,19 @@ def install(arguments, root):
 
 def what_was_measured(manifest):
     """Counts the problems of each operation, and tells when they were tuned and on which GPUs. A
-    record's file is v1/records/ARCHITECTURE/SKU/OPERATION/PROBLEM/TIME-NUMBER.kwr."""
+    record's file is v1/records/ARCHITECTURE/SKU/OPERATION/PROBLEM/TIME-NUMBER.kwr, or .kwf of a
+    range of sizes."""
     records = [pathlib.PurePosixPath(file["name"]).parts for file in manifest["files"]
-               if file["name"].startswith("v1/records/") and file["name"].endswith(".kwr")]
+               if file["name"].startswith("v1/records/")
+               and file["name"].endswith((".kwr", ".kwf"))]
+    ranges = len({parts[5] for parts in records if parts[6].endswith(".kwf")})
     problems = collections.Counter(operation for operation, _ in {parts[4:6] for parts in records})
     listed = ", ".join(f"{count} of {name}" for name, count in sorted(problems.items()))
     dates = sorted(f"{parts[6][:4]}-{parts[6][4:6]}-{parts[6][6:8]}" for parts in records)
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     count = sum(problems.values())
-    return (f"{count} problem{'' if count == 1 else 's'} ({listed}), {when}, on "
+    of_ranges = f", {ranges} of them ranges of sizes" if ranges else ""
+    return (f"{count} problem{'' if count == 1 else 's'} ({listed}){of_ranges}, {when}, on "
             f"{', '.join(manifest['skus'])}: {', '.join(manifest['devices']) or 'predicted'}")
 
 
