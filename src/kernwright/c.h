@@ -26,6 +26,7 @@ typedef struct kw_service kw_service;
 typedef struct kw_problem kw_problem;
 typedef struct kw_text kw_text;
 typedef struct kw_kernel kw_kernel;
+typedef struct kw_pattern kw_pattern;
 typedef struct kw_baked kw_baked;
 typedef struct kw_chain_builder kw_chain_builder;
 typedef struct kw_chain kw_chain;
@@ -149,6 +150,25 @@ int kw_bind(const kw_service* service, const char* options, const kw_tensor* ten
             size_t tensor_count, const char* const* scalars, size_t scalar_count,
             kw_text** binding);
 
+/* Returns how a problem followed from the sizes and strides of its tensors, for calls that differ
+ * in these alone. NULL if there is no problem, or if it depends on more, such as a rule. Arguments
+ * and failures are those of kw_bind, but `service` must not be NULL. */
+int kw_make_pattern(const kw_service* service, const char* options, const kw_tensor* tensors,
+                    size_t tensor_count, const char* const* scalars, size_t scalar_count,
+                    kw_pattern** pattern);
+
+/* Releases a pattern. */
+void kw_release_pattern(kw_pattern* pattern);
+
+/* Returns the kernel for tensors with other sizes and strides. `numbers` are the extent and the
+ * strides of each tensor, in the order that kw_make_pattern took them in. `made` is set to the
+ * extents of the results, one after another, and has room for exactly these. `follows` is set to 0
+ * if the tensors do not follow the pattern, else to 1. NULL if they do not, or if neither the
+ * kernel nor its family is in memory: kw_bind and kw_get_best_kernel then say more. */
+int kw_find_by_pattern(kw_service* service, const kw_pattern* pattern, const long long* numbers,
+                       size_t count, long long* made, size_t made_count, int* follows,
+                       kw_kernel** kernel);
+
 /* Returns the contract of a built-in operation as a JSON object: description, dims, dtypes, flags,
  * tensors, scalars and call. */
 int kw_describe_operation(const char* operation, kw_text** description);
@@ -230,6 +250,10 @@ void kw_release(kw_kernel* kernel);
 /* Returns the device bytes that a launch needs as workspace; often 0. (size_t)-1 if `kernel` is
  * NULL. */
 size_t kw_workspace_bytes(const kw_kernel* kernel);
+
+/* Returns the text of the kernel's problem, which is valid until the kernel is released. NULL if
+ * `kernel` is NULL. */
+const char* kw_problem_of(const kw_kernel* kernel);
 
 /* Returns a JSON object: problem, template, configuration, match, measured_us, predicted_us,
  * arguments, best_path ("stream", "graph" or "rebind"; null if that was not measured). The text is

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -191,6 +192,16 @@ class KERNWRIGHT_API Service {
   /// the argument and both values.
   Result<TensorBinding> bind(const Problem& options, const std::vector<GivenTensor>& tensors,
                              const std::vector<std::string>& scalars = {}) const;
+
+  /// Returns the pattern of such a call, for calls with tensors of other sizes; nullopt if there is
+  /// none. Errors: as for `bind`.
+  Result<std::optional<BindingPattern>> pattern(const Problem& options,
+                                                const std::vector<GivenTensor>& tensors,
+                                                const std::vector<std::string>& scalars = {}) const;
+
+  /// Returns what `get_best_kernel` returns if the kernel or its family is in memory, else nullopt.
+  /// It never compiles, and asks neither the cache nor the driver.
+  std::optional<Kernel> find_in_memory(const Problem& problem) const;
 
   /// Gets the best kernel of every problem, so that later calls find it in memory. A problem may
   /// have ranges, `m=1..8192`: then the kernels of all sizes are loaded. Errors:

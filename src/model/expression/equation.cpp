@@ -17,18 +17,24 @@ struct PartialValues {
 
   std::optional<std::int64_t> find(const std::string& name, int) const {
     const auto known = scope.values.find(name);
-    if (known != scope.values.end()) return known->second;
+    if (known != scope.values.end()) return known->second.value();
     const auto derived = scope.derived.find(name);
     if (derived == scope.derived.end()) return std::nullopt;
-    return PartialExpression(derived->second, scope).value();
+    return PartialExpression(derived->second, scope).plain_value();
   }
 };
 
 }  // namespace
 
-std::optional<std::int64_t> PartialExpression::value() const { return value_of(program_->root); }
+std::optional<Number> PartialExpression::value() const { return value_of(program_->root); }
 
-Solution PartialExpression::solve(std::int64_t value) const { return solve(program_->root, value); }
+std::optional<std::int64_t> PartialExpression::plain_value() const {
+  return plain_value_of(program_->root);
+}
+
+Solution PartialExpression::solve(const Number& value) const {
+  return solve(program_->root, value);
+}
 
 std::string_view PartialExpression::text() const {
   const Node& node = program_->nodes[static_cast<std::size_t>(reduced(program_->root))];
@@ -38,19 +44,26 @@ std::string_view PartialExpression::text() const {
 std::optional<Expression> PartialExpression::left_factor() const {
   const Node& node = program_->nodes[static_cast<std::size_t>(reduced(program_->root))];
   if (node.op != Op::multiply) return std::nullopt;
-  const Node& left = program_->nodes[static_cast<std::size_t>(node.a)];
-  return Expression::parse(program_->text.substr(left.begin, left.end - left.begin)).value();
+  return part(node.a);
+}
+
+Expression PartialExpression::part(int index) const {
+  Expression part;
+  part.program_ = program_;
+  if (index == program_->root) return part;
+  const Node& node = program_->nodes[static_cast<std::size_t>(index)];
+  return Expression::parse(program_->text.substr(node.begin, node.end - node.begin)).value();
 }
 
 /// Returns the node that is left when known conditions have chosen their branch.
 int PartialExpression::reduced(int index) const {
   const Node& node = program_->nodes[static_cast<std::size_t>(index)];
   if (node.op != Op::conditional) return index;
-  const std::optional<std::int64_t> condition = value_of(node.a);
-  return condition ? reduced(*condition != 0 ? node.b : node.c) : index;
+  const std::optional<Number> condition = value_of(node.a);
+  return condition ? reduced(*condition == 0 ? node.c : node.b) : index;
 }
 
-std::optional<std::int64_t> PartialExpression::value_of(int index) const {
+std::optional<std::int64_t> PartialExpression::plain_value_of(int index) const {
   std::int64_t value = 0;
   if (!detail::Evaluator(*program_, PartialValues{scope_}).evaluate(index, value)) {
     return std::nullopt;
@@ -58,7 +71,26 @@ std::optional<std::int64_t> PartialExpression::value_of(int index) const {
   return value;
 }
 
-Solution PartialExpression::solve(int index, std::int64_t value) const {
+std::optional<Number> PartialExpression::value_of(int index) const {
+  const std::optional<std::int64_t> value = plain_value_of(index);
+  if (scope_.recording == nullptr) return value ? std::optional<Number>(*value) : std::nullopt;
+  const Expression recorded = part(index);
+  std::vector<std::optional<Number>> names;
+  for (const std::string& name : recorded.names()) {
+    const auto known = scope_.values.find(name);
+    const auto derived = scope_.derived.find(name);
+    if (known != scope_.values.end()) {
+      names.emplace_back(known->second);
+    } else if (derived != scope_.derived.end()) {
+      names.push_back(PartialExpression(derived->second, scope_).value());
+    } else {
+      names.emplace_back();
+    }
+  }
+  return scope_.recording->evaluate(recorded, names, value);
+}
+
+Solution PartialExpression::solve(int index, const Number& value) const {
   index = reduced(index);
   const Node& node = program_->nodes[static_cast<std::size_t>(index)];
   if (node.op == Op::name) {
@@ -72,21 +104,18 @@ Solution PartialExpression::solve(int index, std::int64_t value) const {
   const auto a = value_of(node.a);
   const auto b = value_of(node.b);
   if (a.has_value() == b.has_value()) return {};
-  const std::int64_t known = a ? *a : *b;
-  const int unknown = a ? node.b : node.a;
-  std::int64_t left = 0;
-  bool overflow = false;
+  const Number known = a ? *a : *b;
+  std::optional<Number> left;
   if (node.op == Op::add) {
-    overflow = __builtin_sub_overflow(value, known, &left);
+    left = subtract(value, known);
   } else if (node.op == Op::subtract) {
-    overflow = a ? __builtin_sub_overflow(known, value, &left)
-                 : __builtin_add_overflow(value, known, &left);
+    left = a ? subtract(known, value) : add(value, known);
   } else {
     if (known <= 0) return {};  // it says nothing of the other factor
-    if (value % known != 0) return {.divisor = known};
-    left = value / known;
+    if (!(remainder(value, known) == 0)) return {.divisor = known.value()};
+    left = divide(value, known);
   }
-  return overflow ? Solution() : solve(unknown, left);
+  return left ? solve(a ? node.b : node.a, *left) : Solution();
 }
 
 }  // namespace kernwright

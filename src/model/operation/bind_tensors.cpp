@@ -2,19 +2,29 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <set>
+#include <utility>
 
 #include "model/expression/equation.h"
+#include "model/expression/recording.h"
 #include "model/operation/bound_problem.h"
 #include "model/operation/dtype_format.h"
 #include "support/text.h"
 #include "support/try.h"
 
 namespace kernwright {
+
+/// The numbers that a problem and its results have, and how these follow from tensors.
+struct BindingPattern::Steps {
+  Recording recording = {};
+  Problem problem = {};
+  std::vector<std::size_t> dims = {};  ///< the places of its sizes
+  std::vector<std::size_t> made = {};  ///< the places of the sizes of results
+};
+
 namespace {
 
-using Sizes = std::vector<std::int64_t>;
+using Sizes = std::vector<Number>;
 
 template <typename Items>
 bool holds(const Items& items, const std::string& name) {
@@ -29,16 +39,9 @@ const std::string* find_value(const Entries& entries, std::string_view name) {
   return nullptr;
 }
 
-/// Returns the product, or the largest number if that is too large for what memory can have.
-std::int64_t times(std::int64_t a, std::int64_t b) {
-  std::int64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::int64_t>::max()
-                                                : product;
-}
-
-std::int64_t product_of(const Sizes& sizes) {
-  std::int64_t product = 1;
-  for (const std::int64_t size : sizes) product = times(product, size);
+Number product_of(const Sizes& sizes) {
+  Number product = 1;
+  for (const Number& size : sizes) product = times(product, size);
   return product;
 }
 
@@ -49,7 +52,7 @@ Sizes front_of(const Sizes& sizes) {
 
 std::string text_of(const Sizes& sizes) {
   std::string text;
-  for (const std::int64_t size : sizes) text += concat(text.empty() ? "" : ", ", size);
+  for (const Number& size : sizes) text += concat(text.empty() ? "" : ", ", size.value());
   return concat("[", text, "]");
 }
 
@@ -57,20 +60,22 @@ Error refusal(std::string message) { return {ErrorCode::invalid_argument, std::m
 
 /// An axis of a tensor.
 struct Axis {
-  std::int64_t size = 1;
-  std::int64_t stride = 0;
+  Number size = 1;
+  Number stride = 0;
 };
 
 /// A tensor of the operation, and what the caller has for it.
 struct Place {
   const Tensor* tensor = nullptr;
   const GivenTensor* given = nullptr;  ///< null: nothing
-  bool is_output = false;              ///< it is made if it is not given
-  bool leads = false;                  ///< its first extent may be any number of axes
-  std::size_t left_out = 0;            ///< leading axes of size 1 that the caller has not
-  std::size_t folded = 1;              ///< the number of the caller's axes in the first one
-  std::vector<Axis> axes = {};         ///< of the operation
-  Sizes lead = {};                     ///< the sizes of the folded axes
+  Sizes extent = {};                   ///< what is given
+  Sizes strides = {};
+  bool is_output = false;       ///< it is made if it is not given
+  bool leads = false;           ///< its first extent may be any number of axes
+  std::size_t left_out = 0;     ///< leading axes of size 1 that the caller has not
+  std::size_t folded = 1;       ///< the number of the caller's axes in the first one
+  std::vector<Axis> axes = {};  ///< of the operation
+  Sizes lead = {};              ///< the sizes of the folded axes
 
   const std::string& argument() const {
     return given->argument.empty() ? tensor->name : given->argument;
@@ -80,11 +85,19 @@ struct Place {
 class Binder {
  public:
   Binder(const Operation& operation, std::span<const GivenTensor> tensors,
-         std::span<const std::string> scalars, const Problem& options)
-      : operation_(operation), given_(tensors), scalars_(scalars), options_(options) {}
+         std::span<const std::string> scalars, const Problem& options,
+         BindingPattern::Steps* pattern = nullptr)
+      : operation_(operation),
+        given_(tensors),
+        scalars_(scalars),
+        options_(options),
+        pattern_(pattern) {
+    if (pattern_ != nullptr) names_.recording = &pattern_->recording;
+  }
 
   Result<TensorBinding> bind() {
     KW_TRY(place_tensors());
+    read_numbers();
     KW_TRY(settle_dtypes());
     KW_TRY(prepare_names());
     if (std::optional<TensorBinding> found = search(0)) return *std::move(found);
@@ -119,6 +132,21 @@ class Binder {
                             given.strides.size(), " strides"));
     }
     return {};
+  }
+
+  /// Reads the sizes and strides, which are the inputs of a recording in the order of the tensors.
+  void read_numbers() {
+    const auto read = [&](const std::vector<std::int64_t>& values, Sizes& numbers) {
+      for (const std::int64_t value : values) {
+        numbers.push_back(pattern_ ? pattern_->recording.input(value) : value);
+      }
+    };
+    for (const GivenTensor& given : given_) {
+      const auto place = std::find_if(places_.begin(), places_.end(),
+                                      [&](const Place& each) { return each.given == &given; });
+      read(given.extent, place->extent);
+      read(given.strides, place->strides);
+    }
   }
 
   /// Returns the name by which callers know a tensor.
@@ -279,7 +307,7 @@ class Binder {
     return std::nullopt;
   }
 
-  std::optional<std::int64_t> value_of(const Expression& expression) const {
+  std::optional<Number> value_of(const Expression& expression) const {
     return PartialExpression(expression, names_).value();
   }
 
@@ -294,7 +322,7 @@ class Binder {
   }
   bool is_contradicted(const Place& place) const {
     if (!place.tensor->when) return false;
-    const std::optional<std::int64_t> present = value_of(*place.tensor->when);
+    const std::optional<Number> present = value_of(*place.tensor->when);
     if (!present) return false;
     return *present != 0 ? !place.given && !place.is_output && !completes_ : place.given != nullptr;
   }
@@ -343,7 +371,8 @@ class Binder {
 
   bool is_swapped(const Tensor& tensor) const {
     const std::optional<CallForm::Swapped>& swapped = operation_.call.swapped;
-    return swapped && holds(swapped->tensors, tensor.name) && value_of(swapped->when).value_or(0);
+    return swapped && holds(swapped->tensors, tensor.name) &&
+           value_of(swapped->when).value_or(0) != 0;
   }
   /// Exchanges the two axes, counted from the last, that callers of the tensor exchange.
   template <typename Item>
@@ -356,13 +385,13 @@ class Binder {
   Result<void> lay(Place& place) {
     const GivenTensor& given = *place.given;
     const Tensor& tensor = *place.tensor;
-    std::vector<Axis> axes(given.extent.size());
+    std::vector<Axis> axes(place.extent.size());
     for (std::size_t i = 0; i < axes.size(); ++i) {
       const std::size_t from = given.order.empty() ? i : given.order[i];
-      axes[i] = {given.extent[from], given.strides.empty() ? 0 : given.strides[from]};
+      axes[i] = {place.extent[from], place.strides.empty() ? 0 : place.strides[from]};
     }
     if (is_swapped(tensor)) swap_axes(axes);
-    std::int64_t stride = 1;  // of a tensor without gaps, if strides are not compared
+    Number stride = 1;  // of a tensor without gaps, if strides are not compared
     for (std::size_t i = given.strides.empty() ? axes.size() : 0; i-- > 0;) {
       axes[i].stride = stride;
       stride = times(stride, axes[i].size);
@@ -397,7 +426,7 @@ class Binder {
     const Axis& last = place.axes.back();
     if (last.size > 1 && last.stride != 1 && elements(place) > 0) {
       if (given.order.empty() && !is_swapped(tensor)) {
-        return refusal(concat(place.argument(), " has a last stride of ", last.stride,
+        return refusal(concat(place.argument(), " has a last stride of ", last.stride.value(),
                               ", and 1 expected: its rows are not contiguous"));
       }
       return stride_error(place);
@@ -413,16 +442,16 @@ class Binder {
     for (std::size_t i = axes.size(); i < given.extent.size(); ++i) axes.push_back(i);
     if (is_swapped(*place.tensor)) swap_axes(axes);
     Sizes strides(axes.size());
-    std::int64_t stride = 1;
+    Number stride = 1;
     for (std::size_t i = axes.size(); i-- > 0;) {
       strides[axes[i]] = stride;
-      stride = times(stride, given.extent[axes[i]]);
+      stride = times(stride, place.extent[axes[i]]);
     }
-    return refusal(concat(place.argument(), " has the strides ", text_of(given.strides), ", and ",
+    return refusal(concat(place.argument(), " has the strides ", text_of(place.strides), ", and ",
                           text_of(strides), " expected"));
   }
 
-  static std::int64_t elements(const Place& place) { return product_of(place.given->extent); }
+  static Number elements(const Place& place) { return product_of(place.extent); }
 
   /// Returns the first `folded` axes as one. Errors: they are not equally far apart.
   Result<Axis> fold(Place& place, const std::vector<Axis>& axes) const {
@@ -439,8 +468,8 @@ class Binder {
     }
     if (!apart || elements(place) == 0) return whole;
     if (!place.given->order.empty()) return stride_error(place);
-    return refusal(concat(place.argument(), " has the strides ", text_of(place.given->strides),
-                          " and the shape ", text_of(place.given->extent),
+    return refusal(concat(place.argument(), " has the strides ", text_of(place.strides),
+                          " and the shape ", text_of(place.extent),
                           ": its rows are not equally far apart"));
   }
 
@@ -456,16 +485,16 @@ class Binder {
           (product_of(lead) != own[0] || (is_paired && front_of(lead) != front_of(lead_)))) {
         // The axes before the last one count what the product counts first.
         const auto left = PartialExpression(place.tensor->extent[0], names_).left_factor();
-        const std::int64_t count = left ? value_of(*left).value_or(0) : 0;
+        const Number count = left ? value_of(*left).value_or(0) : 0;
         lead.clear();
         if (is_apart && count > 0) lead = {count};
         if (is_paired && count == product_of(front_of(lead_))) lead = front_of(lead_);
-        lead.push_back(own[0] / product_of(lead));
+        lead.push_back(divide(own[0], product_of(lead)).value_or(0));
       }
       if (are_strides) {
-        std::int64_t stride = own[0];
+        Number stride = own[0];
         for (std::size_t i = lead.size(); i-- > 0;) {
-          const std::int64_t size = lead[i];
+          const Number size = lead[i];
           lead[i] = stride;
           stride = times(stride, size);
         }
@@ -537,16 +566,17 @@ class Binder {
       const Expression& extent = place.tensor->extent[i];
       if (i == 0 && !place.leads && place.lead.size() > 1) {
         const std::optional<Expression> left = PartialExpression(extent, names_).left_factor();
-        const std::int64_t count = product_of(front_of(place.lead));
+        const Number count = product_of(front_of(place.lead));
         if (left) solved = set(PartialExpression(*left, names_).solve(count)) || solved;
       }
       const Solution solution = PartialExpression(extent, names_).solve(place.axes[i].size);
       if (solution.divisor != 1) {
         const bool is_product = i == 0 && place.lead.size() > 1;
         return refusal(concat(
-            place.argument(), " has the shape ", text_of(place.given->extent), ", and ",
+            place.argument(), " has the shape ", text_of(place.extent), ", and ",
             solution.divisor == 2 ? "an even number" : concat("a multiple of ", solution.divisor),
-            " expected in place of ", is_product ? place.lead.back() : place.axes[i].size));
+            " expected in place of ",
+            (is_product ? place.lead.back() : place.axes[i].size).value()));
       }
       solved = set(solution) || solved;
     }
@@ -571,7 +601,7 @@ class Binder {
   bool settle_one_dim() {
     for (const Dim& dim : operation_.dims) {
       if (names_.values.contains(dim.name)) continue;
-      std::optional<std::int64_t> size;
+      std::optional<Number> size;
       for (const NamedValue& value : operation_.call.dims) {
         if (value.name == dim.name) size = value_of(value.expression);
       }
@@ -597,8 +627,8 @@ class Binder {
     const auto count = left ? value_of(*left) : std::nullopt;
     if (!count || *count == 1) return {};
     if (lead_.size() < 2 || product_of(front_of(lead_)) != *count) {
-      return refusal(concat(leader->argument(), " has the shape ", text_of(leader->given->extent),
-                            ", and ", *count,
+      return refusal(concat(leader->argument(), " has the shape ", text_of(leader->extent),
+                            ", and ", count->value(),
                             " expected in place of the first size: ", left->text()));
     }
     // The same count in other sizes would pair other matrices.
@@ -619,13 +649,13 @@ class Binder {
   Error shape_error(const Place& place) const {
     Sizes wanted;
     for (const Expression& extent : place.tensor->extent) {
-      const std::optional<std::int64_t> size = value_of(extent);
+      const std::optional<Number> size = value_of(extent);
       if (!size) break;
       wanted.push_back(*size);
     }
     const bool known = wanted.size() == place.tensor->extent.size();
-    return refusal(concat(place.argument(), " has the shape ", text_of(place.given->extent),
-                          ", and ", known ? text_of(as_called(place, wanted, false)) : "another",
+    return refusal(concat(place.argument(), " has the shape ", text_of(place.extent), ", and ",
+                          known ? text_of(as_called(place, wanted, false)) : "another",
                           " expected"));
   }
 
@@ -635,11 +665,11 @@ class Binder {
       if (!place.given) continue;
       const std::vector<Axis>& axes = place.axes;
       for (std::size_t i = 0; i < axes.size(); ++i) {
-        const std::optional<std::int64_t> size = value_of(place.tensor->extent[i]);
+        const std::optional<Number> size = value_of(place.tensor->extent[i]);
         if (size && *size != axes[i].size) return shape_error(place);
         if (i > 0 || place.leads || place.lead.size() < 2) continue;
         const auto left = PartialExpression(place.tensor->extent[0], names_).left_factor();
-        const std::int64_t count = product_of(front_of(place.lead));
+        const Number count = product_of(front_of(place.lead));
         if (left && value_of(*left).value_or(count) != count) return shape_error(place);
       }
       if (elements(place) == 0) continue;
@@ -647,7 +677,7 @@ class Binder {
       bool right = true;
       bool known = true;
       for (std::size_t i = axes.size() - 1; i-- > 0;) {
-        std::optional<std::int64_t> stride = times(strides[i + 1], axes[i + 1].size);
+        std::optional<Number> stride = times(strides[i + 1], axes[i + 1].size);
         if (!place.tensor->pitches.empty()) stride = value_of(place.tensor->pitches[i]);
         known = known && stride.has_value();
         strides[i] = stride.value_or(axes[i].stride);
@@ -655,7 +685,7 @@ class Binder {
       }
       if (right) continue;
       return refusal(
-          concat(place.argument(), " has the strides ", text_of(place.given->strides), ", and ",
+          concat(place.argument(), " has the strides ", text_of(place.strides), ", and ",
                  known ? text_of(as_called(place, strides, true)) : "others", " expected",
                  place.tensor->pitches.empty() ? ": this operation takes it without gaps" : ""));
     }
@@ -689,21 +719,27 @@ class Binder {
       place.lead = {extent[0]};
       if (!keeps_ones_ && !place.leads && is_literal_one(tensor.extent[0])) place.left_out = 1;
       MadeTensor made{tensor.name, dtype_of(tensor), {}, {}};
-      made.extent = as_called(place, extent, false);
+      extent = as_called(place, extent, false);
       if (is_swapped(tensor)) {
-        swap_axes(made.extent);  // as it is made, and then swapped
+        swap_axes(extent);  // as it is made, and then swapped
         const auto [a, b] = operation_.call.swapped->axes;
-        made.swapped = {made.extent.size() - a, made.extent.size() - b};
+        made.swapped = {extent.size() - a, extent.size() - b};
+      }
+      for (const Number& size : extent) {
+        made.extent.push_back(size.value());
+        if (pattern_) pattern_->made.push_back(pattern_->recording.place(size));
       }
       binding.made.push_back(std::move(made));
     }
     if (is_empty) return binding;
     Problem::Dims dims;
-    for (const Dim& dim : operation_.dims) dims.emplace_back(dim.name, names_.values.at(dim.name));
+    for (const Dim& dim : operation_.dims) {
+      dims.emplace_back(dim.name, names_.values.at(dim.name).value());
+    }
     Problem::Flags flags = flags_;
     for (const Flag* flag : open_) {
-      flags.emplace_back(flag->name,
-                         flag->values[static_cast<std::size_t>(names_.values.at(flag->name))]);
+      flags.emplace_back(
+          flag->name, flag->values[static_cast<std::size_t>(names_.values.at(flag->name).value())]);
     }
     for (const auto& [name, value] : options_.flags()) {
       if (!find_value(flags, name)) flags.emplace_back(name, value);  // refused by name
@@ -712,6 +748,7 @@ class Binder {
     const Result<BoundProblem> is_bound = BoundProblem::bind(operation_, *binding.problem);
     if (!is_bound) {
       binding.refusal = is_bound.error().message;
+      if (pattern_) pattern_->recording.give_up();  // rules are not recorded
       return binding;
     }
     const BoundProblem& bound = *is_bound;
@@ -726,14 +763,40 @@ class Binder {
     KW_ASSIGN(const std::vector<Scalar> scalars, bound.scalars());
     for (const Scalar& scalar : scalars) binding.scalars.push_back(scalar.name);
     binding.problem = bound.problem();
+    if (pattern_) record_problem(bound);
     return binding;
+  }
+
+  /// Records which dims the normalised problem has, and which tensors and scalars. Its rules are
+  /// left to the search for its kernel.
+  void record_problem(const BoundProblem& bound) {
+    Recording& recording = pattern_->recording;
+    pattern_->problem = bound.problem();
+    for (const Dim& dim : operation_.dims) {
+      const Number& size = names_.values.at(dim.name);
+      const bool is_usual = dim.default_size && value_of(*dim.default_size) == size;
+      const bool is_left_out = std::ranges::find(bound.problem().dims(), dim.name,
+                                                 &std::pair<std::string, std::int64_t>::first) ==
+                               bound.problem().dims().end();
+      if (is_usual != is_left_out || size < 1) recording.give_up();
+      if (!is_left_out) pattern_->dims.push_back(recording.place(size));
+    }
+    const auto decides = [&](const std::optional<Expression>& condition) {
+      const std::optional<Number> value = condition ? value_of(*condition) : Number(1);
+      if (!value) recording.give_up();
+      return value != 0;
+    };
+    for (const Tensor& tensor : operation_.tensors) {
+      if (decides(tensor.when)) static_cast<void>(decides(tensor.written));
+    }
+    for (const Scalar& scalar : operation_.scalars) static_cast<void>(decides(scalar.when));
   }
 
   /// Returns whether an extent is 1 by the flags, and not because a dim is.
   bool is_literal_one(const Expression& extent) const {
     return PartialExpression(extent, names_).text() == "1" || only_by_flags(extent) == 1;
   }
-  std::optional<std::int64_t> only_by_flags(const Expression& extent) const {
+  std::optional<Number> only_by_flags(const Expression& extent) const {
     PartialScope flags = names_;
     for (const Dim& dim : operation_.dims) flags.values.erase(dim.name);
     return PartialExpression(extent, flags).value();
@@ -748,6 +811,7 @@ class Binder {
   std::span<const GivenTensor> given_;
   std::span<const std::string> scalars_;
   const Problem& options_;
+  BindingPattern::Steps* const pattern_;  ///< null: nothing is recorded
   std::vector<Place> places_;
   Problem::Flags dtypes_;
   Problem::Flags flags_;           ///< dtypes, and flags that are not open
@@ -767,6 +831,28 @@ class Binder {
 Result<TensorBinding> bind_tensors(const Operation& operation, std::span<const GivenTensor> tensors,
                                    std::span<const std::string> scalars, const Problem& options) {
   return Binder(operation, tensors, scalars, options).bind();
+}
+
+Result<std::optional<BindingPattern>> find_pattern(const Operation& operation,
+                                                   std::span<const GivenTensor> tensors,
+                                                   std::span<const std::string> scalars,
+                                                   const Problem& options) {
+  const auto steps = std::make_shared<BindingPattern::Steps>();
+  KW_ASSIGN(const TensorBinding binding,
+            Binder(operation, tensors, scalars, options, steps.get()).bind());
+  const bool is_found = binding.problem && binding.refusal.empty() && steps->recording.is_whole();
+  return is_found ? std::optional(BindingPattern(steps)) : std::nullopt;
+}
+
+std::optional<Problem> BindingPattern::problem(const std::int64_t* numbers, std::size_t count,
+                                               std::vector<std::int64_t>& made) const {
+  Recording::Row row;
+  if (!steps_->recording.repeat({numbers, count}, row)) return std::nullopt;
+  Problem::Dims dims = steps_->problem.dims();
+  for (std::size_t i = 0; i < dims.size(); ++i) dims[i].second = row[steps_->dims[i]];
+  made.clear();
+  for (const std::size_t place : steps_->made) made.push_back(row[place]);
+  return Problem::make(steps_->problem.operation(), std::move(dims), steps_->problem.flags());
 }
 
 }  // namespace kernwright

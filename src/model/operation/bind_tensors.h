@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -20,5 +21,12 @@ namespace kernwright {
 /// count for nothing. Errors: `invalid_argument`, which names the argument and both values.
 Result<TensorBinding> bind_tensors(const Operation& operation, std::span<const GivenTensor> tensors,
                                    std::span<const std::string> scalars, const Problem& options);
+
+/// Returns the pattern of the same; nullopt if no problem follows, or if it depends on more than
+/// equations, such as a rule. Errors: as for `bind_tensors`.
+Result<std::optional<BindingPattern>> find_pattern(const Operation& operation,
+                                                   std::span<const GivenTensor> tensors,
+                                                   std::span<const std::string> scalars,
+                                                   const Problem& options);
 
 }  // namespace kernwright

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,6 +25,10 @@ struct kw_problem {
   kernwright::Problem problem;
 };
 
+struct kw_pattern {
+  kernwright::BindingPattern pattern;
+};
+
 struct kw_text {
   std::string characters;
 };
@@ -44,6 +50,9 @@ thread_local int last_code = KW_OK;
 
 // The same limit as a worklist has.
 constexpr size_t kMostProblems = 100'000;
+
+// More than all sizes and strides of a call.
+constexpr size_t kMostNumbers = 1024;
 
 // A caller's arrays of arguments.
 struct Given {
@@ -119,6 +128,30 @@ Result<GivenTensor> read_tensor(const kw_tensor& tensor) {
     read.order.push_back(tensor.order[i]);
   }
   return read;
+}
+
+// The arguments of a kw_bind.
+struct BoundCall {
+  Problem options;
+  std::vector<GivenTensor> tensors;
+  std::vector<std::string> scalars;
+};
+
+Result<BoundCall> read_call(std::string_view function, const char* options,
+                            const kw_tensor* tensors, size_t tensor_count,
+                            const char* const* scalars, size_t scalar_count) {
+  BoundCall call;
+  KW_ASSIGN(call.options, Problem::parse(options));
+  for (size_t i = 0; i < tensor_count; ++i) {
+    Result<GivenTensor> read = read_tensor(tensors[i]);
+    if (!read) return wrong(concat(function, ": tensors[", i, "]: ", read.error().message));
+    call.tensors.push_back(*std::move(read));
+  }
+  for (size_t i = 0; i < scalar_count; ++i) {
+    if (scalars[i] == nullptr) return wrong(concat(function, ": scalars[", i, "] is null"));
+    call.scalars.emplace_back(scalars[i]);
+  }
+  return call;
 }
 
 std::string describe(const TensorBinding& binding) {
@@ -274,24 +307,69 @@ KERNWRIGHT_API int kw_bind(const kw_service* service, const char* options, const
                   {"scalars", scalars, scalar_count > 0},
                   {"binding", binding}},
                  [&]() -> Result<void> {
-                   KW_ASSIGN(const Problem parsed, Problem::parse(options));
-                   std::vector<GivenTensor> given;
-                   for (size_t i = 0; i < tensor_count; ++i) {
-                     Result<GivenTensor> read = read_tensor(tensors[i]);
-                     if (!read)
-                       return wrong(concat("kw_bind: tensors[", i, "]: ", read.error().message));
-                     given.push_back(*std::move(read));
-                   }
-                   std::vector<std::string> named;
-                   for (size_t i = 0; i < scalar_count; ++i) {
-                     if (scalars[i] == nullptr)
-                       return wrong(concat("kw_bind: scalars[", i, "] is null"));
-                     named.emplace_back(scalars[i]);
-                   }
+                   KW_ASSIGN(const BoundCall call, read_call("kw_bind", options, tensors,
+                                                             tensor_count, scalars, scalar_count));
                    KW_ASSIGN(const TensorBinding bound,
-                             service == nullptr ? kernwright::bind(parsed, given, named)
-                                                : service->service.bind(parsed, given, named));
+                             service == nullptr
+                                 ? kernwright::bind(call.options, call.tensors, call.scalars)
+                                 : service->service.bind(call.options, call.tensors, call.scalars));
                    return give(describe(bound), binding);
+                 });
+}
+
+KERNWRIGHT_API int kw_make_pattern(const kw_service* service, const char* options,
+                                   const kw_tensor* tensors, size_t tensor_count,
+                                   const char* const* scalars, size_t scalar_count,
+                                   kw_pattern** pattern) {
+  return guarded("kw_make_pattern",
+                 {{"service", service},
+                  {"options", options},
+                  {"tensors", tensors, tensor_count > 0},
+                  {"scalars", scalars, scalar_count > 0},
+                  {"pattern", pattern}},
+                 [&]() -> Result<void> {
+                   KW_ASSIGN(const BoundCall call, read_call("kw_make_pattern", options, tensors,
+                                                             tensor_count, scalars, scalar_count));
+                   KW_ASSIGN(const std::optional<BindingPattern> made,
+                             service->service.pattern(call.options, call.tensors, call.scalars));
+                   *pattern = made ? new kw_pattern{*made} : nullptr;
+                   return {};
+                 });
+}
+
+KERNWRIGHT_API void kw_release_pattern(kw_pattern* pattern) { delete pattern; }
+
+KERNWRIGHT_API int kw_find_by_pattern(kw_service* service, const kw_pattern* pattern,
+                                      const long long* numbers, size_t count, long long* made,
+                                      size_t made_count, int* follows, kw_kernel** kernel) {
+  return guarded("kw_find_by_pattern",
+                 {{"service", service},
+                  {"pattern", pattern},
+                  {"numbers", numbers, count > 0},
+                  {"made", made, made_count > 0},
+                  {"follows", follows},
+                  {"kernel", kernel}},
+                 [&]() -> Result<void> {
+                   thread_local std::vector<std::int64_t> given;
+                   thread_local std::vector<std::int64_t> sizes;
+                   std::optional<Problem> problem;
+                   if (count <= kMostNumbers) {
+                     given.assign(numbers, numbers + count);
+                     problem = pattern->pattern.problem(given.data(), count, sizes);
+                   }
+                   if (problem && sizes.size() != made_count) {
+                     return wrong(concat("kw_find_by_pattern: made_count is ", made_count, ", and ",
+                                         sizes.size(), " expected"));
+                   }
+                   std::optional<Kernel> found;
+                   if (problem) found = service->service.find_in_memory(*problem);
+                   std::unique_ptr<kw_kernel> given_kernel = found ? given_out(*found) : nullptr;
+                   // One that could not be loaded has no arguments.
+                   if (given_kernel && given_kernel->counts.tensors == 0) given_kernel = nullptr;
+                   if (problem) std::copy(sizes.begin(), sizes.end(), made);
+                   *follows = problem ? 1 : 0;
+                   *kernel = given_kernel.release();
+                   return {};
                  });
 }
 
@@ -415,6 +493,11 @@ KERNWRIGHT_API void kw_release_text(kw_text* text) { delete text; }
 KERNWRIGHT_API size_t kw_workspace_bytes(const kw_kernel* kernel) {
   if (lacks("kw_workspace_bytes", {{"kernel", kernel}})) return static_cast<size_t>(-1);
   return static_cast<size_t>(kernel->kernel.workspace_bytes());
+}
+
+KERNWRIGHT_API const char* kw_problem_of(const kw_kernel* kernel) {
+  if (lacks("kw_problem_of", {{"kernel", kernel}})) return nullptr;
+  return kernel->kernel.summary().problem.c_str();
 }
 
 KERNWRIGHT_API const char* kw_describe(const kw_kernel* kernel) {

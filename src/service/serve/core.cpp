@@ -165,11 +165,8 @@ ServiceCore::~ServiceCore() {
 }
 
 Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optional<void*> stream) {
-  const LoadedKernel* hot = table_.find(problem);
-  if (hot && !watched_.load(std::memory_order_relaxed)) return hot->handle();
-  if (!hot) {
-    if (std::optional<Kernel> sized = find_in_family(problem)) return *std::move(sized);
-  }
+  if (std::optional<Kernel> found = find_in_memory(problem)) return *std::move(found);
+  const LoadedKernel* const hot = table_.find(problem);
   KW_TRY(check_not_forked());
   if (hot && hot->summary().match <= worst_in_memory()) {
     record(hot->summary());
@@ -195,6 +192,13 @@ Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optiona
     families_.learn(bound.problem(), bound);
   }
   return (*found)->handle();
+}
+
+std::optional<Kernel> ServiceCore::find_in_memory(const Problem& written) {
+  const LoadedKernel* const hot = table_.find(written);
+  if (!hot) return find_in_family(written);
+  if (watched_.load(std::memory_order_relaxed)) return std::nullopt;
+  return hot->handle();
 }
 
 std::optional<Kernel> ServiceCore::find_in_family(const Problem& written) {

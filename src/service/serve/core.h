@@ -71,6 +71,10 @@ class ServiceCore {
   Result<Kernel> get_best_kernel(const Problem& problem,
                                  std::optional<void*> stream = std::nullopt);
 
+  /// Returns the kernel for a problem as it was written if it or its family is in memory, and
+  /// nothing watches lookups.
+  std::optional<Kernel> find_in_memory(const Problem& written);
+
   /// Returns at most `count` kernels: the best, and then those that may take its place in a chain,
   /// the best first.
   Result<std::vector<Kernel>> get_best_kernels(const Problem& problem, std::size_t count);

@@ -90,6 +90,21 @@ Result<TensorBinding> Service::bind(const Problem& options, const std::vector<Gi
   return guarded([&] { return bind_in(core_->catalog(), options, tensors, scalars); });
 }
 
+Result<std::optional<BindingPattern>> Service::pattern(
+    const Problem& options, const std::vector<GivenTensor>& tensors,
+    const std::vector<std::string>& scalars) const {
+  return guarded([&]() -> Result<std::optional<BindingPattern>> {
+    KW_ASSIGN(const Operation* const operation, core_->catalog().operation(options.operation()));
+    return find_pattern(*operation, tensors, scalars, options);
+  });
+}
+
+std::optional<Kernel> Service::find_in_memory(const Problem& problem) const {
+  const Result<std::optional<Kernel>> found =
+      guarded([&]() -> Result<std::optional<Kernel>> { return core_->find_in_memory(problem); });
+  return found ? *found : std::nullopt;
+}
+
 Result<Kernel> Service::tune(const Problem& problem, const TuneOptions& options) const {
   return guarded([&]() -> Result<Kernel> {
     if (!(options.seconds > 0)) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <limits>
+#include <random>
 #include <set>
 #include <tuple>
 
@@ -207,6 +208,108 @@ TEST_F(BindTensorsTest, TheTensorsOfAProblemLeadBackToIt) {
     }
   }
   EXPECT_GT(count, 200U);
+}
+
+/// Calls of one operation whose tensors differ in sizes and strides.
+class Calls {
+ public:
+  explicit Calls(const BoundProblem& problem) : problem_(problem), options_(options_of(problem)) {
+    for (const auto& [name, value] : problem.problem().flags()) {
+      if (problem.operation().call.options.empty()) options_ = options_.with(name, value);
+    }
+    const std::vector<Scalar> present = problem.scalars().value();
+    for (const Scalar& scalar : present) scalars_.push_back(scalar.name);
+  }
+
+  const Operation& operation() const { return problem_.operation(); }
+  const Problem& options() const { return options_; }
+  const std::vector<std::string>& scalars() const { return scalars_; }
+
+  /// Returns the tensors of the problem, or of one with other sizes, some of which are equal or 1.
+  /// Some calls have a number that does not fit.
+  std::vector<GivenTensor> draw(std::mt19937_64& random, bool other_sizes) const {
+    BoundProblem drawn = problem_;
+    if (other_sizes) {
+      const std::int64_t sizes[] = {1, 2, 3, 8, 16, 17, 64, 128, pick(random, 2, 4000)};
+      Problem::Dims dims = problem_.problem().dims();
+      for (auto& [name, size] : dims) {
+        if (random() % 2 == 0) size = sizes[random() % std::size(sizes)];
+      }
+      const auto bound = BoundProblem::bind(
+          operation(), Problem::make(operation().name, dims, problem_.problem().flags()));
+      if (bound) drawn = *bound;
+    }
+    std::vector<GivenTensor> tensors = tensors_of(drawn);
+    if (other_sizes && random() % 4 == 0) {
+      GivenTensor& wrong = tensors[random() % tensors.size()];
+      auto& numbers = random() % 2 == 0 ? wrong.extent : wrong.strides;
+      if (!numbers.empty()) numbers[random() % numbers.size()] = pick(random, 0, 70);
+    }
+    return tensors;
+  }
+  /// Removes the tensors that this problem only writes.
+  std::vector<GivenTensor> inputs(std::vector<GivenTensor> tensors) const {
+    std::erase_if(tensors, [&](const GivenTensor& one) {
+      return std::ranges::any_of(problem_.shapes(), [&](const TensorShape& shape) {
+        return shape.name == one.name && shape.role == TensorRole::out;
+      });
+    });
+    return tensors;
+  }
+
+ private:
+  static std::int64_t pick(std::mt19937_64& random, std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  }
+
+  BoundProblem problem_;
+  Problem options_;
+  std::vector<std::string> scalars_;
+};
+
+TEST_F(BindTensorsTest, APatternSaysWhatBindingSays) {
+  std::mt19937_64 random(1);
+  std::size_t followed = 0;
+  std::size_t bound_calls = 0;
+  for (const Operation& operation : catalog_->operations()) {
+    for (const BoundProblem& problem : variants_of(operation)) {
+      const Calls calls(problem);
+      const bool all = random() % 2 == 0;
+      const auto draw = [&](bool other_sizes) {
+        auto tensors = calls.draw(random, other_sizes);
+        return all ? tensors : calls.inputs(std::move(tensors));
+      };
+      const auto found = find_pattern(operation, draw(false), calls.scalars(), calls.options());
+      if (!found) continue;  // its results tell something
+      ASSERT_TRUE(*found) << problem.text();
+      for (int i = 0; i < 40; ++i) {
+        const std::vector<GivenTensor> tensors = draw(i > 0);
+        std::vector<std::int64_t> numbers;
+        for (const GivenTensor& one : tensors) {
+          numbers.insert(numbers.end(), one.extent.begin(), one.extent.end());
+          numbers.insert(numbers.end(), one.strides.begin(), one.strides.end());
+        }
+        std::vector<std::int64_t> made;
+        const auto by_pattern = (*found)->problem(numbers.data(), numbers.size(), made);
+        const auto bound = bind_tensors(operation, tensors, calls.scalars(), calls.options());
+        const bool is_bound = bound && bound->problem && bound->refusal.empty();
+        bound_calls += is_bound ? 1 : 0;
+        ASSERT_TRUE(by_pattern || i > 0) << problem.text();
+        if (!by_pattern) continue;
+        followed += is_bound ? 1 : 0;
+        // A problem that a rule refuses has no kernel.
+        if (!BoundProblem::bind(operation, *by_pattern)) continue;
+        ASSERT_TRUE(is_bound) << problem.text() << "\n" << by_pattern->text();
+        ASSERT_EQ(by_pattern->text(), bound->problem->text()) << problem.text();
+        std::vector<std::int64_t> expected;
+        for (const MadeTensor& one : bound->made) {
+          expected.insert(expected.end(), one.extent.begin(), one.extent.end());
+        }
+        ASSERT_EQ(made, expected) << by_pattern->text();
+      }
+    }
+  }
+  EXPECT_GT(followed, bound_calls / 4) << "of " << bound_calls;
 }
 
 TEST_F(BindTensorsTest, LeadingAxesAreRows) {

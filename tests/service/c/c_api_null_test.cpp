@@ -54,6 +54,7 @@ const std::set<Pointer>& optional_pointers() {
       {"kw_release", "kernel"},             // nothing to do
       {"kw_release_problem", "problem"},    // nothing to do
       {"kw_release_text", "text"},          // nothing to do
+      {"kw_release_pattern", "pattern"},    // nothing to do
       {"kw_release_baked", "baked"},        // nothing to do
       {"kw_release_chain", "chain"},        // nothing to do
       {"kw_chain_end", "builder"},          // nothing to do
@@ -86,6 +87,13 @@ class CApiNullTest : public CKernelFixture {
     options.sku = "h200";
     EXPECT_EQ(kw_open(&options, &service_), 0) << kw_last_error();
     EXPECT_EQ(kw_parse_problem("vector_add n=1000 dtype=fp32", &problem_), 0) << kw_last_error();
+    kw_tensor x{};
+    x.name = "x";
+    x.dtype = "bf16";
+    x.ndim = 1;
+    x.extent = x.strides = kNumbers;
+    EXPECT_EQ(kw_make_pattern(service_, "elementwise formula=x", &x, 1, nullptr, 0, &pattern_), 0)
+        << kw_last_error();
     EXPECT_EQ(kw_bake(kernel_, kTensors, 2, nullptr, 0, &baked_), 0) << kw_last_error();
     EXPECT_EQ(kw_chain_begin(&builder_), 0) << kw_last_error();
     for (std::size_t i = 0; i < 2; ++i) arguments_[i].pointer = kTensors[i];
@@ -96,6 +104,7 @@ class CApiNullTest : public CKernelFixture {
     kw_release_chain(chain_);
     kw_chain_end(builder_);
     kw_release_baked(baked_);
+    kw_release_pattern(pattern_);
     kw_release_problem(problem_);
     kw_close(service_);
   }
@@ -103,6 +112,12 @@ class CApiNullTest : public CKernelFixture {
   static int find_and_launch(kw_service* service, const kw_problem* problem,
                              const void* const* tensors, std::size_t scalars) {
     return kw_find_and_launch(service, problem, nullptr, tensors, 2, nullptr, scalars, nullptr);
+  }
+
+  static constexpr long long kNumbers[] = {1, 1};
+  int find_by_pattern(kw_service* service, const kw_pattern* pattern, const long long* numbers,
+                      long long* made, int* follows) {
+    return kw_find_by_pattern(service, pattern, numbers, 2, made, 1, follows, &out_kernel_);
   }
 
   /// Every call with one pointer null that must not be, and all others in order.
@@ -159,6 +174,31 @@ class CApiNullTest : public CKernelFixture {
          [this] { return kw_bind(service_, "argmax", nullptr, 0, nullptr, 1, &out_text_); }},
         {{"kw_bind", "binding"},
          [this] { return kw_bind(service_, "argmax", nullptr, 0, nullptr, 0, nullptr); }},
+        {{"kw_make_pattern", "service"},
+         [this] { return kw_make_pattern(nullptr, "argmax", nullptr, 0, nullptr, 0, &pattern_); }},
+        {{"kw_make_pattern", "options"},
+         [this] { return kw_make_pattern(service_, nullptr, nullptr, 0, nullptr, 0, &pattern_); }},
+        {{"kw_make_pattern", "tensors"},
+         [this] { return kw_make_pattern(service_, "argmax", nullptr, 1, nullptr, 0, &pattern_); }},
+        {{"kw_make_pattern", "scalars"},
+         [this] { return kw_make_pattern(service_, "argmax", nullptr, 0, nullptr, 1, &pattern_); }},
+        {{"kw_make_pattern", "pattern"},
+         [this] { return kw_make_pattern(service_, "argmax", nullptr, 0, nullptr, 0, nullptr); }},
+        {{"kw_find_by_pattern", "service"},
+         [this] { return find_by_pattern(nullptr, pattern_, kNumbers, made_, &follows_); }},
+        {{"kw_find_by_pattern", "pattern"},
+         [this] { return find_by_pattern(service_, nullptr, kNumbers, made_, &follows_); }},
+        {{"kw_find_by_pattern", "numbers"},
+         [this] { return find_by_pattern(service_, pattern_, nullptr, made_, &follows_); }},
+        {{"kw_find_by_pattern", "made"},
+         [this] { return find_by_pattern(service_, pattern_, kNumbers, nullptr, &follows_); }},
+        {{"kw_find_by_pattern", "follows"},
+         [this] { return find_by_pattern(service_, pattern_, kNumbers, made_, nullptr); }},
+        {{"kw_find_by_pattern", "kernel"},
+         [this] {
+           return kw_find_by_pattern(service_, pattern_, kNumbers, 2, made_, 1, &follows_, nullptr);
+         }},
+        {{"kw_problem_of", "kernel"}, [=] { return text(kw_problem_of(nullptr)); }},
         {{"kw_describe_operation", "operation"},
          [this] { return kw_describe_operation(nullptr, &out_text_); }},
         {{"kw_describe_operation", "description"},
@@ -259,6 +299,9 @@ class CApiNullTest : public CKernelFixture {
   kw_chain* out_chain_ = nullptr;
   kw_text* out_text_ = nullptr;
   kw_problem* problem_ = nullptr;
+  kw_pattern* pattern_ = nullptr;
+  long long made_[1] = {};
+  int follows_ = 0;
   std::size_t out_slot_ = 99;
 };
 
@@ -337,6 +380,10 @@ TEST_F(CApiNullTest, NoArrayIsReadBeforeItsLengthIsThatOfTheKernel) {
   const char* const problem = "vector_add n=1000 dtype=fp32";
   EXPECT_EQ(kw_prewarm(service_, &problem, kHuge), -1);
   EXPECT_EQ(kw_rebind_chain(chain_, kTensors, kHuge), -1);
+  EXPECT_EQ(
+      kw_find_by_pattern(service_, pattern_, kNumbers, kHuge, made_, 1, &follows_, &out_kernel_),
+      0);
+  EXPECT_EQ(follows_, 0);
 }
 
 TEST_F(CApiNullTest, ALongTextIsRefusedAtOnce) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -288,6 +289,63 @@ TEST(CApiToolkitTest, AKernelIsFoundAndLaunchedByTheHandleOfItsProblem) {
   EXPECT_EQ(launch(3), -1);
   EXPECT_EQ(kw_last_error_code(), KW_UNAVAILABLE) << "it is launched, without a GPU";
   kw_release_problem(problem);
+  kw_close(service);
+}
+
+TEST(CApiToolkitTest, AKernelIsFoundByTheSizesOfTensors) {
+  if (const Result<std::string> toolkit = make_toolkit_compiler()->identity(); !toolkit) {
+    GTEST_SKIP() << toolkit.error().message;
+  }
+  SkuOptions options;
+  kw_service* service = nullptr;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  const long long first[] = {1000, 1};
+  kw_tensor tensors[2]{};
+  for (kw_tensor& tensor : tensors) {
+    tensor.dtype = "fp32";
+    tensor.ndim = 1;
+    tensor.extent = first;
+    tensor.strides = first + 1;
+  }
+  tensors[0].name = "a";
+  tensors[1].name = "b";
+  kw_pattern* pattern = nullptr;
+  ASSERT_EQ(kw_make_pattern(service, "vector_add", tensors, 2, nullptr, 0, &pattern), 0)
+      << kw_last_error();
+  ASSERT_NE(pattern, nullptr);
+
+  const auto find = [&](const std::vector<long long>& numbers, long long& made, int& follows) {
+    kw_kernel* kernel = nullptr;
+    EXPECT_EQ(kw_find_by_pattern(service, pattern, numbers.data(), numbers.size(), &made, 1,
+                                 &follows, &kernel),
+              0)
+        << kw_last_error();
+    return kernel;
+  };
+  long long made = 0;
+  int follows = 0;
+  EXPECT_EQ(find({2048, 1, 2048, 1}, made, follows), nullptr) << "it is not in memory";
+  EXPECT_EQ(follows, 1);
+  EXPECT_EQ(made, 2048);
+  kw_kernel* kernel = nullptr;
+  ASSERT_EQ(kw_get_best_kernel(service, "vector_add n=2048 dtype=fp32", &kernel), 0)
+      << kw_last_error();
+  kw_release(kernel);
+  kernel = find({2048, 1, 2048, 1}, made, follows);
+  ASSERT_NE(kernel, nullptr);
+  EXPECT_STREQ(kw_problem_of(kernel), "vector_add n=2048 dtype=fp32");
+  kw_release(kernel);
+  for (const std::vector<long long>& numbers : std::vector<std::vector<long long>>{
+           {2048, 1, 2047, 1}, {2048, 2, 2048, 1}, {2048, 1, 2048}, {}}) {
+    EXPECT_EQ(find(numbers, made, follows), nullptr);
+    EXPECT_EQ(follows, 0);
+  }
+  const long long numbers[] = {2048, 1, 2048, 1};
+  EXPECT_EQ(kw_find_by_pattern(service, pattern, numbers, 4, nullptr, 0, &follows, &kernel), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_find_by_pattern: made_count is 0, and 1 expected");
+  tensors[1].name = "c";
+  EXPECT_EQ(kw_make_pattern(service, "vector_add", tensors, 2, nullptr, 0, &pattern), -1);
+  kw_release_pattern(pattern);
   kw_close(service);
 }
 
