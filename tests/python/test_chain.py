@@ -159,8 +159,8 @@ def test_what_is_read_only_stays_so(add):
 def test_a_parameter_of_another_gpu_is_refused(compiler):
     import json
     kernel = _kernwright.best_kernel(compiler._handle, kw.Kernel, ADD)
-    kernel._summary = json.loads(kernel._description)
-    kernel._expect(kernel._summary["arguments"], 0)
+    kernel._facts = json.loads(kernel._description)
+    kernel._expect(kernel._facts["arguments"], 0)
     for offset in (0, 4):
         builder = kw.ChainBuilder()
         slot = builder.parameter(ExchangeTensor(2048 if offset else 1024, dtype="fp32", device=1))

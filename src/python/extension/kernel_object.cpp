@@ -161,6 +161,24 @@ PyObject* kernel_workspace(PyObject* self, void*) {
   return PyLong_FromSize_t(state_of(self).workspace_bytes);
 }
 
+PyObject* kernel_layouts(PyObject* self, void*) {
+  const KernelState& state = state_of(self);
+  Ref list(PyList_New(0));
+  for (std::size_t i = 0; list && i < state.tensors; ++i) {
+    const Expected& expected = state.arguments[i];
+    const Ref extent(PyList_New(expected.ndim));
+    const Ref strides(PyList_New(expected.ndim));
+    for (int axis = 0; extent && strides && axis < expected.ndim; ++axis) {
+      PyList_SetItem(extent.get(), axis, PyLong_FromLongLong(expected.extent[axis]));
+      PyList_SetItem(strides.get(), axis, PyLong_FromLongLong(expected.strides[axis]));
+    }
+    const Ref one(
+        Py_BuildValue("(OOO)", extent.get(), strides.get(), expected.output ? Py_True : Py_False));
+    if (!one || PyList_Append(list.get(), one.get()) != 0) return nullptr;
+  }
+  return list.release();
+}
+
 PyObject* kernel_handle(PyObject* self, void*) { return PyLong_FromVoidPtr(state_of(self).handle); }
 
 void kernel_dealloc(PyObject* self) {
@@ -185,6 +203,8 @@ PyMemberDef kMembers[] = {
 PyGetSetDef kGetters[] = {
     {"_description", Guarded<kernel_description>::call, nullptr, "kw_describe()'s JSON text.",
      nullptr},
+    {"_layouts", Guarded<kernel_layouts>::call, nullptr,
+     "(extent, strides, is written) of each tensor that launches take.", nullptr},
     {"workspace_bytes", Guarded<kernel_workspace>::call, nullptr,
      "The device bytes that a launch needs as workspace; often 0.", nullptr},
     {"handle", Guarded<kernel_handle>::call, nullptr,
@@ -229,6 +249,27 @@ PyObject* make_kernel(PyObject* type, kw_kernel* kernel, const char* problem) {
   reinterpret_cast<KernelObject*>(object)->vectorcall = kernel_vectorcall;
   reinterpret_cast<KernelObject*>(object)->state = state.release();
   return object;
+}
+
+PyObject* make_kernel_like(PyObject* like, kw_kernel* kernel, const TensorLayout* layouts) {
+  Ref made(make_kernel(reinterpret_cast<PyObject*>(Py_TYPE(like)), kernel, kw_problem_of(kernel)));
+  if (!made) return nullptr;
+  const KernelState& known = state_of(like);
+  KernelState& state = state_of(made.get());
+  state.arguments = known.arguments;
+  state.tensors = known.tensors;
+  state.device = known.device;
+  for (std::size_t i = 0; i < state.tensors; ++i) {
+    Expected& expected = state.arguments[i];
+    if (layouts[i].ndim == 0) continue;
+    expected.ndim = layouts[i].ndim;
+    for (int axis = 0; axis < expected.ndim; ++axis) {
+      expected.extent[axis] = layouts[i].shape[axis];
+      expected.strides[axis] = expected.extent[axis] == 1 ? 1 : layouts[i].strides[axis];
+    }
+    if (!find_footprint(expected)) return nullptr;
+  }
+  return made.release();
 }
 
 const KernelState* kernel_of(PyObject* object) {

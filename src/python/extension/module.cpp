@@ -429,51 +429,100 @@ bool read_integers(PyObject* tuple, std::vector<Integer>& values) {
   return PyErr_Occurred() == nullptr;
 }
 
+/// The arguments of bind(), as kw_bind takes them.
+class BoundCall {
+ public:
+  /// Returns false with a Python error set.
+  bool read(PyObject* given) {
+    PyObject *list = nullptr, *names = nullptr;
+    if (PyArg_ParseTuple(given, "OsO!O", &service_, &options_, &PyTuple_Type, &list, &names) == 0 ||
+        !scalars_.read(names)) {
+      return false;
+    }
+    const auto count = static_cast<std::size_t>(PyTuple_Size(list));
+    tensors_.resize(count);
+    sizes_.resize(2 * count);
+    orders_.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!read_tensor(PyTuple_GetItem(list, static_cast<Py_ssize_t>(i)), i)) return false;
+    }
+    return true;
+  }
+
+  PyObject* service() const { return service_; }
+  /// Calls kw_bind or kw_make_pattern.
+  template <typename Function, typename Service, typename Result>
+  int call(Function function, Service* service, Result** result) {
+    return function(service, options_, tensors_.data(), tensors_.size(), scalars_.data(),
+                    scalars_.size(), result);
+  }
+
+ private:
+  bool read_tensor(PyObject* given, std::size_t i) {
+    kw_tensor& tensor = tensors_[i];
+    PyObject *shape = nullptr, *strides = nullptr, *order = nullptr;
+    if (PyArg_ParseTuple(given, "sszO!OO", &tensor.name, &tensor.argument, &tensor.dtype,
+                         &PyTuple_Type, &shape, &strides, &order) == 0 ||
+        !read_integers(shape, sizes_[2 * i]) || !read_integers(strides, sizes_[2 * i + 1]) ||
+        !read_integers(order, orders_[i])) {
+      return false;
+    }
+    tensor.ndim = sizes_[2 * i].size();
+    tensor.extent = sizes_[2 * i].data();
+    if (strides != Py_None) tensor.strides = sizes_[2 * i + 1].data();
+    if (!orders_[i].empty()) tensor.order = orders_[i].data();
+    if ((strides == Py_None || sizes_[2 * i + 1].size() == tensor.ndim) &&
+        (orders_[i].empty() || orders_[i].size() == tensor.ndim)) {
+      return true;
+    }
+    PyErr_Format(PyExc_ValueError, "%s has %zd sizes, and not as many strides or axes", tensor.name,
+                 static_cast<Py_ssize_t>(tensor.ndim));
+    return false;
+  }
+
+  PyObject* service_ = nullptr;
+  const char* options_ = nullptr;
+  Strings scalars_;
+  std::vector<kw_tensor> tensors_;
+  std::vector<std::vector<long long>> sizes_;
+  std::vector<std::vector<std::size_t>> orders_;
+};
+
 constexpr const char* kBindDoc =
     "bind(service, options, tensors, scalars) -> str\n\n"
     "Returns kw_bind()'s JSON. Each tensor is (name, argument, dtype, shape, strides, order), with "
     "None for a dtype or strides that are not compared, and for an order that is the operation's. "
     "None for the service: a built-in operation.";
 PyObject* bind(PyObject*, PyObject* given) {
-  PyObject *capsule = nullptr, *list = nullptr, *names = nullptr;
-  const char* options = nullptr;
-  if (PyArg_ParseTuple(given, "OsO!O", &capsule, &options, &PyTuple_Type, &list, &names) == 0) {
+  BoundCall bound;
+  if (!bound.read(given)) return nullptr;
+  if (bound.service() != Py_None) {
+    return text_of(bound.service(), "", [&](kw_service* service, kw_text** text) {
+      return bound.call(kw_bind, service, text);
+    });
+  }
+  kw_text* text = nullptr;
+  if (bound.call(kw_bind, static_cast<kw_service*>(nullptr), &text) != 0) {
+    return Failure::last().raise("");
+  }
+  return take(text);
+}
+
+constexpr const char* kMakePatternDoc =
+    "make_pattern(service, options, tensors, scalars) -> pattern | None\n\n"
+    "Returns kw_make_pattern()'s pattern of the arguments of bind(), for run().";
+PyObject* make_pattern(PyObject*, PyObject* given) {
+  BoundCall bound;
+  kw_pattern* pattern = nullptr;
+  kw_service* of = nullptr;
+  if (!bound.read(given) || !call_service(bound.service(), "", [&](kw_service* service) {
+        of = service;
+        return bound.call(kw_make_pattern, service, &pattern);
+      })) {
     return nullptr;
   }
-  Strings scalars;
-  if (!scalars.read(names)) return nullptr;
-  const auto count = static_cast<std::size_t>(PyTuple_Size(list));
-  std::vector<kw_tensor> tensors(count);
-  std::vector<std::vector<long long>> sizes(2 * count);
-  std::vector<std::vector<std::size_t>> orders(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    kw_tensor& tensor = tensors[i];
-    PyObject *shape = nullptr, *strides = nullptr, *order = nullptr;
-    if (PyArg_ParseTuple(PyTuple_GetItem(list, static_cast<Py_ssize_t>(i)), "sszO!OO", &tensor.name,
-                         &tensor.argument, &tensor.dtype, &PyTuple_Type, &shape, &strides,
-                         &order) == 0 ||
-        !read_integers(shape, sizes[2 * i]) || !read_integers(strides, sizes[2 * i + 1]) ||
-        !read_integers(order, orders[i])) {
-      return nullptr;
-    }
-    tensor.ndim = sizes[2 * i].size();
-    tensor.extent = sizes[2 * i].data();
-    if (strides != Py_None) tensor.strides = sizes[2 * i + 1].data();
-    if (!orders[i].empty()) tensor.order = orders[i].data();
-    if ((strides == Py_None || sizes[2 * i + 1].size() == tensor.ndim) &&
-        (orders[i].empty() || orders[i].size() == tensor.ndim)) {
-      continue;
-    }
-    return PyErr_Format(PyExc_ValueError, "%s has %zd sizes, and not as many strides or axes",
-                        tensor.name, static_cast<Py_ssize_t>(tensor.ndim));
-  }
-  const auto call = [&](kw_service* service, kw_text** text) {
-    return kw_bind(service, options, tensors.data(), count, scalars.data(), scalars.size(), text);
-  };
-  if (capsule != Py_None) return text_of(capsule, "", call);
-  kw_text* text = nullptr;
-  if (call(nullptr, &text) != 0) return Failure::last().raise("");
-  return take(text);
+  if (pattern == nullptr) Py_RETURN_NONE;
+  return give_pattern(pattern, of, bound.service());
 }
 
 constexpr const char* kDescribeDoc =
@@ -549,6 +598,7 @@ PyMethodDef kFunctions[] = {
     {"bake", method<bake>(), METH_FASTCALL, kBakeDoc},
     {"build_chain", method<build_chain>(), METH_VARARGS, kBuildChainDoc},
     {"bind", method<bind>(), METH_VARARGS, kBindDoc},
+    {"make_pattern", method<make_pattern>(), METH_VARARGS, kMakePatternDoc},
     {"describe_operation", method<describe_operation>(), METH_VARARGS, kDescribeDoc},
     {"tune", method<tune>(), METH_VARARGS, kTuneDoc},
     {"prewarm", method<prewarm>(), METH_VARARGS, kPrewarmDoc},
@@ -561,6 +611,8 @@ PyMethodDef kFunctions[] = {
     {"autotune", method<autotune>(), METH_VARARGS, kAutotuneDoc},
     {"current_stream", method<current_stream>(), METH_O, kStreamDoc},
     {"signature", method<signature>(), METH_FASTCALL, kSignatureDoc},
+    {"make_room", method<make_room>(), METH_O, kMakeRoomDoc},
+    {"kinds", method<kinds>(), METH_FASTCALL, kKindsDoc},
     {"run", method<run>(), METH_FASTCALL, kRunDoc},
     {"read", method<read>(), METH_O, kReadDoc},
     {"make_guard", method<make_guard>(), METH_VARARGS, kMakeGuardDoc},
@@ -593,6 +645,9 @@ PyMODINIT_FUNC PyInit__kernwright() {
     return nullptr;
   }
   Py_INCREF(error);
-  if (PyModule_AddObject(module.get(), "Error", error) != 0) return nullptr;
+  if (PyModule_AddObject(module.get(), "Error", error) != 0 ||
+      PyModule_AddIntConstant(module.get(), "MOST_PLANS", kMostPlans) != 0) {
+    return nullptr;
+  }
   return module.release();
 }

@@ -1,5 +1,6 @@
 """Calls of operations. The problem and the results of a call follow from its arrays, by the
-contract of the operation. Plans are kept by the signature of the arrays."""
+contract of the operation. Plans are kept by the signature of the arrays. Patterns are kept without
+their sizes, and make the plans of further sizes."""
 
 import functools
 import json
@@ -11,7 +12,7 @@ from . import _kernwright
 from ._arrays import Array, Layout, contiguous, dtype_text, make_error, read
 from ._service import Kernel, active, launching_like
 
-_MOST_PLANS = 1 << 16
+_MOST_PATTERNS = 8  # of one tag, dtypes and numbers of dimensions; each costs a call of a new size
 _Names = Tuple[Tuple[str, str], ...]
 
 
@@ -67,12 +68,15 @@ class Form(NamedTuple):
     scalars: Tuple[str, ...] = ()
     fixed: Mapping[str, str] = {}  # options of every call
     turned: Tuple[str, ...] = ()   # tensors whose last two axes the caller has exchanged
-    # Changes what is bound. It takes the options whose names begin with _ away.
+    # Changes what is bound. It takes the options whose names begin with _ away. If it leaves arrays
+    # and results as they are, all that it does follows from dtypes, numbers of dimensions and rows
+    # of members alone, but for calls that binding refuses too.
     settle: Optional[Callable[[Given], None]] = None
 
     def plan(self, inputs: Tuple[Any, ...], outs: Tuple[Any, ...], options: Sequence[Any],
-             scalars: Tuple[str, ...], stacks: bool) -> Plan:
-        """Makes a plan from the arrays as they were passed."""
+             scalars: Tuple[str, ...], stacks: bool) -> Tuple[Plan, Optional[Callable[[], Any]]]:
+        """Makes a plan from the arrays as they were passed. Also returns the function that makes
+        its pattern, None if it cannot have one."""
         service = active()
         reader = getattr(service, "read", read)
         arrays = {tensor: reader(argument, array, stacks)
@@ -84,9 +88,10 @@ class Form(NamedTuple):
         if self.settle is not None:
             self.settle(given)
         device = next(iter(arrays.values())).device if arrays else 0
-        binding = service.bind(device, " ".join([self.operation, *(
-            f"{name}={_word(name, value)}" for name, value in given.options.items())]),
-            given.tensors(), scalars)
+        bound = device, " ".join([self.operation, *(
+            f"{name}={_word(name, value)}" for name, value in given.options.items())]), (
+                given.tensors()), scalars
+        binding = service.bind(*bound)
         if binding["refusal"]:
             raise make_error(binding["refusal"], binding["problem"] or "")
         made = {one["name"]: Output(
@@ -98,7 +103,7 @@ class Form(NamedTuple):
                     for name, array in given.arrays.items() if name not in arrays)
         outputs = tuple(made.get(tensor) for (tensor, _), _ in zip(self.outs, outs))
         if binding["problem"] is None:
-            return Plan(None, outputs)
+            return Plan(None, outputs), None
         present = tuple(binding["scalars"][:len(scalars)])
         if present != scalars:
             missing = next(name for name in present if name not in scalars)
@@ -106,8 +111,12 @@ class Form(NamedTuple):
                              binding["problem"])
         layouts = {name: (array.shape, array.strides or ()) for name, array in arrays.items()}
         layouts.update((name, output.layout()) for name, output in made.items())
-        return Plan(service.kernel_on(device, binding["problem"], layouts, binding["unwritten"]),
+        plan = Plan(service.kernel_on(device, binding["problem"], layouts, binding["unwritten"]),
                     outputs)
+        is_plain = (given.arrays == arrays and not given.results
+                    and all(array.strides is not None for array in arrays.values())
+                    and [*made] == [name for (name, _), output in zip(self.outs, outputs) if output])
+        return plan, functools.partial(service.pattern, *bound) if is_plain else None
 
 
 def moved_last(array: Array, axis: int) -> Tuple[int, ...]:
@@ -139,21 +148,32 @@ def call(form: Form, tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[
     those of the scalars; None for the form's first ones. With `stacks` an input may be a tuple of
     arrays that are read as one; if they are apart, NotImplemented is returned."""
     service = active()
-    results = _kernwright.run(service.plans, service.ran, tag, inputs, outs, scalars, stacks)
-    if results is not None:
+    results = _kernwright.run(service.plans, service.ran, tag, inputs, outs, scalars, stacks,
+                              service.patterns)
+    if results is not None and results is not False:
         return results
-    if len(service.plans) >= _MOST_PLANS:
-        service.plans.clear()
     given = form.scalars[:len(scalars)] if names is None else names
     with launching_like(inputs):
-        plan = form.plan(inputs, outs, tag[1:], given, stacks)
+        plan, make_pattern = form.plan(inputs, outs, tag[1:], given, stacks)
+    if results is None and make_pattern is not None:
+        _learn(service.patterns, (tag, _kernwright.kinds(*inputs, *outs)), make_pattern, plan)
     key = tag, _kernwright.signature(*inputs, *outs)
+    _kernwright.make_room(service.plans)
     service.plans[key] = plan
     # Not by `plans`, which another thread may empty at any time.
     results = _kernwright.run({key: plan}, service.ran, tag, inputs, outs, scalars, stacks)
     if results is None:
         raise make_error("an array says something else each time that it is read")
     return results
+
+
+def _learn(patterns: Dict[Any, List[Any]], key: Any, make: Callable[[], Any], plan: Plan) -> None:
+    """Keeps the pattern of a plan, if it has one."""
+    _kernwright.make_room(patterns)
+    alike = patterns.setdefault(key, [])
+    pattern = make() if len(alike) < _MOST_PATTERNS else None
+    if pattern is not None:
+        alike.append((pattern, *plan))
 
 
 def size_of(name: str, array: Any, axis: int) -> int:

@@ -103,8 +103,19 @@ class Kernel(KernelHandle):
     none, or has another dtype, shape or strides than the problem says, and if an output overlaps
     another tensor."""
 
-    __slots__ = ("_summary",)
-    _summary: Dict[str, Any]
+    __slots__ = ("_facts",)
+    _facts: Dict[str, Any]
+
+    @property
+    def _summary(self) -> Dict[str, Any]:
+        """All facts about it, which are read when they are asked for."""
+        try:
+            return self._facts
+        except AttributeError:
+            self._facts = facts = _described(self)
+        for argument, (extent, strides, is_written) in zip(facts["arguments"], self._layouts):
+            argument.update(extent=extent, strides=strides, output=is_written)
+        return facts
 
     def bake(self, *tensors_and_scalars: Any) -> BakedLaunch:
         """Returns the kernel with these arguments as a CUDA graph, whose launches cost the host
@@ -145,6 +156,12 @@ class Kernel(KernelHandle):
 
     def __repr__(self) -> str:
         return f"<kernwright.Kernel {self.problem}: {self.template} {self.configuration}>"
+
+
+def _described(kernel: Kernel) -> Dict[str, Any]:
+    facts: Dict[str, Any] = json.loads(kernel._description)
+    facts["measured_us"] = facts["measured_us"] or None
+    return facts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +224,7 @@ class Service:
         self._tune_seconds = tune_seconds
         self._tokens: List["contextvars.Token[Optional[AnyService]]"] = []
         self.plans: Dict[Any, Any] = {}  # of operations' calls, by signature
+        self.patterns: Dict[Any, List[Any]] = {}  # by signature without sizes
         self.ran: Dict[str, Kernel] = {}  # the last kernel of each operation
 
     @property
@@ -235,8 +253,7 @@ class Service:
     def _ready(self, kernel: Kernel, layouts: Mapping[str, Layout] = {},
                read_only: Sequence[str] = ()) -> Kernel:
         """Returns the kernel with its argument description attached."""
-        summary = json.loads(kernel._description)
-        summary["measured_us"] = summary["measured_us"] or None
+        summary = _described(kernel)
         for argument in summary["arguments"]:
             shape, strides = layouts.get(argument["name"], ((), ()))
             if shape:
@@ -245,7 +262,7 @@ class Service:
                                        for size, stride in zip(shape, strides)]
             if argument["name"] in read_only:
                 argument["output"] = False
-        kernel._summary = summary
+        kernel._facts = summary
         kernel._expect(summary["arguments"], self._device)
         return kernel
 
@@ -279,6 +296,11 @@ class Service:
         binding: Dict[str, Any] = json.loads(_kernwright.bind(self._handle, options, tensors,
                                                               scalars))
         return binding
+
+    def pattern(self, _: int, options: str, tensors: Tuple[Any, ...],
+                scalars: Sequence[str]) -> Any:
+        """Returns the pattern of the same call of bind(), or None: kw_make_pattern()."""
+        return _kernwright.make_pattern(self._handle, options, tensors, scalars)
 
     def tune(self, problem: AnyProblem, seconds: Optional[float] = None, *,
              trials: Optional[int] = None, strategy: str = "portfolio",
@@ -431,6 +453,7 @@ class _ServicePerDevice:
 
     def __init__(self) -> None:
         self.plans: Dict[Any, Any] = {}
+        self.patterns: Dict[Any, List[Any]] = {}
         self.ran: Dict[str, Kernel] = {}
         self._services: Dict[int, Service] = {}
         self._lock = threading.Lock()
@@ -442,6 +465,10 @@ class _ServicePerDevice:
     def bind(self, device: int, options: str, tensors: Tuple[Any, ...],
              scalars: Sequence[str]) -> Dict[str, Any]:
         return self.on(device).bind(device, options, tensors, scalars)
+
+    def pattern(self, device: int, options: str, tensors: Tuple[Any, ...],
+                scalars: Sequence[str]) -> Any:
+        return self.on(device).pattern(device, options, tensors, scalars)
 
     def on(self, device: int) -> Service:
         with self._lock:

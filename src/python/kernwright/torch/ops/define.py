@@ -55,6 +55,7 @@ class _Contracts:
 
     def __init__(self, strict: bool) -> None:
         self.plans: Dict[Any, Any] = {}
+        self.patterns: Dict[Any, Any] = {}
         self.ran: Dict[str, Any] = {}
         self._strict = strict
 
