@@ -14,12 +14,17 @@
 //
 // An exhaustive tuning also tries configurations that break one habit of their template. For each
 // such habit the bench prints the fastest time behind it over the fastest of all others.
+//
+// With --families it reads records of families, one line of JSON each, and says for each size how
+// much slower the choice that is predicted to be the fastest was than the fastest of those that
+// were measured there.
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <string>
@@ -29,8 +34,10 @@
 #include "bench/common/command.h"
 #include "bench/simulation/predicted_order.h"
 #include "bench/simulation/recorded_space.h"
+#include "cache/records/family_record.h"
 #include "model/candidate/device_profile.h"
 #include "model/catalog/catalog.h"
+#include "model/operation/ranged_problem.h"
 #include "support/text.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/cost/cost_model.h"
@@ -38,7 +45,9 @@
 namespace kernwright {
 namespace {
 
-constexpr const char* kUsage = "usage: cost_regret --landscapes DIR [--sku h200] [--json FILE]\n";
+constexpr const char* kUsage =
+    "usage: cost_regret --landscapes DIR [--sku h200] [--json FILE]\n"
+    "       cost_regret --families FILE [--sku h200]\n";
 constexpr std::array<std::size_t, 4> kFirst = {1, 8, 16, 32};
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -91,13 +100,66 @@ void report_habits(const RecordedSpace& space, const CandidateList& list) {
   for (const auto& [habit, us] : behind) std::printf("  %5.3f %s\n", us / best_us, habit.c_str());
 }
 
+/// Prints and returns the regrets of the predicted choice at the sizes of a family.
+std::vector<double> regrets(const FamilyRecord& record, const Catalog& catalog,
+                            const DeviceProfile& profile) {
+  constexpr std::ptrdiff_t kFewest = 6;  // measured kernels, for a choice that means something
+  const Problem written = take(Problem::parse(record.head.key.problem));
+  const RangedProblem family =
+      take(RangedProblem::bind(*take(catalog.operation(written.operation())), written));
+  std::vector<double> found;
+  for (const auto* rows : {&record.matrix, &record.validation}) {
+    for (const FamilyRow& row : *rows) {
+      const auto measured = [](double us) { return us > 0; };
+      if (std::ranges::count_if(row.times_us, measured) < kFewest) continue;
+      const BoundProblem problem = take(family.at(row.sizes));
+      double best_us = kNever;
+      double taken_us = kNever;
+      double least_us = kNever;
+      for (std::size_t c = 0; c < record.tried.size(); ++c) {
+        if (!measured(row.times_us[c])) continue;
+        const auto candidate =
+            make_candidate(*take(catalog.kernel_template(record.tried[c].kernel_template)), problem,
+                           record.tried[c].configuration, profile);
+        if (!candidate) continue;
+        best_us = std::min(best_us, row.times_us[c]);
+        const double us = predict_us(*candidate, profile);
+        if (us < least_us) taken_us = row.times_us[c];
+        least_us = std::min(least_us, us);
+      }
+      if (best_us == kNever) continue;
+      found.push_back(taken_us / best_us - 1);
+      std::printf("%6.1f %%  %s\n", 100 * found.back(), problem.text().c_str());
+    }
+  }
+  return found;
+}
+
+int judge_families(const std::string& file, const Catalog& catalog, const DeviceProfile& profile) {
+  std::ifstream lines(file);
+  double sum = 0;
+  std::size_t count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    for (const double regret : regrets(take(parse_family(line)), catalog, profile)) {
+      sum += regret;
+      ++count;
+    }
+  }
+  if (count == 0) fail({ErrorCode::not_found, concat(file, " has no family")});
+  std::printf("mean %.2f %% of %zu sizes\n", 100 * sum / static_cast<double>(count), count);
+  return 0;
+}
+
 int run(int argc, const char* const* argv) {
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
   expect_options(argc, argv, kUsage);
-  const auto spaces = take(read_recorded_spaces(text_option(argc, argv, "--landscapes")));
   const std::string sku = option_value(argc, argv, "--sku").value_or("h200");
   const DeviceProfile profile = take(find_profile(sku));
   const auto catalog = take(Catalog::load({}));
+  if (const auto families = option_value(argc, argv, "--families")) {
+    return judge_families(*families, *catalog, profile);
+  }
+  const auto spaces = take(read_recorded_spaces(text_option(argc, argv, "--landscapes")));
   BenchJson json = take(BenchJson::open(option_value(argc, argv, "--json").value_or(""),
                                         "cost_regret", command_line(argc, argv), cpu_device()));
   std::printf("%-50s %10s %9s %12s   best of the first 1, 8, 16, 32 over the best\n", "problem",

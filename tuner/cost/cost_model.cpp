@@ -13,8 +13,10 @@ constexpr double kSpecialFunctionsPerClock = 16;
 
 // Fitted to the times that were measured on an H200: bench/results/h200, trials and searches, and
 // the winners in rows_vs_pytorch.json.
-constexpr double kTogether = 3;          ///< norm of the times of memory and multiprocessors
-constexpr double kQueueing = 1.4;        ///< times the latency, if loads queue
+constexpr double kTogether = 3;    ///< norm of the times of memory and multiprocessors
+constexpr double kQueueing = 1.4;  ///< times the latency, if loads queue
+constexpr double kUnderWay = 0.4;  ///< of a ring's stages, if blocks of a tile wait for one another
+constexpr double kReused = 4;  ///< times that a byte is loaded from the L2 at most, if loads wait
 constexpr double kSaturation = 3;        ///< how sharply the memory's rate ends their growth
 constexpr double kMeetClocks = 1000;     ///< until the blocks of a cluster are all there
 constexpr double kRestartClocks = 1900;  ///< until the next block replaces one, and has loaded
@@ -222,9 +224,21 @@ class Prediction {
     return read + of(demands_.reread_bytes) + written_;
   }
 
+  /// Returns the bytes from memory that a block has under way; 0 if they are enough. If the
+  /// manifest does not say, and few blocks load the same, they are the share of the memory in what
+  /// the ring holds, but for the stage that is computed and the one that is freed.
+  double in_flight_bytes() const {
+    if (demands_.in_flight_bytes > 0) return of(demands_.in_flight_bytes);
+    if (demands_.stages < 2 || demands_.loaded_bytes == 0) return 0;
+    if (steps() * of(demands_.l2_bytes) > kReused * read_) return 0;
+    const double depth =
+        std::floor(main_launch(candidate_).dynamic_smem / of(demands_.loaded_bytes));
+    return kUnderWay * std::max(depth - 2, 1.0) * read_ / steps();
+  }
+
   /// Returns how many times as long loads take as at the memory's rate, if too few are under way.
   double slowdown() const {
-    if (demands_.in_flight_bytes == 0) return 1;
+    if (in_flight_bytes() == 0) return 1;
     const double bytes = traffic();
     // The rate that the bytes under way allow, and the memory's, without a corner between them. A
     // block that loads nothing ahead has them under way for a part of its time, stores come on top,
@@ -232,7 +246,7 @@ class Prediction {
     const double latency = rates_.load_latency_clocks;
     const double share = demands_.stages > 1 ? 1 : latency / (latency + of(demands_.step_clocks));
     const double running = std::min(tiles_, sms_ * (persistent_ ? resident_ : fitting_));
-    const double most = std::min(running * of(demands_.in_flight_bytes), bytes - written_);
+    const double most = std::min(running * in_flight_bytes(), bytes - written_);
     const double under_way = most * share / us_of(kQueueing * latency);
     const double sent = std::min(tiles_, sms_) * rates_.l2_bytes_per_clock * profile_.sm_clock_mhz /
                         std::max(steps() * of(demands_.l2_bytes) / read_, 1.0);
