@@ -34,10 +34,8 @@ constexpr std::size_t kWithBodyBytes = kPlainBytes + 8 + kDigestBytes;
 
 // Far above the usual sizes: a winner with its evidence has some 100 KB, a cubin less than 1 MB.
 constexpr FileKind kKinds[] = {
-    {"record", std::uint64_t{8} << 20},
-    {"override", std::uint64_t{64} << 10},
-    {"trials", std::uint64_t{16} << 20},
-    {"family", std::uint64_t{8} << 20},
+    {"record", std::uint64_t{8} << 20},     {"override", std::uint64_t{64} << 10},
+    {"trials", std::uint64_t{16} << 20},    {"family", std::uint64_t{8} << 20},
     {"artifact", std::uint64_t{256} << 20},
 };
 // More than the front of a record has, so that one read gets it.

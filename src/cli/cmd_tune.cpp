@@ -77,8 +77,7 @@ void print_unfused(const Page& page, const UnfusedReport& report) {
 class Tune : public Command {
  public:
   Tune()
-      : Command("tune",
-                "Tune a problem or a range of sizes, or predict with --sku"),
+      : Command("tune", "Tune a problem or a range of sizes, or predict with --sku"),
         service_(sub),
         words_(sub),
         verbose_(sub),

@@ -42,7 +42,7 @@ Result<std::vector<ListedChoice>> list_choices(const Catalog& catalog,
 /// A few choices that are together near the best prediction at every size of a family, so that a
 /// further size needs no ranking of all candidates.
 struct Shortlist {
-  std::vector<ListedChoice> choices;  ///< at most 8
+  std::vector<ListedChoice> choices;   ///< at most 8
   std::optional<DispatchTable> table;  ///< over the sizes of `free_dims`, if there are some
 };
 

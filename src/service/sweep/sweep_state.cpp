@@ -5,7 +5,8 @@ namespace kernwright {
 SweepState sweep_state(std::span<const GradedRecord> known, RecordGrade wanted, bool recheck) {
   SweepState state;
   for (const GradedRecord& found : known) {
-    const bool holds = found.match <= Match::family || (found.match == Match::recheck && !recheck) ||
+    const bool holds = found.match <= Match::family ||
+                       (found.match == Match::recheck && !recheck) ||
                        (found.match == Match::predicted && found.reason == MissReason::none);
     if (!holds) continue;
     if (wanted == RecordGrade::measured) {

@@ -157,7 +157,7 @@ Result<TunedFamily> TuningDesk::tune_family(const RangedProblem& family, FamilyO
                             TuningOptions tuning;
                             tuning.budget.seconds = seconds;
                             tuning.random_seed = seed;
-        tuning.clock_seconds = clock;
+                            tuning.clock_seconds = clock;
                             KW_ASSIGN(TuningResult result, search(of_size, std::move(tuning)));
                             store(result);
                             return std::move(result.record);
