@@ -17,9 +17,9 @@ constexpr std::string_view kDots = "..";
 
 std::optional<std::int64_t> size_in(std::string_view text) {
   std::int64_t size = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, size);
-  return error == std::errc() && stop == end && size > 0 ? std::optional(size) : std::nullopt;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  const bool is_whole = error == std::errc() && stop == text.data() + text.size();
+  return is_whole && size > 0 ? std::optional(size) : std::nullopt;
 }
 
 /// Returns true if a flag's value is meant as a range: it begins with a digit and has dots.

@@ -88,6 +88,19 @@ std::optional<Shortlists::Answer> Shortlists::find(const BoundProblem& problem,
   return Answer{{std::move(taken.candidate), *std::move(artifact)}, std::move(head)};
 }
 
+std::shared_ptr<const Launcher> Shortlists::loaded(const Offer& offer, const Load& load) const {
+  {
+    const MutexLock lock(mutex_);
+    const auto known = launchers_.find(offer.artifact.digest);
+    if (known != launchers_.end()) return known->second;
+  }
+  // The driver may wait for other streams, so lookups must not wait for it.
+  std::shared_ptr<const Launcher> launcher = load(offer);
+  if (launcher == nullptr) return nullptr;
+  const MutexLock lock(mutex_);
+  return launchers_.emplace(offer.artifact.digest, std::move(launcher)).first->second;
+}
+
 std::size_t Shortlists::add_kernel(Family& family, Offer offer, GradedRecord record,
                                    const Load& load) const {
   std::vector<std::string> free;
@@ -95,12 +108,7 @@ std::size_t Shortlists::add_kernel(Family& family, Offer offer, GradedRecord rec
   const KernelTemplate& of = *offer.candidate.kernel_template;
   Scope scope = family.example.scope();
   site_.profile.add_to(scope);
-  std::shared_ptr<const Launcher> launcher = [&] {
-    const MutexLock lock(mutex_);
-    std::shared_ptr<const Launcher>& known = launchers_[offer.artifact.digest];
-    if (known == nullptr) known = load(offer);
-    return known;
-  }();
+  std::shared_ptr<const Launcher> launcher = loaded(offer, load);
   family.kernels.push_back({SizeCheck(offer.candidate, free), CandidatePlaces(of, scope), &of,
                             offer.candidate.configuration, std::move(record),
                             std::move(offer.artifact), std::move(launcher)});

@@ -63,6 +63,8 @@ class Shortlists {
   static std::optional<Result<Artifact>> at_hand(Entry& entry, const Candidate& candidate);
   Result<Artifact> build(Entry& entry, const Candidate& candidate);
   RecordHead head_of(const Shortlisted& one, std::string artifact) const;
+  /// Loads a kernel, unless its bits are loaded for a family already.
+  std::shared_ptr<const Launcher> loaded(const Offer& offer, const Load& load) const;
   /// Returns the number of the kernel.
   std::size_t add_kernel(Family& family, Offer offer, GradedRecord record, const Load& load) const;
   /// Adds a section for each record of a family that has sizes of this one, with the kernels that

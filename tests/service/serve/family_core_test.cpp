@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,6 +101,30 @@ TEST_F(FamilyCoreTest, LoadedOnceItServesEverySizeAfterTheSeal) {
   }
   EXPECT_EQ(world_.compiles, 0);
   EXPECT_EQ(world_.loads, loads);
+}
+
+TEST_F(FamilyCoreTest, PrewarmedItLoadsNothingAfterTheSealNotEvenForSizesWithRecords) {
+  tune(*open());
+  min_match_ = Match::recheck;
+  const auto core = open();
+  must(core->prewarm_family(must(Problem::parse(kText))));
+  core->seal(SealMode::error);
+  world_.compiles = 0;
+  const int loads = world_.loads;
+  std::set<Match> matches;
+  for (std::int64_t n = 2; n <= 4'096; n += n < 64 ? 1 : 31) {
+    const Result<Kernel> kernel = core->get_best_kernel(vector_add(n, DType::bf16));
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    matches.insert(kernel->match());
+  }
+  EXPECT_EQ(matches, (std::set{Match::exact, Match::family}));
+  EXPECT_EQ(world_.compiles, 0);
+  EXPECT_EQ(world_.loads, loads);
+}
+
+TEST_F(FamilyCoreTest, NothingIsPrewarmedOfARangeThatCannotBeServed) {
+  min_match_ = Match::recheck;
+  EXPECT_THAT(open()->prewarm_family(must(Problem::parse(kText))), Fails(ErrorCode::not_found));
 }
 
 TEST_F(FamilyCoreTest, AnExactMatchIsNotAFamilys) {
