@@ -16,7 +16,7 @@ constexpr double kSpecialFunctionsPerClock = 16;
 constexpr double kTogether = 3;    ///< norm of the times of memory and multiprocessors
 constexpr double kQueueing = 1.4;  ///< times the latency, if loads queue
 constexpr double kUnderWay = 0.4;  ///< of a ring's stages, if blocks of a tile wait for one another
-constexpr double kReused = 2.5;  ///< times that a byte is loaded from the L2 at most, if loads wait
+constexpr double kReused = 1.7;  ///< times that a byte is loaded from the L2 at most, if loads wait
 constexpr double kSaturation = 3;        ///< how sharply the memory's rate ends their growth
 constexpr double kMeetClocks = 1000;     ///< until the blocks of a cluster are all there
 constexpr double kRestartClocks = 1900;  ///< until the next block replaces one, and has loaded
@@ -233,6 +233,7 @@ class Prediction {
     if (steps() * of(demands_.l2_bytes) > kReused * read_) return 0;
     const double depth =
         std::floor(main_launch(candidate_).dynamic_smem / of(demands_.loaded_bytes));
+    if (of(demands_.steps) <= depth) return 0;  // all of a tile is under way at once
     return kUnderWay * std::max(depth - 2, 1.0) * read_ / steps();
   }
 
