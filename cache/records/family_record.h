@@ -72,7 +72,7 @@ void describe(auto& visitor, MaybeConst<FamilyHead> auto& head) {
 /// The times at one size, in microseconds.
 struct FamilyRow {
   std::vector<std::int64_t> sizes;
-  /// Of each choice of `FamilyRecord::tried`, the median of its samples; 0 if it was not measured
+  /// The medians of the samples of the choices in `FamilyRecord::tried`; 0 if one was not measured
   /// here.
   std::vector<double> times_us;
   double spread = 0;  ///< of the fastest: median absolute deviation over median

@@ -106,7 +106,7 @@ class Prewarm : public Command {
   }
 
  private:
-  /// Makes the bits of the kernels of a range, or checks that those of its record are stored.
+  /// Makes the bits of the kernels of a range, or checks that its record's are stored.
   Result<void> prewarm_family(const ServiceCore& service, const Problem& family) const {
     if (!verify_) {
       ServiceOptions options = service_.options();

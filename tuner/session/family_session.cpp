@@ -165,6 +165,7 @@ class FamilySearch {
       for (int i = 0; i < kSpreadSizes; ++i) {
         sizes.push_back({size_at(range, (i + 0.5) / kSpreadSizes)});
       }
+      std::ranges::sort(sizes);  // anchors go from one end to the other
     } else {
       const std::size_t corners = std::size_t{1} << std::min<std::size_t>(free().size(), 4);
       for (std::size_t corner = 0; corner < corners; ++corner) {
@@ -182,7 +183,6 @@ class FamilySearch {
         sizes.push_back(std::move(at));
       }
     }
-    std::ranges::sort(sizes.begin(), free().size() == 1 ? sizes.end() : sizes.begin());
     std::vector<BoundProblem> problems;
     Error why{ErrorCode::not_found, concat("no problem of ", in_.family.text())};
     std::set<std::vector<std::int64_t>> seen;

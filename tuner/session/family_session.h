@@ -27,7 +27,7 @@ struct FamilySteps {
 };
 
 struct FamilyProgress {
-  std::string_view stage;  ///< "tuning sizes", "measuring kernels at sizes", "validating"
+  std::string_view stage;  ///< for people, such as "tuning sizes"
   int done = 0;
   int of = 0;
   int kernels = 0;  ///< that are measured
