@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "model/candidate/size_check.h"
 #include "support/names.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -157,9 +158,7 @@ Result<void> add_table(Shortlist& list, const Catalog& catalog, const BoundProbl
     if (ranked.empty()) continue;
     sizes.push_back(sample.sizes);
     for (std::size_t c = 0; c < list.choices.size(); ++c) {
-      const auto one = std::ranges::find_if(ranked, [&](const Shortlisted& of) {
-        return of.candidate.choice() == list.choices[c].choice;
-      });
+      const auto one = std::ranges::find(ranked, c, &Shortlisted::number);
       losses[c].push_back(one == ranked.end() ? kNotValid
                           : one == ranked.begin()
                               ? 1.0
@@ -204,13 +203,14 @@ std::vector<Shortlisted> rank_shortlist(const std::vector<ListedChoice>& choices
                                         const Catalog& catalog, const BoundProblem& problem,
                                         const DeviceProfile& profile) {
   std::vector<Shortlisted> ranked;
-  for (const ListedChoice& listed : choices) {
-    const auto found = catalog.kernel_template(listed.choice.kernel_template);
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const Choice& choice = choices[i].choice;
+    const auto found = catalog.kernel_template(choice.kernel_template);
     if (!found || !applies(**found, problem, profile)) continue;
-    Result<Candidate> made = make_candidate(**found, problem, listed.choice.configuration, profile);
+    Result<Candidate> made = make_candidate(**found, problem, choice.configuration, profile);
     if (!made || broken_habit(*made) != nullptr) continue;
     const double predicted_us = predict_us(*made, profile);
-    ranked.push_back({.candidate = *std::move(made), .predicted_us = predicted_us});
+    ranked.push_back({.number = i, .candidate = *std::move(made), .predicted_us = predicted_us});
   }
   std::ranges::stable_sort(ranked, {}, &Shortlisted::predicted_us);
   const auto kept = std::ranges::find_if(ranked, [&](const Shortlisted& one) {
@@ -222,8 +222,11 @@ std::vector<Shortlisted> rank_shortlist(const std::vector<ListedChoice>& choices
 
 Result<std::vector<ListedChoice>> list_choices(const Catalog& catalog,
                                                std::span<const BoundProblem> problems,
+                                               std::span<const FreeDim> free,
                                                const DeviceProfile& profile, std::size_t most,
                                                const std::function<bool()>& stopped) {
+  std::vector<std::string> names;
+  for (const FreeDim& dim : free) names.push_back(dim.name);
   std::vector<ListedChoice> all;
   std::vector<double> best_us;
   std::vector<const BoundProblem*> looked_at;
@@ -237,7 +240,7 @@ Result<std::vector<ListedChoice>> list_choices(const Catalog& catalog,
     }
     const std::vector<std::size_t> order = best_of_each_group(*list);
     for (std::size_t i = 0; i < std::min(order.size(), kOfEachSize); ++i) {
-      Choice choice = list->candidates[order[i]].choice();
+      Choice choice = choice_of_bits(list->candidates[order[i]], names);
       if (std::ranges::find(all, choice, &ListedChoice::choice) != all.end()) continue;
       all.push_back({.choice = std::move(choice), .example = one});
     }
@@ -290,7 +293,8 @@ Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& pro
     samples.push_back(std::move(one.problem));
   }
   Shortlist list;
-  KW_ASSIGN(list.choices, list_choices(catalog, samples, profile, kMostChoices, stopped));
+  KW_ASSIGN(list.choices,
+            list_choices(catalog, samples, free_dims(problem), profile, kMostChoices, stopped));
   KW_TRY(add_table(list, catalog, problem, profile, split, stopped));
   return list;
 }

@@ -25,17 +25,19 @@ std::string family_of(const BoundProblem& problem);
 /// problem's order.
 std::vector<FreeDim> free_dims(const BoundProblem& problem);
 
-/// A choice, and a problem of the family that it is valid for.
+/// A choice that names what is compiled in for its sizes (see `choice_of_bits`), and a problem of
+/// the family that it is valid for.
 struct ListedChoice {
   Choice choice;
   BoundProblem example;
 };
-/// Ranks the candidates of each of the problems, and returns at most `most` choices whose best is
-/// nearest to the best of all. Takes tens of milliseconds a problem. Errors: from
-/// `enumerate_candidates` for the first problem, if no problem has a candidate; `unavailable` soon
-/// after `stopped` returns true.
+/// Ranks the candidates of each of the problems, which differ in sizes of `free` dims, and returns
+/// at most `most` choices whose best is nearest to the best of all. Takes tens of milliseconds a
+/// problem. Errors: from `enumerate_candidates` for the first problem, if no problem has a
+/// candidate; `unavailable` soon after `stopped` returns true.
 Result<std::vector<ListedChoice>> list_choices(const Catalog& catalog,
                                                std::span<const BoundProblem> problems,
+                                               std::span<const FreeDim> free,
                                                const DeviceProfile& profile, std::size_t most,
                                                const std::function<bool()>& stopped);
 
@@ -56,6 +58,7 @@ Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& pro
 
 /// A choice of a shortlist at one size.
 struct Shortlisted {
+  std::size_t number = 0;  ///< of the choice
   Candidate candidate;
   double predicted_us = 0;
 };

@@ -16,6 +16,7 @@
 
 #include "compile/launch_fit.h"
 #include "compile/render.h"
+#include "model/candidate/size_check.h"
 #include "support/statistics.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -92,6 +93,7 @@ class FamilySearch {
   FamilySearch(const FamilyInput& input, const FamilySteps& steps, FamilyOptions options)
       : in_(input), steps_(steps), options_(std::move(options)), random_(options_.random_seed) {
     if (!options_.clock_seconds) options_.clock_seconds = steady_seconds;
+    for (const FreeDim& dim : free()) free_names_.push_back(dim.name);
     started_ = options_.clock_seconds();
   }
 
@@ -203,19 +205,17 @@ class FamilySearch {
   /// Adds the choices of the cost model that are together near its best at all problems.
   Result<void> add_predicted(std::span<const BoundProblem> problems) {
     report("ranking candidates", 0, problems.size());
-    KW_ASSIGN(const std::vector<ListedChoice> listed,
-              list_choices(in_.catalog, problems, in_.profile, kPredicted, [] { return false; }));
+    KW_ASSIGN(
+        const std::vector<ListedChoice> listed,
+        list_choices(in_.catalog, problems, free(), in_.profile, kPredicted, [] { return false; }));
     for (const ListedChoice& one : listed) add(one.choice, one.example);
     return {};
   }
 
-  /// Has a choice compiled that is valid for `example`, and measured from then on.
-  void add(const Choice& choice, const BoundProblem& example) {
-    if (std::ranges::find(columns_, choice, &Column::choice) != columns_.end() ||
-        in_.decisions.banned(choice.id())) {
-      return;
-    }
-    const auto found = in_.catalog.kernel_template(choice.kernel_template);
+  /// Has a choice compiled that is valid for `example`, and measured from then on where its bits
+  /// are the same.
+  void add(const Choice& added, const BoundProblem& example) {
+    const auto found = in_.catalog.kernel_template(added.kernel_template);
     if (!found) return;
     // A dim that is compiled in makes other bits for each of its sizes.
     const auto is_free = [this](const std::string& dim) {
@@ -223,10 +223,15 @@ class FamilySearch {
     };
     if (std::ranges::any_of((*found)->constant_dims, is_free)) return;
     const Result<Candidate> candidate =
-        make_candidate(**found, example, choice.configuration, in_.profile);
+        make_candidate(**found, example, added.configuration, in_.profile);
     if (!candidate || broken_habit(*candidate) != nullptr) return;
+    Choice choice = choice_of_bits(*candidate, free_names_);
+    if (std::ranges::find(columns_, choice, &Column::choice) != columns_.end() ||
+        in_.decisions.banned(candidate->id())) {
+      return;
+    }
     columns_.push_back(
-        {.choice = choice,
+        {.choice = std::move(choice),
          .kernel_template = *found,
          .build = in_.pool.submit(render(*candidate, in_.catalog, in_.profile.sm_arch))});
     for (auto* rows : {&rows_, &validation_}) {
@@ -680,6 +685,7 @@ class FamilySearch {
   std::mt19937_64 random_;
   double started_ = 0;
   double next_audit_ = 0;
+  std::vector<std::string> free_names_;
   std::vector<Column> columns_;
   std::vector<FamilyRow> rows_;
   std::vector<FamilyRow> validation_;

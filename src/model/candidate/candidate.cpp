@@ -113,6 +113,28 @@ bool reads_ahead(const ExecutionPlan& plan) {
   return !plan.launches.empty() && !plan.launches.front().ahead.empty();
 }
 
+std::string bits_key(const Candidate& candidate) {
+  std::string key = candidate.id();
+  const auto add = [&](const std::string& name) {
+    key += concat(' ', name, '=', candidate.scope.find(name).value_or(0));
+  };
+  std::ranges::for_each(candidate.kernel_template->constant_dims, add);
+  for (const Derived& derived : candidate.kernel_template->derived) {
+    if (derived.bound) add(derived.name);
+  }
+  return key;
+}
+
+Configuration without_derived(const KernelTemplate& kernel_template,
+                              const Configuration& configuration) {
+  auto values = configuration.values();
+  std::erase_if(values, [&](const auto& value) {
+    const Derived* const derived = find_named(kernel_template.derived, value.first);
+    return derived != nullptr && derived->bound;
+  });
+  return Configuration(std::move(values));
+}
+
 const Rule* broken_habit(const Candidate& candidate) {
   const std::vector<Rule>& habits = candidate.kernel_template->habits;
   const auto broken = std::ranges::find_if(
@@ -189,16 +211,9 @@ bool CandidateMaker::obeys_rules(const Configuration& configuration) const {
   return !obeying.empty();
 }
 
-bool CandidateMaker::is_bound(const std::string& name) const {
-  return std::any_of(kernel_template_.derived.begin(), kernel_template_.derived.end(),
-                     [&](const Derived& derived) { return derived.bound && derived.name == name; });
-}
-
 Result<Candidate> CandidateMaker::make(const Configuration& configuration) const {
   if (!applies_) return applies_.error();
-  auto values = configuration.values();
-  std::erase_if(values, [&](const auto& entry) { return is_bound(entry.first); });
-  Configuration own(std::move(values));
+  Configuration own = without_derived(kernel_template_, configuration);
   KW_TRY(check_place(own));
   Result<Candidate> made = make_valid(std::move(own), nullptr);
   if (!made) return made;

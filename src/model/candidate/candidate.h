@@ -121,6 +121,15 @@ struct Candidate {
   std::string id() const { return choice().id(); }
 };
 
+/// Returns a text that two candidates share only if their bits are the same, if their problems
+/// differ in sizes alone.
+std::string bits_key(const Candidate& candidate);
+
+/// Returns the configuration without the derived values that it may name (see
+/// `SizeCheck::compiled`), as decisions name it.
+Configuration without_derived(const KernelTemplate& kernel_template,
+                              const Configuration& configuration);
+
 /// Returns the first habit that a candidate breaks, or null.
 const Rule* broken_habit(const Candidate& candidate);
 

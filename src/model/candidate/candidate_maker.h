@@ -57,7 +57,6 @@ class CandidateMaker {
   Result<Candidate> make(std::int64_t point) const;
 
  private:
-  bool is_bound(const std::string& name) const;
   Result<void> check_place(const Configuration& configuration) const;
   /// All that is worth its making only if many points are looked at.
   struct ForPoints {

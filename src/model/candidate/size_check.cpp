@@ -63,6 +63,19 @@ SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
   for (const Rule& rule : kernel_template.rules) add_condition(rule.expression, entries.size());
   for (const Rule& habit : kernel_template.habits) add_condition(habit.expression, entries.size());
 
+  // What bits hold must stay as it is.
+  std::vector<std::size_t> fixed;
+  for (const std::string& dim : kernel_template.constant_dims) {
+    const std::size_t place = find(dim, of_problem);
+    if (place != PlacedExpression::kUnknown && !known[place]) fixed.push_back(place);
+  }
+  for (const Derived& value : kernel_template.derived) {
+    const std::size_t place = find(value.name, entries.size());
+    if (!value.bound || known[place]) continue;
+    compiled_.push_back(entries[place]);
+    fixed.push_back(place);
+  }
+
   std::vector<bool> is_read(entries.size());
   const auto read = [&](const PlacedExpression& expression) {
     for (const std::size_t place : expression.places()) {
@@ -70,6 +83,7 @@ SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
     }
   };
   std::ranges::for_each(conditions_, read);
+  for (const std::size_t place : fixed) is_read[place] = true;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     if (is_read[step->first]) read(step->second.expression);
   }
@@ -80,6 +94,16 @@ SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
     steps_.push_back(std::move(step));
   }
   for (PlacedExpression& condition : conditions_) condition = condition.moved(to);
+  for (const std::size_t place : fixed) fixed_.emplace_back(to[place], entries[place].second);
+}
+
+Choice choice_of_bits(const Candidate& candidate, std::span<const std::string> free) {
+  Choice choice = candidate.choice();
+  auto values = choice.configuration.values();
+  const SizeCheck check(candidate, free);
+  values.insert(values.end(), check.compiled().begin(), check.compiled().end());
+  choice.configuration = Configuration(std::move(values));
+  return choice;
 }
 
 bool SizeCheck::holds(std::span<const std::int64_t> sizes) const {
@@ -90,6 +114,9 @@ bool SizeCheck::holds(std::span<const std::int64_t> sizes) const {
     const auto value = steps_[i].expression.evaluate(row);
     if (!value && !steps_[i].zero_if_none) return false;
     row[free_count_ + i] = value.value_or(0);
+  }
+  for (const auto& [place, value] : fixed_) {
+    if (row[place] != value) return false;
   }
   return std::ranges::all_of(conditions_, [&](const PlacedExpression& condition) {
     const auto value = condition.evaluate(row);

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/candidate/candidate.h"
+#include "model/candidate/choice.h"
 #include "model/expression/expression.h"
 
 namespace kernwright {
@@ -19,10 +21,15 @@ class SizeCheck {
   /// default that its problem leaves out follow the others.
   SizeCheck(const Candidate& valid, std::span<const std::string> free);
 
-  /// Returns whether the operation takes the problem with these sizes of the free dims, and the
-  /// template applies, its rules hold, and no habit is broken. `make_candidate` may find more: it
-  /// checks the limits of CUDA and the alignment of tensor maps too. Allocates nothing.
+  /// Returns whether the operation takes the problem with these sizes of the free dims, the
+  /// template applies, its rules hold, no habit is broken, and the candidate's bits are the same
+  /// there. `make_candidate` may find more: it checks the limits of CUDA and the alignment of
+  /// tensor maps too. Allocates nothing.
   bool holds(std::span<const std::int64_t> sizes) const;
+
+  /// Returns the derived values that are compiled in and depend on the free dims. A configuration
+  /// that names them is valid only where its bits are the same.
+  const std::vector<std::pair<std::string, std::int64_t>>& compiled() const { return compiled_; }
 
  private:
   static constexpr std::size_t kMostValues = 96;
@@ -36,6 +43,12 @@ class SizeCheck {
   std::size_t free_count_;
   std::vector<Step> steps_;  ///< in a row their values follow the sizes
   std::vector<PlacedExpression> conditions_;
+  std::vector<std::pair<std::string, std::int64_t>> compiled_;
+  std::vector<std::pair<std::size_t, std::int64_t>> fixed_;  ///< places, and what bits have there
 };
+
+/// Returns the candidate's choice with what is compiled in for sizes of the free dims, so that it
+/// is valid only where its bits are the same: `matmul/stream ROWS=16 ... A_ROWS=2`.
+Choice choice_of_bits(const Candidate& candidate, std::span<const std::string> free);
 
 }  // namespace kernwright

@@ -104,6 +104,14 @@ Answers AnswerFinder::look_up_with_neighbours(const BoundProblem& problem) const
   return answers;
 }
 
+bool AnswerFinder::banned(const Decisions& decisions, const Choice& choice) const {
+  if (decisions.banned(choice.id())) return true;
+  const auto found = site_.catalog->kernel_template(choice.kernel_template);
+  return found &&
+         decisions.banned(
+             Choice{choice.kernel_template, without_derived(**found, choice.configuration)}.id());
+}
+
 GradedRecord AnswerFinder::graded(const FamilyHead& family, const FamilyKernel& kernel) const {
   return TieredCache::graded(family, kernel, now(),
                              [this](std::string_view name) { return template_digest(name); });
@@ -123,7 +131,7 @@ std::vector<AnswerFinder::KnownFamily> AnswerFinder::families(const BoundProblem
         known.emplace_back(KnownFamily{*std::move(family), *std::move(table), {}, std::nullopt});
     for (const FamilyKernel& kernel : found.head.kernels) {
       GradedRecord& answer = one.kernels.emplace_back(graded(found.head, kernel));
-      if (found.decisions.banned(kernel.choice.id())) answer.match = Match::none;
+      if (banned(found.decisions, kernel.choice)) answer.match = Match::none;
     }
     if (const std::optional<Override>& pin = found.decisions.pin()) {
       const auto has = std::ranges::find(found.head.kernels, pin->choice, &FamilyKernel::choice);
@@ -147,7 +155,7 @@ void AnswerFinder::add_families(const BoundProblem& problem, Answers& answers) c
       ordered.push_back(family.kernels[order[i]]);
     }
     std::erase_if(ordered, [&](const GradedRecord& one) {
-      return one.match == Match::none || answers.decisions.banned(one.head.winner.choice.id());
+      return one.match == Match::none || banned(answers.decisions, one.head.winner.choice);
     });
     if (ordered.empty()) continue;
     const auto behind = std::ranges::find_if(answers.records, [&](const GradedRecord& one) {
@@ -283,7 +291,7 @@ Result<Offer> AnswerFinder::offer(const BoundProblem& problem, const GradedRecor
     }
   }
   lacks = record.reason;
-  if (has_own_bits(problem, record)) {
+  if (has_own_bits(found, record)) {
     if (Lookup<CompiledKernel> stored = site_.cache.artifact(winner.artifact)) {
       if (const std::optional<Misfit> misfit = find_misfit(found.plan, *stored.value)) {
         return Error{ErrorCode::corrupt, misfit->what};
@@ -326,19 +334,18 @@ Result<void> AnswerFinder::check(const RecordHead& head, const CompiledKernel& b
 
 /// Returns true if the record's own bits are the winner's for this problem. They are not if the
 /// template's text has changed, or if another problem's dims were compiled in.
-bool AnswerFinder::has_own_bits(const BoundProblem& problem, const GradedRecord& record) const {
+bool AnswerFinder::has_own_bits(const Candidate& candidate, const GradedRecord& record) const {
   const HeadWinner& winner = record.head.winner;
   if (record.reason == MissReason::template_changed || winner.artifact.empty()) return false;
   if (record.reason != MissReason::other_shape) return true;
-  const Result<const KernelTemplate*> found =
-      site_.catalog->kernel_template(winner.choice.kernel_template);
   const Result<Problem> written = Problem::parse(record.head.key.problem);
-  if (!found || !written) return false;
-  const Result<BoundProblem> measured = BoundProblem::bind(problem.operation(), *written);
+  if (!written) return false;
+  const Result<BoundProblem> measured =
+      BoundProblem::bind(candidate.problem->operation(), *written);
   if (!measured) return false;
-  return std::ranges::all_of((*found)->constant_dims, [&](const std::string& dim) {
-    return problem.scope().find(dim) == measured->scope().find(dim);
-  });
+  const Result<Candidate> made = make_candidate(*candidate.kernel_template, *measured,
+                                                winner.choice.configuration, site_.profile);
+  return made && bits_key(*made) == bits_key(candidate);
 }
 
 }  // namespace kernwright

@@ -103,7 +103,8 @@ class AnswerFinder {
   /// Returns the choices that differ from this one in arguments `early` alone, with the largest
   /// arguments first.
   std::vector<Choice> early_variants(const BoundProblem& problem, const Candidate& own) const;
-  bool has_own_bits(const BoundProblem& problem, const GradedRecord& record) const;
+  bool has_own_bits(const Candidate& candidate, const GradedRecord& record) const;
+  bool banned(const Decisions& decisions, const Choice& choice) const;
   TieredCache::Now now() const;
 
   const Site& site_;

@@ -25,15 +25,6 @@ constexpr std::size_t kMostMeasured = 32;
 /// hand.
 constexpr double kWorthAWait = 0.1;
 
-/// Returns a key of the bits of a candidate within its family.
-std::string bits_key(const Candidate& candidate) {
-  std::string key = candidate.id();
-  for (const std::string& dim : candidate.kernel_template->constant_dims) {
-    key += concat(' ', dim, '=', *candidate.scope.find(dim));
-  }
-  return key;
-}
-
 }  // namespace
 
 std::shared_ptr<Shortlists::Entry> Shortlists::entry(const BoundProblem& problem) const {

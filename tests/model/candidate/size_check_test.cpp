@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "model/candidate/config_header.h"
 #include "model/catalog/catalog.h"
 #include "support/text.h"
 #include "tests/model/built_in_catalog.h"
@@ -63,9 +65,14 @@ int refused_sizes(const std::string& text, const std::vector<Free>& free) {
       const bool runs = applies(*of, *other, h200()).has_value();
       const Result<Candidate> there =
           make_candidate(*of, *other, of->default_configuration, h200());
-      const bool valid = runs && there && broken_habit(*there) == nullptr;
+      const bool same_bits = there && config_header(*there) == config_header(*made);
+      if (there) {
+        EXPECT_EQ(same_bits, bits_key(*there) == bits_key(*made))
+            << of->name << ' ' << other->text();
+      }
+      const bool valid = runs && there && broken_habit(*there) == nullptr && same_bits;
       EXPECT_EQ(holds, valid) << of->name << " for " << other->text() << ": "
-                              << (there ? "it is valid" : there.error().message);
+                              << (there ? "it can be made" : there.error().message);
       refused += valid ? 0 : 1;
     }
   }
@@ -89,6 +96,29 @@ TEST(SizeCheckTest, SaysWhatMakingTheCandidateSays) {
       "cache=paged pages=5000 dtype=bf16",
       {{"batch", 30}, {"kv_len", 5000}, {"kv_total", 30'000}, {"pages", 20'000}});
   EXPECT_GT(refused, 20) << "sizes that are refused are a part of the test";
+}
+
+TEST(SizeCheckTest, HoldsNotWhereBitsAreOthers) {
+  // matmul/stream compiles the number of rows in, rounded up to a power of two.
+  const auto at = [](std::int64_t m) {
+    return must(
+        catalog().bind(must(Problem::parse(concat("matmul m=", m, " n=4096 k=6144 dtype=fp16")))));
+  };
+  const KernelTemplate& stream = *must(catalog().kernel_template("matmul/stream"));
+  const Candidate made = must(make_candidate(stream, at(3), stream.default_configuration, h200()));
+  const SizeCheck check(made, std::vector<std::string>{"m"});
+  const auto holds = [&](std::int64_t m) { return check.holds(std::vector{m}); };
+  EXPECT_FALSE(holds(2));
+  EXPECT_TRUE(holds(3));
+  EXPECT_TRUE(holds(4));
+  EXPECT_FALSE(holds(5));
+  ASSERT_FALSE(check.compiled().empty());
+  EXPECT_EQ(check.compiled().front(), std::pair(std::string("A_ROWS"), std::int64_t{4}));
+
+  auto named = stream.default_configuration.values();
+  named.push_back(check.compiled().front());
+  EXPECT_TRUE(make_candidate(stream, at(4), Configuration(named), h200()));
+  EXPECT_FALSE(make_candidate(stream, at(5), Configuration(named), h200()));
 }
 
 }  // namespace
