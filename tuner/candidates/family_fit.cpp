@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <set>
 #include <utility>
 
 namespace kernwright {
@@ -109,18 +108,17 @@ Losses all_losses(const std::vector<FamilyRow>& rows, const std::vector<FreeDim>
       losses.of_choice[c].push_back(times[c] > 0 ? times[c] / best : kCannotRun);
     }
   };
-  std::set<std::vector<std::int64_t>> seen;
   for (const FamilyRow& row : rows) {
     std::vector<double> times = row.times_us;
     for (std::size_t c = 0; c < choices; ++c) {
       if (times[c] == 0) times[c] = estimate.us(c, row.sizes);
     }
-    if (seen.insert(row.sizes).second) add(row.sizes, times);
+    add(row.sizes, times);
   }
+  // A small size counts as often as its share of the logarithmic range.
   for (const std::vector<double>& places : spread_evenly(free.size(), kEstimates)) {
     std::vector<std::int64_t> sizes;
     for (std::size_t d = 0; d < free.size(); ++d) sizes.push_back(size_at(free[d], places[d]));
-    if (!seen.insert(sizes).second) continue;
     std::vector<double> times;
     for (std::size_t c = 0; c < choices; ++c) times.push_back(estimate.us(c, sizes));
     add(sizes, times);
