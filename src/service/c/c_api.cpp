@@ -36,6 +36,8 @@ struct kw_text {
 struct kw_baked {
   kernwright::BakedLaunch launch;
   kernwright::c_api::Counts counts;
+
+  const kernwright::KernelSummary& summary() const { return launch.summary(); }
 };
 
 namespace {
@@ -77,6 +79,17 @@ Result<void> with_arguments(const KernelSummary& kernel, const c_api::Counts& co
   for (size_t i = 0; i < given.tensor_count; ++i) arguments.emplace_back(given.tensors[i]);
   for (size_t i = 0; i < given.scalar_count; ++i) arguments.emplace_back(given.scalars[i]);
   return call(arguments.data(), arguments.size());
+}
+
+// The same for a kernel or a baked one, guarded; `name` is that of its parameter.
+template <typename Handle, typename Call>
+int call_with(const char* function, const char* name, Handle* handle, const Given& given,
+              const Call& call) {
+  return guarded(function,
+                 {{name, handle},
+                  {"tensors", given.tensors, given.tensor_count > 0},
+                  {"scalars", given.scalars, given.scalar_count > 0}},
+                 [&] { return with_arguments(handle->summary(), handle->counts, given, call); });
 }
 
 std::string describe(const Kernel& kernel) {
@@ -511,54 +524,31 @@ KERNWRIGHT_API const char* kw_describe(const kw_kernel* kernel) {
 KERNWRIGHT_API int kw_launch(const kw_kernel* kernel, void* stream, const void* const* tensors,
                              size_t tensor_count, const double* scalars, size_t scalar_count,
                              void* workspace) {
-  return guarded("kw_launch",
-                 {{"kernel", kernel},
-                  {"tensors", tensors, tensor_count > 0},
-                  {"scalars", scalars, scalar_count > 0}},
-                 [&] {
-                   return with_arguments(kernel->kernel.summary(), kernel->counts,
-                                         {tensors, tensor_count, scalars, scalar_count},
-                                         [&](const Arg* arguments, size_t count) {
-                                           return kernel->kernel.launch(stream, arguments, count,
-                                                                        workspace);
-                                         });
-                 });
+  return call_with("kw_launch", "kernel", kernel, {tensors, tensor_count, scalars, scalar_count},
+                   [&](const Arg* arguments, size_t count) {
+                     return kernel->kernel.launch(stream, arguments, count, workspace);
+                   });
 }
 
 KERNWRIGHT_API int kw_launch_checked(const kw_kernel* kernel, void* stream,
                                      const void* const* tensors, size_t tensor_count,
                                      const double* scalars, size_t scalar_count, void* workspace) {
-  return guarded("kw_launch_checked",
-                 {{"kernel", kernel},
-                  {"tensors", tensors, tensor_count > 0},
-                  {"scalars", scalars, scalar_count > 0}},
-                 [&] {
-                   return with_arguments(kernel->kernel.summary(), kernel->counts,
-                                         {tensors, tensor_count, scalars, scalar_count},
-                                         [&](const Arg* arguments, size_t count) {
-                                           return kernel->kernel.launch_checked(stream, arguments,
-                                                                                count, workspace);
-                                         });
-                 });
+  return call_with("kw_launch_checked", "kernel", kernel,
+                   {tensors, tensor_count, scalars, scalar_count},
+                   [&](const Arg* arguments, size_t count) {
+                     return kernel->kernel.launch_checked(stream, arguments, count, workspace);
+                   });
 }
 
 KERNWRIGHT_API int kw_bake(const kw_kernel* kernel, const void* const* tensors, size_t tensor_count,
                            const double* scalars, size_t scalar_count, kw_baked** baked) {
-  return guarded("kw_bake",
-                 {{"kernel", kernel},
-                  {"tensors", tensors, tensor_count > 0},
-                  {"scalars", scalars, scalar_count > 0},
-                  {"baked", baked}},
-                 [&] {
-                   return with_arguments(kernel->kernel.summary(), kernel->counts,
-                                         {tensors, tensor_count, scalars, scalar_count},
-                                         [&](const Arg* arguments, size_t count) -> Result<void> {
-                                           KW_ASSIGN(BakedLaunch made,
-                                                     kernel->kernel.bake(arguments, count));
-                                           *baked = new kw_baked{std::move(made), kernel->counts};
-                                           return {};
-                                         });
-                 });
+  if (lacks("kw_bake", {{"baked", baked}})) return -1;
+  return call_with("kw_bake", "kernel", kernel, {tensors, tensor_count, scalars, scalar_count},
+                   [&](const Arg* arguments, size_t count) -> Result<void> {
+                     KW_ASSIGN(BakedLaunch made, kernel->kernel.bake(arguments, count));
+                     *baked = new kw_baked{std::move(made), kernel->counts};
+                     return {};
+                   });
 }
 
 KERNWRIGHT_API int kw_launch_baked(kw_baked* baked, void* stream) {
@@ -568,17 +558,9 @@ KERNWRIGHT_API int kw_launch_baked(kw_baked* baked, void* stream) {
 
 KERNWRIGHT_API int kw_rebind(kw_baked* baked, const void* const* tensors, size_t tensor_count,
                              const double* scalars, size_t scalar_count) {
-  return guarded("kw_rebind",
-                 {{"baked", baked},
-                  {"tensors", tensors, tensor_count > 0},
-                  {"scalars", scalars, scalar_count > 0}},
-                 [&] {
-                   return with_arguments(baked->launch.summary(), baked->counts,
-                                         {tensors, tensor_count, scalars, scalar_count},
-                                         [&](const Arg* arguments, size_t count) {
-                                           return baked->launch.rebind(arguments, count);
-                                         });
-                 });
+  return call_with(
+      "kw_rebind", "baked", baked, {tensors, tensor_count, scalars, scalar_count},
+      [&](const Arg* arguments, size_t count) { return baked->launch.rebind(arguments, count); });
 }
 
 KERNWRIGHT_API int kw_add_to_capture(const kw_baked* baked, void* stream) {

@@ -28,6 +28,8 @@ struct kw_kernel {
   explicit kw_kernel(kernwright::Kernel given)
       : kernel(std::move(given)), counts(kernel.arguments()) {}
 
+  const kernwright::KernelSummary& summary() const { return kernel.summary(); }
+
   kernwright::Kernel kernel;
   kernwright::c_api::Counts counts;
   mutable std::once_flag described;
