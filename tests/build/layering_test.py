@@ -76,6 +76,7 @@ ROOMS = {
         "serve": ["tune", "answer"],
         "sweep": ["serve"],
         "report": ["sweep", "serve"],
+        "check": [],
         "c": [],
     },
     "cli": {
