@@ -11,12 +11,12 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/record_text.h"
-#include "cli/sweep/sweep_run.h"
+#include "cli/sweep/sweep_printer.h"
 #include "cli/sweep/sweeper.h"
 #include "service/report/report_file.h"
 #include "service/report/sweep_report.h"
+#include "service/sweep/run_sweep.h"
 #include "service/sweep/sweep_plan.h"
-#include "service/sweep/sweep_problem.h"
 #include "service/sweep/worklist.h"
 #include "support/json.h"
 #include "support/processes/threads.h"
@@ -53,7 +53,7 @@ class Sweep : public Command {
     const Result<std::vector<WorklistEntry>> entries = worklist_.read();
     if (!entries) return report(entries.error());
     // The processes start while this one examines the GPUs.
-    std::vector<SweepRun::Tuner> tuners;
+    std::vector<SweepTuner> tuners;
     if (devices().size() > 1 && !dry_run_) tuners = start_sweepers();
     Result<std::vector<std::shared_ptr<ServiceCore>>> services = open_services();
     if (!services) return report(services.error());
@@ -71,13 +71,20 @@ class Sweep : public Command {
     });
     if (dry_run_) return print_plan(first, normalized, families);
 
-    if (tuners.empty()) tuners = {tuner_here(services->front())};
+    SearchWatch watch;
+    if (tuners.empty()) tuners = {tuner_here(services->front(), watch)};
     end_on_interrupt("records made so far are kept; the same command goes on with the rest");
     Json rows = Json::array();
     const Status status = sweep_families(*services->front(), families, rows);
     if (normalized.empty() && !json) return status;
-    SweepRun run(first, normalized, std::move(tuners), verbose_.page(), json);
-    return std::max(status, print_report(first, normalized, run.run(), std::move(rows)));
+    const auto report_failure = [&](std::size_t index, const SweepResult& result, double) {
+      if (result.record) return;
+      report({ErrorCode::internal, concat(normalized[index].text(), ": ", result.error)});
+    };
+    const std::vector<SweepResult> results =
+        json ? run_sweep(normalized, tuners, report_failure, report_warning)
+             : run_and_print(first, normalized, tuners, watch, verbose_.page());
+    return std::max(status, print_report(first, normalized, results, std::move(rows)));
   }
 
  private:
@@ -163,9 +170,9 @@ class Sweep : public Command {
 
   SweepSettings settings() const { return {.seconds = seconds_, .recheck = recheck_}; }
 
-  SweepRun::Tuner tuner_here(std::shared_ptr<ServiceCore> service) const {
-    return [service = std::move(service), settings = settings()](
-               const Problem& problem, std::span<const Problem> later, SearchWatch& watch) {
+  SweepTuner tuner_here(std::shared_ptr<ServiceCore> service, SearchWatch& watch) const {
+    return [service = std::move(service), &watch, settings = settings()](
+               const Problem& problem, std::span<const Problem> later) {
       Thread ahead;  // which ends before this returns
       return sweep_problem(
           *service, problem, settings, [&](const Problem& missing, TuningOptions options) {
@@ -179,11 +186,11 @@ class Sweep : public Command {
     };
   }
 
-  std::vector<SweepRun::Tuner> start_sweepers() const {
+  std::vector<SweepTuner> start_sweepers() const {
     // Their compile pools share the cores.
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
     const int threads = std::max(1, (cores - 2) / static_cast<int>(devices().size()));
-    std::vector<SweepRun::Tuner> tuners;
+    std::vector<SweepTuner> tuners;
     for (const int device : devices()) {
       std::vector<std::string> arguments = service_.arguments(device);
       arguments.insert(arguments.begin(), "sweeper");
@@ -191,8 +198,9 @@ class Sweep : public Command {
       arguments.push_back(concat("--compile-threads=", threads));
       if (recheck_) arguments.emplace_back("--recheck");
       const auto sweeper = std::make_shared<Sweeper>(std::move(arguments));
-      tuners.emplace_back([sweeper](const Problem& problem, std::span<const Problem>,
-                                    SearchWatch&) { return sweeper->sweep(problem); });
+      tuners.emplace_back([sweeper](const Problem& problem, std::span<const Problem>) {
+        return sweeper->sweep(problem);
+      });
     }
     return tuners;
   }
