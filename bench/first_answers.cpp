@@ -72,9 +72,7 @@ Result<Answer> answer(const Problem& problem, const std::filesystem::path& cache
   int measured = 0;
   double estimate = 0;
   if (budget > 0) {
-    TuningOptions tuning;
-    tuning.budget.seconds = budget;
-    KW_ASSIGN(const auto tuned, core->tune(problem, std::move(tuning)));
+    KW_ASSIGN(const auto tuned, core->tune(problem, {.budget = {.seconds = budget}}));
     measured = tuned.record.measured;
     estimate = tuned.record.search.regret_estimate;
   }

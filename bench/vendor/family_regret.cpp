@@ -128,9 +128,8 @@ class RegretBench {
     KW_TRY(field.enter("family", kernel, scalars));
     double expected_us = 100;
     if (alone_seconds > 0) {
-      TuningOptions options;
-      options.budget.seconds = alone_seconds;
-      KW_ASSIGN(const ServiceCore::Tuned tuned, alone_.tune(problem.problem(), std::move(options)));
+      KW_ASSIGN(const ServiceCore::Tuned tuned,
+                alone_.tune(problem.problem(), {.budget = {.seconds = alone_seconds}}));
       expected_us = tuned.record.winner.measurement.median_us();
       row["alone"] = tuned.record.winner.choice.id();
       row["alone_tuned_us"] = expected_us;

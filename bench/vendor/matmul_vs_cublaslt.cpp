@@ -101,9 +101,7 @@ Result<Answer> obtain(ServiceCore& core, const BoundProblem& problem, double sec
     Lookup<TuningRecord> record = read_record(found.file);
     if (record) return Answer{problem, *std::move(record.value), {}, 0};
   }
-  TuningOptions options;
-  options.budget.seconds = seconds;
-  auto tuned = core.tune(problem.problem(), std::move(options));
+  auto tuned = core.tune(problem.problem(), {.budget = {.seconds = seconds}});
   if (!tuned) return tuned.error();
   return Answer{problem, std::move(tuned->record), std::move(tuned->trials),
                 tuned->shares.wall_seconds};

@@ -153,12 +153,11 @@ class Tune : public Command {
   }
 
   TuningOptions options(double seconds) const {
-    TuningOptions options;
-    options.budget.seconds = seconds;
+    TuningOptions options{.budget = {.seconds = seconds},
+                          .strategy = strategy_,
+                          .random_seed = seed_,
+                          .trial_log = trial_log_.getValue()};
     if (trials_ > 0) options.budget.trials = trials_;
-    options.strategy = strategy_;
-    options.random_seed = seed_;
-    options.trial_log = trial_log_.getValue();
     return options;
   }
 

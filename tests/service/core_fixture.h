@@ -31,11 +31,7 @@ class ServiceCoreTest : public ::testing::Test {
     return must(ServiceCore::open(std::move(options), std::move(surroundings)));
   }
 
-  static TuningOptions few_trials() {
-    TuningOptions options;
-    options.budget.trials = 20;
-    return options;
-  }
+  static TuningOptions few_trials() { return {.budget = {.trials = 20}}; }
 
   ScopedTempDir cache_;
   std::vector<std::string> template_dirs_;

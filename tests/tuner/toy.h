@@ -220,6 +220,7 @@ struct ToySession {
                    std::make_shared<ArtifactCache>(cache, std::chrono::milliseconds(0))};
   LandscapeRunner runner;
   TuningOptions options;
+  EarlierTunings earlier;
 
   ToySession() {
     options.strategy = "exhaustive";
@@ -234,7 +235,7 @@ struct ToySession {
             .environment = {
                 .template_digest = {}, .compiler = "fake 1.0", .driver = "1", .kernwright = "0"}};
   }
-  Result<TuningResult> run() { return TuningSession(input()).run(runner, options); }
+  Result<TuningResult> run() { return TuningSession(input()).run(runner, options, earlier); }
 };
 
 /// A bowl over A and B with its best, 3 us, at A=5 B=3 R=2; toy/other takes 50 us.

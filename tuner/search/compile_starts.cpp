@@ -15,7 +15,7 @@ CompileStarts::CompileStarts(const SearchInput& input, const TuningOptions& opti
     : input_(input),
       book_(book),
       most_(static_cast<std::size_t>(std::max(options.budget.trials, 1))) {
-  for (const KnownFailure& failure : options.failures) {
+  for (const KnownFailure& failure : input.earlier.failures) {
     known_failures_.emplace(failure.id, failure.outcome);
   }
 }

@@ -24,10 +24,10 @@ namespace {
 /// However little time there is, another candidate is measured beside the default.
 constexpr int kFewestMeasured = 2;
 
-std::optional<std::size_t> find_incumbent(const SearchInput& input, const TuningOptions& options) {
-  if (!options.incumbent) return std::nullopt;
+std::optional<std::size_t> find_incumbent(const SearchInput& input) {
+  if (!input.earlier.incumbent) return std::nullopt;
   for (std::size_t i = 0; i < input.candidates.size(); ++i) {
-    if (input.candidates[i].choice() == *options.incumbent) return i;
+    if (input.candidates[i].choice() == *input.earlier.incumbent) return i;
   }
   return std::nullopt;
 }
@@ -39,12 +39,12 @@ class Search {
       : input_(input),
         options_(options),
         clock_{options.clock_seconds, input.started},
-        incumbent_(find_incumbent(input, options)),
+        incumbent_(find_incumbent(input)),
         predicted_(predicted_choice(input.space.predicted_us, input.space.default_index)),
         budget_(options.budget.seconds),
         stop_rule_(options.budget.seconds, input.roofline_us),
         survivors_(input.runner),
-        book_(input.strategy, input.runner, clock_, input.log, options.failed),
+        book_(input.strategy, input.runner, clock_, input.log, input.earlier.failed),
         starts_(input, options, book_),
         screening_(input.runner, clock_.seconds, budget_.settle_seconds()),
         visits_(input, options.random_seed, clock_, predicted_, incumbent_, screening_, book_,

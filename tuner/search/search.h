@@ -47,24 +47,29 @@ struct KnownFailure {
   Outcome outcome = Outcome::rejected;
 };
 
+/// The knowledge of a cache from earlier tunings of a problem, and for later ones.
+struct EarlierTunings {
+  /// The winner so far; only what clearly beats it in this session replaces it.
+  std::optional<Choice> incumbent = {};
+  std::vector<Choice> warm_starts = {};     ///< winners elsewhere, best first
+  std::vector<KnownFailure> failures = {};  ///< not tried again
+  /// Gets every trial that does not end well, as soon as it ends. A session that ends in an error,
+  /// or is killed, has no result that could name these trials.
+  std::function<void(const Trial&)> failed = {};
+};
+
+/// A tuning as its caller wants it.
 struct TuningOptions {
-  TuningBudget budget;
+  TuningBudget budget = {};
   std::string strategy = "portfolio";
   std::uint64_t random_seed = 1;
   int finalists = 8;
   int final_rounds = 256;  ///< at most
-  /// The winner so far; only what clearly beats it in this session replaces it.
-  std::optional<Choice> incumbent;
-  std::vector<Choice> warm_starts;     ///< winners elsewhere, best first
-  std::vector<KnownFailure> failures;  ///< not tried again
-  std::filesystem::path trial_log;
-  std::function<void(const TuningProgress&)> progress;
-  /// Gets every trial that does not end well, as soon as it ends. A session that ends in an error,
-  /// or is killed, has no result that could name these trials.
-  std::function<void(const Trial&)> failed;
+  std::filesystem::path trial_log = {};
+  std::function<void(const TuningProgress&)> progress = {};
   /// Called in front of the finals. The search compiles nothing from then on.
-  std::function<void()> screened;
-  std::function<double()> clock_seconds;  ///< monotonic; empty: the steady clock
+  std::function<void()> screened = {};
+  std::function<double()> clock_seconds = {};  ///< monotonic; empty: the steady clock
 };
 
 /// Wall time of a session by activity. It is the sum of setup, settling, measuring, filling and
@@ -106,6 +111,7 @@ struct SearchInput {
   CompileQueue& queue;
   Runner& runner;
   TrialLog& log;
+  EarlierTunings earlier = {};
   std::string problem;     ///< named in errors
   int rejected = 0;        ///< configurations that are not candidates
   double roofline_us = 0;  ///< 0: not known

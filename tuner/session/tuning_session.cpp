@@ -50,7 +50,8 @@ Result<void> TuningSession::compile_first_choices() {
   return {};
 }
 
-Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
+Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options,
+                                        EarlierTunings earlier) {
   if (!options.clock_seconds) options.clock_seconds = steady_seconds;
   const TuningBudget& budget = options.budget;
   const double started =
@@ -64,8 +65,8 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
   // An exhaustive search shows what each habit costs.
   KW_TRY(enumerate(options.strategy == "exhaustive" ? 1 : 0));
   const CandidateList& list = *list_;
-  std::vector<Choice> warm_starts = options.warm_starts;
-  if (options.incumbent) warm_starts.insert(warm_starts.begin(), *options.incumbent);
+  std::vector<Choice> warm_starts = earlier.warm_starts;
+  if (earlier.incumbent) warm_starts.insert(warm_starts.begin(), *earlier.incumbent);
   const SearchSpace space = make_search_space(list, warm_starts);
   KW_ASSIGN(auto strategy, make_strategy(options.strategy, space, options.random_seed));
   CompileAhead ahead(list.candidates, in_.catalog, in_.profile.sm_arch, in_.pool);
@@ -76,6 +77,7 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
                           .queue = ahead,
                           .runner = runner,
                           .log = log,
+                          .earlier = std::move(earlier),
                           .problem = in_.problem.text(),
                           .rejected = list.rejected,
                           .roofline_us = roofline_us(in_.problem, in_.profile),

@@ -26,7 +26,7 @@ class TuningSession {
 
   /// Runs the search. Errors: the errors of `enumerate_candidates`; no candidate passed, with the
   /// commonest outcome; the device was lost.
-  Result<TuningResult> run(Runner& runner, TuningOptions options);
+  Result<TuningResult> run(Runner& runner, TuningOptions options, EarlierTunings earlier = {});
 
  private:
   Result<void> enumerate(std::size_t broken_habits);

@@ -110,10 +110,8 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
   }
   background_ = std::make_unique<BackgroundQueue>(
       options_.background_seconds, [this](const Problem& problem, const std::atomic<bool>& stop) {
-        TuningOptions tuning;
-        tuning.budget.seconds = options_.tune_seconds;
-        const Result<Tuned> tuned =
-            guarded([&] { return tune(problem, std::move(tuning), &stop); });
+        const Result<Tuned> tuned = guarded(
+            [&] { return tune(problem, {.budget = {.seconds = options_.tune_seconds}}, &stop); });
         if (tuned) return tuned->shares.wall_seconds;
         if (!stop) site_.say(LogLevel::warning, concat("not tuned: ", tuned.error().message));
         // A tuning that failed had the GPU too, for at most the budget.
@@ -458,10 +456,9 @@ ServiceCore::Loaded ServiceCore::make(const BoundProblem& problem, Coverage miss
       seconds ? std::chrono::milliseconds(kPatienceToTune) : surroundings_.patience);
   if (auto served = serve_from_cache(problem, missing)) return served;
   if (seconds) {
-    TuningOptions tuning;
-    tuning.budget.seconds = *seconds;
     const AwaitedTunings::Awaited awaited(awaited_);
-    KW_ASSIGN(const TuningResult tuned, desk_.tune(problem, std::move(tuning), awaited.stop()));
+    KW_ASSIGN(const TuningResult tuned,
+              desk_.tune(problem, {.budget = {.seconds = *seconds}}, awaited.stop()));
     return load(problem, tuned, Match::exact, MissReason::none);
   }
   KW_ASSIGN(const TuningResult predicted, desk_.predict(problem, kPredictAtLaunch));

@@ -123,10 +123,8 @@ Result<Kernel> Service::tune(const Problem& problem, const TuneOptions& options)
       KW_ASSIGN(const RangedProblem family, core_->site().bind_family(problem));
       return core_->get_best_kernel(family.last().problem());
     }
-    TuningOptions tuning;
-    tuning.budget.seconds = options.seconds;
+    TuningOptions tuning{.budget = {.seconds = options.seconds}, .strategy = options.strategy};
     if (options.trials > 0) tuning.budget.trials = options.trials;
-    tuning.strategy = options.strategy;
     if (options.progress) {
       tuning.progress = [&options](const TuningProgress& at) {
         options.progress({.candidates = at.candidates,

@@ -37,9 +37,7 @@ SweepResult sweep_problem(const ServiceCore& service, const Problem& problem,
       return result;
     }
   }
-  TuningOptions options;
-  options.budget.seconds = settings.seconds;
-  Result<TuningResult> tuned = tune(problem, std::move(options));
+  Result<TuningResult> tuned = tune(problem, {.budget = {.seconds = settings.seconds}});
   if (!tuned) {
     result.error = tuned.error().message;
     return result;

@@ -142,26 +142,25 @@ Result<TunedFamily> TuningDesk::tune_family(const RangedProblem& family, FamilyO
   const std::uint64_t seed = options.random_seed;
   const std::function<double()> clock = options.clock_seconds;
   std::unique_ptr<Runner> opened;
-  const FamilySteps steps{.open = [&](const BoundProblem& problem)
-                                      KW_REQUIRES(mutex_) -> Result<std::unique_ptr<Runner>> {
-                            opened.reset();
-                            KW_ASSIGN(opened, open(problem, seed));
-                            return std::unique_ptr<Runner>(std::make_unique<StoppableRunner>(
-                                *opened, [this] { return stopped(); }));
-                          },
-                          .tune = [&](const BoundProblem& problem, double seconds)
-                                      KW_REQUIRES(mutex_) -> Result<TuningRecord> {
-                            opened.reset();
-                            KW_ASSIGN(TuningInput of_size, input(problem));
-                            of_size.device_uuid = site_.identity.uuid;
-                            TuningOptions tuning;
-                            tuning.budget.seconds = seconds;
-                            tuning.random_seed = seed;
-                            tuning.clock_seconds = clock;
-                            KW_ASSIGN(TuningResult result, search(of_size, std::move(tuning)));
-                            store(result);
-                            return std::move(result.record);
-                          }};
+  const FamilySteps steps{
+      .open = [&](const BoundProblem& problem)
+                  KW_REQUIRES(mutex_) -> Result<std::unique_ptr<Runner>> {
+        opened.reset();
+        KW_ASSIGN(opened, open(problem, seed));
+        return std::unique_ptr<Runner>(
+            std::make_unique<StoppableRunner>(*opened, [this] { return stopped(); }));
+      },
+      .tune = [&](const BoundProblem& problem, double seconds)
+                  KW_REQUIRES(mutex_) -> Result<TuningRecord> {
+        opened.reset();
+        KW_ASSIGN(TuningInput of_size, input(problem));
+        of_size.device_uuid = site_.identity.uuid;
+        KW_ASSIGN(TuningResult result, search(of_size, {.budget = {.seconds = seconds},
+                                                        .random_seed = seed,
+                                                        .clock_seconds = clock}));
+        store(result);
+        return std::move(result.record);
+      }};
   Result<FamilyRecord> record = kernwright::tune_family(of_family, steps, std::move(options));
   opened.reset();
   KW_TRY(check_stopped());
@@ -214,8 +213,8 @@ Result<TuningResult> TuningDesk::search(const TuningInput& subject, TuningOption
   const TuningHistory history(
       site_.cache, subject.key, subject.environment,
       [this](std::string_view name) { return answers_.template_digest(name); });
-  history.add_to(options, problem, answers_.look_up(problem));
-  options.failed = [&](const Trial& trial) {
+  EarlierTunings earlier = history.of(problem, answers_.look_up(problem));
+  earlier.failed = [&](const Trial& trial) {
     if (auto kept = history.keep(trial); !kept) {
       site_.say(LogLevel::warning, concat("failure not kept: ", kept.error().message));
     }
@@ -228,7 +227,7 @@ Result<TuningResult> TuningDesk::search(const TuningInput& subject, TuningOption
     std::filesystem::remove(options.trial_log, error);
   }
   StoppableRunner stoppable(*runner, [this] { return stopped(); });
-  return session.run(stoppable, std::move(options));
+  return session.run(stoppable, std::move(options), std::move(earlier));
 }
 
 Result<TuningResult> TuningDesk::predict(const BoundProblem& problem, const TuningBudget& budget) {

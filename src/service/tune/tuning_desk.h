@@ -47,10 +47,9 @@ class TuningDesk {
 
   /// Searches for the fastest candidate. Failures are kept even if the session ends in an error.
   ///
-  /// `trial_log` and `progress` of the options may be empty; the log then goes beside the cache's
-  /// records. `failed`, and what the cache knows, are set here. If `stop` becomes true, the search
-  /// ends soon with its worker, nothing of it is kept, and the error is `unavailable`. Errors also:
-  /// from the builder's seal.
+  /// If the options have no `trial_log`, it goes beside the cache's records. If `stop` becomes
+  /// true, the search ends soon with its worker, nothing of it is kept, and the error is
+  /// `unavailable`. Errors also: from the builder's seal.
   Result<TuningResult> tune(const BoundProblem& problem, TuningOptions options,
                             const std::atomic<bool>* stop = nullptr);
 

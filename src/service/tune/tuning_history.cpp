@@ -9,16 +9,16 @@
 
 namespace kernwright {
 
-void TuningHistory::add_to(TuningOptions& options, const BoundProblem& problem,
-                           const Answers& known) const {
+EarlierTunings TuningHistory::of(const BoundProblem& problem, const Answers& known) const {
+  EarlierTunings earlier;
   for (const GradedRecord& found : known.records) {
     // A record of level C claims nothing that a new search would need to refute.
     if (found.head.grade != RecordGrade::measured || found.head.trust == Trust::c) continue;
-    options.incumbent = found.head.winner.choice;
+    earlier.incumbent = found.head.winner.choice;
     if (found.match == Match::exact) break;
     if (const Lookup<TuningRecord> record = read_record(found.file)) {
       for (const RankedConfiguration& ranked : record.value->runners_up) {
-        options.warm_starts.push_back(ranked.choice);
+        earlier.warm_starts.push_back(ranked.choice);
       }
     }
     break;
@@ -29,15 +29,16 @@ void TuningHistory::add_to(TuningOptions& options, const BoundProblem& problem,
     std::move(runs.begin(), runs.end(), std::back_inserter(others));
   }
   for (Choice& choice : find_warm_starts(problem, key_, others)) {
-    options.warm_starts.push_back(std::move(choice));
+    earlier.warm_starts.push_back(std::move(choice));
   }
   for (const Failure& failure :
        FailureStore(cache_.root()).active(key_.problem, scope({}), template_digest_)) {
-    options.failures.push_back({failure.choice.id(), failure.outcome});
+    earlier.failures.push_back({failure.choice.id(), failure.outcome});
   }
   for (const auto& [id, ban] : known.decisions.bans()) {
-    options.failures.push_back({id, Outcome::rejected});
+    earlier.failures.push_back({id, Outcome::rejected});
   }
+  return earlier;
 }
 
 Result<void> TuningHistory::keep(const Trial& failed) const {

@@ -22,11 +22,10 @@ class TuningHistory {
         now_(std::move(now)),
         template_digest_(std::move(template_digest)) {}
 
-  /// Adds to the options the incumbent, warm starts, and the candidates that must not run. The warm
-  /// starts are the runners-up of a record that was made in another environment, which are measured
-  /// again this way, and the winners of neighbours. `known` is the result of a lookup of the
-  /// problem.
-  void add_to(TuningOptions& options, const BoundProblem& problem, const Answers& known) const;
+  /// Returns the incumbent, warm starts, and the candidates that must not run. The warm starts are
+  /// the runners-up of a record that was made in another environment, which are measured again this
+  /// way, and the winners of neighbours. `known` is the result of a lookup of the problem.
+  EarlierTunings of(const BoundProblem& problem, const Answers& known) const;
 
   /// Keeps a trial that failed, if its outcome lasts. Errors: `io`.
   Result<void> keep(const Trial& failed) const;

@@ -24,11 +24,9 @@ class UnfusedReportTest : public ServiceCoreTest {
         [&](const Problem& problem, double seconds) -> Result<TuningRecord> {
           asked_.push_back(problem.text());
           seconds_.push_back(seconds);
-          TuningOptions options;
-          options.budget.trials = trials_;
           TuningResult result;
           if (core.has_device()) {
-            KW_ASSIGN(result, core.tune(problem, options));
+            KW_ASSIGN(result, core.tune(problem, {.budget = {.trials = trials_}}));
           } else {
             KW_ASSIGN(result, core.predict(problem, {.trials = 1}));
           }

@@ -28,9 +28,7 @@ class ProfilerTest : public SiteFixture {
     options.open_device = surroundings.open_device;
     options.make_data_ops = surroundings.make_data_ops;
     TuningDesk desk(site_, *builder_, answers_, std::move(options));
-    TuningOptions few;
-    few.budget.trials = 6;
-    tuned_ = must(desk.tune(problem_, few)).record;
+    tuned_ = must(desk.tune(problem_, {.budget = {.trials = 6}})).record;
     world_.counters = [this](const ExecutionPlan& plan) -> Result<CounterSet> {
       if (!refusal_.message.empty() && counted_ >= allowed_) return refusal_;
       ++counted_;

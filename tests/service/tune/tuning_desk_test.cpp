@@ -44,11 +44,7 @@ class TuningDeskTest : public SiteFixture {
     options.make_data_ops = surroundings.make_data_ops;
     return std::make_unique<TuningDesk>(site_, *builder_, answers_, std::move(options));
   }
-  static TuningOptions few_trials() {
-    TuningOptions options;
-    options.budget.trials = 4;
-    return options;
-  }
+  static TuningOptions few_trials() { return {.budget = {.trials = 4}}; }
   std::size_t stored() const { return answers_.look_up(problem_).records.size(); }
 
   const std::unique_ptr<Builder> builder_ = builder();

@@ -35,14 +35,12 @@ class TuningHistoryTest : public ::testing::Test {
     graded.head.winner.choice.configuration = Configuration({{"THREADS", threads}});
     return graded;
   }
-  TuningOptions options(const TuningHistory& from, std::vector<GradedRecord> known = {},
-                        Decisions decisions = {}) const {
-    TuningOptions options;
+  EarlierTunings earlier(const TuningHistory& from, std::vector<GradedRecord> known = {},
+                         Decisions decisions = {}) const {
     Answers answers;
     answers.records = std::move(known);
     answers.decisions = std::move(decisions);
-    from.add_to(options, *catalog_->bind(vector_add(4096, DType::bf16)), answers);
-    return options;
+    return from.of(*catalog_->bind(vector_add(4096, DType::bf16)), answers);
   }
 
   ScopedTempDir dir_;
@@ -51,14 +49,14 @@ class TuningHistoryTest : public ::testing::Test {
 };
 
 TEST_F(TuningHistoryTest, AnEmptyCacheKnowsNothing) {
-  const TuningOptions found = options(history());
+  const EarlierTunings found = earlier(history());
   EXPECT_FALSE(found.incumbent);
   EXPECT_TRUE(found.warm_starts.empty());
   EXPECT_TRUE(found.failures.empty());
 }
 
 TEST_F(TuningHistoryTest, TheIncumbentIsTheBestMeasuredRecordThatIsNotProvisional) {
-  const TuningOptions found = options(
+  const EarlierTunings found = earlier(
       history(),
       {record(32, RecordGrade::measured, Trust::c), record(64, RecordGrade::predicted, Trust::a),
        record(128, RecordGrade::measured, Trust::b), record(256, RecordGrade::measured, Trust::b)});
@@ -70,11 +68,11 @@ TEST_F(TuningHistoryTest, WhatFailedForGoodIsKnownWhileTheConditionsAreTheSame) 
   ASSERT_TRUE(history().keep(trial(64, Outcome::wrong_result)));
   ASSERT_TRUE(history().keep(trial(128, Outcome::spilled)));
   ASSERT_TRUE(history().keep(trial(256, Outcome::device_lost)));
-  const TuningOptions found = options(history());
+  const EarlierTunings found = earlier(history());
   ASSERT_EQ(found.failures.size(), 1U);
   EXPECT_EQ(found.failures[0].id, "vector_add/vectorized THREADS=64");
   EXPECT_EQ(found.failures[0].outcome, Outcome::wrong_result);
-  EXPECT_TRUE(options(history("590.2")).failures.empty());
+  EXPECT_TRUE(earlier(history("590.2")).failures.empty());
 }
 
 TEST_F(TuningHistoryTest, WhatIsBannedIsNotTried) {
@@ -84,7 +82,7 @@ TEST_F(TuningHistoryTest, WhatIsBannedIsNotTried) {
   ban.choice.configuration = Configuration({{"THREADS", 64}});
   Decisions decisions;
   decisions.add(std::vector<Override>{ban});
-  const TuningOptions found = options(history(), {}, decisions);
+  const EarlierTunings found = earlier(history(), {}, decisions);
   ASSERT_EQ(found.failures.size(), 1U);
   EXPECT_EQ(found.failures[0].id, "vector_add/vectorized THREADS=64");
   EXPECT_EQ(found.failures[0].outcome, Outcome::rejected);
@@ -103,12 +101,12 @@ TEST_F(TuningHistoryTest, TheRunnersUpOfAnotherEnvironmentAreMeasuredAgain) {
   const Result<std::filesystem::path> file = cache_.put_record(record);
   ASSERT_TRUE(file);
   GradedRecord known{.head = head_of(record), .match = Match::recheck, .file = *file};
-  const TuningOptions again = options(history(), {known});
+  const EarlierTunings again = earlier(history(), {known});
   ASSERT_EQ(again.warm_starts.size(), 2U);
   EXPECT_EQ(again.warm_starts[0].configuration.at("THREADS"), 256);
   EXPECT_EQ(again.warm_starts[1].configuration.at("THREADS"), 512);
   known.match = Match::exact;
-  EXPECT_TRUE(options(history(), {known}).warm_starts.empty());
+  EXPECT_TRUE(earlier(history(), {known}).warm_starts.empty());
 }
 
 }  // namespace

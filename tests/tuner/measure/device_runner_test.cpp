@@ -583,8 +583,6 @@ TEST_F(DeviceRunnerTest, AWarmInputIsProducedBeforeEverySampleAndChecksHold) {
 
 TEST_F(DeviceRunnerTest, ASessionOnTheDeviceFindsTheBest) {
   const auto runner = must(open());
-  TuningOptions options;
-  options.strategy = "exhaustive";
   const BoundProblem problem = toy_.problem();
   TuningSession session({.catalog = *toy_,
                          .problem = problem,
@@ -592,7 +590,7 @@ TEST_F(DeviceRunnerTest, ASessionOnTheDeviceFindsTheBest) {
                          .pool = pool_,
                          .key = {problem.text(), "sm_90", "h200", {}},
                          .environment = {}});
-  const auto result = must(session.run(*runner, options));
+  const auto result = must(session.run(*runner, {.strategy = "exhaustive"}));
   EXPECT_EQ(result.record.winner.choice.configuration.at("A"), 1);
   EXPECT_EQ(result.record.launch_paths.best, KernelPath::graph);
   for (const Trial& trial : result.trials) {

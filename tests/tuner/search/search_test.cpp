@@ -93,7 +93,7 @@ TEST(SearchTest, TheEndOfTheScreeningIsToldOnceAndNothingIsCompiledBehindIt) {
 TEST(SearchTest, KnownFailuresAreNotTriedAgain) {
   ToySession toy;
   toy.runner.time_us = bowl_us;
-  toy.options.failures = {{"toy/plain A=5 B=3 R=2", Outcome::timed_out}};
+  toy.earlier.failures = {{"toy/plain A=5 B=3 R=2", Outcome::timed_out}};
   const auto result = must(toy.run());
   EXPECT_EQ(result.record.search.rejected, 1);
   EXPECT_EQ(result.record.measured, 49);
@@ -106,7 +106,7 @@ TEST(SearchTest, KnownFailuresAreNotTriedAgain) {
 
 TEST(SearchTest, ADefaultThatIsKnownToFailIsLeftOut) {
   ToySession toy;
-  toy.options.failures = {{"toy/other A=1", Outcome::illegal_address}};
+  toy.earlier.failures = {{"toy/other A=1", Outcome::illegal_address}};
   const auto result = must(toy.run());
   EXPECT_FALSE(result.record.baseline.has_value());
 }
@@ -145,7 +145,7 @@ TEST(SearchTest, TheIncumbentIsMeasuredAndStaysUnlessClearlyBeaten) {
       return is(c, 1, 1, 1) ? 10.0 : 15.0;
     };
     toy.runner.noise = steady_noise;
-    toy.options.incumbent = plain(6, 4, 2);
+    toy.earlier.incumbent = plain(6, 4, 2);
     const auto result = must(toy.run());
     EXPECT_EQ(result.record.winner.traits.is_incumbent, stays) << us;
     EXPECT_EQ(result.record.verdict, stays ? Verdict::tie : Verdict::win);
@@ -156,7 +156,7 @@ TEST(SearchTest, TheIncumbentIsMeasuredAndStaysUnlessClearlyBeaten) {
 
 TEST(SearchTest, TheIncumbentIsOneOfTheTrialsHoweverFew) {
   ToySession toy;
-  toy.options.incumbent = plain(6, 4, 2);
+  toy.earlier.incumbent = plain(6, 4, 2);
   toy.options.budget.trials = 2;
   const auto result = must(toy.run());
   EXPECT_EQ(result.trials.size(), 2U);

@@ -89,16 +89,13 @@ TEST_F(TemplatesGpuTest, ASessionTunesEveryOperationsExample) {
     const BoundProblem problem = BoundProblem::bind(op, op.example).value();
     SCOPED_TRACE(problem.text());
     const auto runner = must(open_device_runner(*device_, *ops_, problem, *catalog_, *pool_, {}));
-    TuningOptions options;
-    options.budget.seconds = 8;
-    options.budget.trials = 40;
     TuningSession session({.catalog = *catalog_,
                            .problem = problem,
                            .profile = device_->profile(),
                            .pool = *pool_,
                            .key = {problem.text(), "sm_90", device_->profile().id, {}},
                            .environment = {}});
-    const auto result = must(session.run(*runner, options));
+    const auto result = must(session.run(*runner, {.budget = {.seconds = 8, .trials = 40}}));
     const TuningRecord& record = result.record;
     EXPECT_LE(record.check.max_error, 1);
     // Faster than the floor would mean that the work was not done.
