@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <numeric>
 #include <utility>
 
 namespace kernwright {
@@ -11,10 +13,19 @@ namespace {
 
 /// Sizes at which times are estimated for the table.
 constexpr int kEstimates = 384;
-/// Rows nearby that say how much longer than predicted a choice takes, for each dim.
-constexpr std::size_t kNearRows = 2;
+/// A value that differs sets two choices as far apart as these octaves, squared, set two sizes.
+constexpr double kOfValue = 0.5;
+/// The square of a distance in octaves that is none.
+constexpr double kNoDistance = 1e-3;
+/// What choices of all templates took counts like one of the same template at this distance,
+/// squared: it says the least, unless nothing else says anything.
+constexpr double kPrior = 9;
 /// How much a further choice must take from the mean of the costs.
 constexpr double kLeastFamilyGain = 2e-4;
+/// How much an exchange must take from it.
+constexpr double kLeastExchange = 1e-5;
+/// How many times the best a choice must take for a step to be looked for.
+constexpr double kStepLoss = 1.03;
 /// How much a split of the table must gain: 1 % at ten sizes.
 constexpr double kLeastSplit = 0.01;
 /// The loss of a choice at a size at which it cannot run.
@@ -35,85 +46,50 @@ double best_of(const FamilyRow& row) {
   return best;
 }
 
-/// The losses of all choices at some sizes.
+/// Returns how much less a choice says of another one: infinitely if it is of another template.
+double distance(const Choice& one, const Choice& other) {
+  if (one.kernel_template != other.kernel_template) return std::numeric_limits<double>::infinity();
+  const auto& values = one.configuration.values();
+  const auto& others = other.configuration.values();
+  const std::size_t both = std::min(values.size(), others.size());
+  std::size_t differ = std::max(values.size(), others.size()) - both;
+  for (std::size_t i = 0; i < both; ++i) {
+    if (values[i].second != others[i].second) ++differ;
+  }
+  return kOfValue * static_cast<double>(differ);
+}
+
+/// The losses of choices at some sizes.
 struct Losses {
   std::vector<std::vector<std::int64_t>> sizes;
   std::vector<std::vector<double>> of_choice;
-};
 
-class Estimate {
- public:
-  Estimate(const std::vector<FamilyRow>& rows, const PredictAt& predict)
-      : rows_(rows), predict_(predict), dims_(rows.front().sizes.size()) {
-    for (const FamilyRow& row : rows) {
-      std::vector<double>& of = residuals_.emplace_back();
-      for (std::size_t c = 0; c < row.times_us.size(); ++c) {
-        const double predicted = row.times_us[c] > 0 ? predict(c, row.sizes) : 0;
-        of.push_back(predicted > 0 ? std::log(row.times_us[c] / predicted)
-                                   : std::numeric_limits<double>::quiet_NaN());
-      }
-    }
-  }
-
-  /// Returns the time of a choice at these sizes, in microseconds, or 0 if it is not valid there.
-  double us(std::size_t choice, const std::vector<std::int64_t>& sizes) const {
-    const double predicted = predict_(choice, sizes);
-    if (predicted <= 0) return 0;
-    std::vector<std::pair<double, double>> near;  // squares of distances, residuals
-    for (std::size_t r = 0; r < rows_.size(); ++r) {
-      if (std::isnan(residuals_[r][choice])) continue;
-      double square = 0;
-      for (std::size_t d = 0; d < dims_; ++d) {
-        const double apart =
-            std::log2(static_cast<double>(sizes[d]) / static_cast<double>(rows_[r].sizes[d]));
-        square += apart * apart;
-      }
-      near.emplace_back(square, residuals_[r][choice]);
-    }
-    if (near.empty()) return 0;  // nothing says how far the prediction is off
-    const auto most = static_cast<std::ptrdiff_t>(std::min(near.size(), kNearRows * dims_));
-    std::ranges::partial_sort(near, near.begin() + most);
-    double sum = 0;
-    double weights = 0;
-    for (auto one = near.begin(); one != near.begin() + most; ++one) {
-      const double weight = 1 / (one->first + 1e-6);
-      sum += weight * one->second;
-      weights += weight;
-    }
-    return predicted * std::exp(sum / weights);
-  }
-
- private:
-  const std::vector<FamilyRow>& rows_;
-  const PredictAt& predict_;
-  std::size_t dims_;
-  std::vector<std::vector<double>> residuals_;
-};
-
-/// Estimates the losses at sizes that are spread over the ranges, and takes the rows' own.
-Losses all_losses(const std::vector<FamilyRow>& rows, const std::vector<FreeDim>& free,
-                  const PredictAt& predict) {
-  const Estimate estimate(rows, predict);
-  const std::size_t choices = rows.front().times_us.size();
-  Losses losses;
-  losses.of_choice.resize(choices);
-  const auto add = [&](const std::vector<std::int64_t>& sizes, const std::vector<double>& times) {
+  /// Adds sizes with the times of the choices there; 0 is one that is not valid.
+  void add(const std::vector<std::int64_t>& at, const std::vector<double>& times_us) {
     double best = std::numeric_limits<double>::infinity();
-    for (const double us : times) {
+    for (const double us : times_us) {
       if (us > 0) best = std::min(best, us);
     }
     if (std::isinf(best)) return;
-    losses.sizes.push_back(sizes);
-    for (std::size_t c = 0; c < choices; ++c) {
-      losses.of_choice[c].push_back(times[c] > 0 ? times[c] / best : kCannotRun);
+    sizes.push_back(at);
+    of_choice.resize(times_us.size());
+    for (std::size_t c = 0; c < times_us.size(); ++c) {
+      of_choice[c].push_back(times_us[c] > 0 ? times_us[c] / best : kCannotRun);
     }
-  };
+  }
+};
+
+/// Estimates the losses at sizes that are spread over the ranges, and takes the rows' own.
+Losses all_losses(const FamilyEstimate& estimate, const std::vector<FamilyRow>& rows,
+                  const std::vector<FreeDim>& free) {
+  const std::size_t choices = rows.front().times_us.size();
+  Losses losses;
   for (const FamilyRow& row : rows) {
     std::vector<double> times = row.times_us;
     for (std::size_t c = 0; c < choices; ++c) {
       if (times[c] == 0) times[c] = estimate.us(c, row.sizes);
     }
-    add(row.sizes, times);
+    losses.add(row.sizes, times);
   }
   // A small size counts as often as its share of the logarithmic range.
   for (const std::vector<double>& places : spread_evenly(free.size(), kEstimates)) {
@@ -121,39 +97,103 @@ Losses all_losses(const std::vector<FamilyRow>& rows, const std::vector<FreeDim>
     for (std::size_t d = 0; d < free.size(); ++d) sizes.push_back(size_at(free[d], places[d]));
     std::vector<double> times;
     for (std::size_t c = 0; c < choices; ++c) times.push_back(estimate.us(c, sizes));
-    add(sizes, times);
+    losses.add(sizes, times);
   }
   return losses;
 }
 
-/// Returns the choices, the one that gains most first, until a further one gains too little.
-std::vector<std::size_t> greedy(const Losses& losses) {
-  std::vector<std::size_t> taken;
-  std::vector<double> best(losses.sizes.size(), cost_of(kCannotRun));
-  while (taken.size() < std::min(DispatchTable::kMostChoices, losses.of_choice.size())) {
-    std::size_t next = 0;
-    double most = 0;
-    for (std::size_t c = 0; c < losses.of_choice.size(); ++c) {
-      double gain = 0;
-      for (std::size_t i = 0; i < best.size(); ++i) {
-        gain += std::max(0.0, best[i] - cost_of(losses.of_choice[c][i]));
-      }
-      if (gain > most) {
-        most = gain;
-        next = c;
-      }
-    }
-    if (most <= 0 ||
-        (!taken.empty() && most < kLeastFamilyGain * static_cast<double>(best.size()))) {
-      break;
-    }
-    taken.push_back(next);
-    for (std::size_t i = 0; i < best.size(); ++i) {
-      best[i] = std::min(best[i], cost_of(losses.of_choice[next][i]));
-    }
+/// Adds sizes of one range, between those that are there, until it is known where each step is at
+/// which another choice becomes better.
+void add_steps(Losses& losses, const FamilyEstimate& estimate,
+               const std::vector<std::size_t>& kernels) {
+  std::map<std::int64_t, std::vector<double>> known;
+  for (std::size_t i = 0; i < losses.sizes.size(); ++i) {
+    std::vector<double>& at = known[losses.sizes[i].front()];
+    at.clear();
+    for (const std::vector<double>& of_choice : losses.of_choice) at.push_back(of_choice[i]);
   }
-  return taken;
+  const auto look_at = [&](std::int64_t size) {
+    std::vector<double> times;
+    for (const std::size_t c : kernels) times.push_back(estimate.us(c, std::vector{size}));
+    losses.add({size}, times);
+    std::vector<double>& at = known[size];
+    for (const std::vector<double>& of_choice : losses.of_choice) at.push_back(of_choice.back());
+  };
+  // Returns whether the best choice of one size loses something at the other.
+  const auto differ = [](const std::vector<double>& one, const std::vector<double>& other) {
+    const auto best = std::ranges::min_element(one) - one.begin();
+    return other[static_cast<std::size_t>(best)] > kStepLoss * std::ranges::min(other);
+  };
+  for (auto next = known.begin(); next != known.end();) {
+    const auto at = next++;
+    if (next == known.end() || next->first - at->first < 2) continue;
+    if (!differ(at->second, next->second) && !differ(next->second, at->second)) continue;
+    look_at(at->first + (next->first - at->first) / 2);
+    next = at;
+  }
 }
+
+/// The choices of a family while they are chosen.
+class Selection {
+ public:
+  explicit Selection(const Losses& losses) {
+    for (const std::vector<double>& of_choice : losses.of_choice) {
+      std::vector<double>& costs = costs_.emplace_back();
+      for (const double loss : of_choice) costs.push_back(cost_of(loss));
+    }
+    best_.assign(losses.sizes.size(), cost_of(kCannotRun));
+  }
+
+  /// Takes the one that gains most, until a further one gains too little, and then exchanges single
+  /// ones as long as that gains.
+  std::vector<std::size_t> choose() {
+    const auto sizes = static_cast<double>(best_.size());
+    while (taken_.size() < std::min(DispatchTable::kMostChoices, costs_.size())) {
+      const auto [gain, next] = best_addition();
+      if (gain <= (taken_.empty() ? 0 : kLeastFamilyGain * sizes)) break;
+      take(next);
+    }
+    for (bool exchanged = true; exchanged;) {
+      exchanged = false;
+      for (std::size_t i = 0; i < taken_.size(); ++i) {
+        const std::size_t left = taken_[i];
+        const double before = cost();
+        taken_.erase(taken_.begin() + static_cast<std::ptrdiff_t>(i));
+        look_again();
+        const auto [gain, next] = best_addition();
+        const bool gains = cost() - gain < before - kLeastExchange * sizes;
+        exchanged = exchanged || gains;
+        taken_.insert(taken_.begin() + static_cast<std::ptrdiff_t>(i), gains ? next : left);
+        look_again();
+      }
+    }
+    return taken_;
+  }
+
+ private:
+  double cost() const { return std::accumulate(best_.begin(), best_.end(), 0.0); }
+  std::pair<double, std::size_t> best_addition() const {
+    std::pair<double, std::size_t> most{0, 0};
+    for (std::size_t c = 0; c < costs_.size(); ++c) {
+      double gain = 0;
+      for (std::size_t i = 0; i < best_.size(); ++i) gain += std::max(0.0, best_[i] - costs_[c][i]);
+      if (gain > most.first) most = {gain, c};
+    }
+    return most;
+  }
+  void take(std::size_t choice) {
+    taken_.push_back(choice);
+    for (std::size_t i = 0; i < best_.size(); ++i) best_[i] = std::min(best_[i], costs_[choice][i]);
+  }
+  void look_again() {
+    best_.assign(best_.size(), cost_of(kCannotRun));
+    for (const std::size_t choice : std::exchange(taken_, {})) take(choice);
+  }
+
+  std::vector<std::vector<double>> costs_;
+  std::vector<double> best_;  ///< of those that are taken, at each size
+  std::vector<std::size_t> taken_;
+};
 
 }  // namespace
 
@@ -179,25 +219,73 @@ std::int64_t size_at(const FreeDim& range, double place) {
                                   range.last);
 }
 
-std::vector<double> estimate_us(const std::vector<FamilyRow>& rows, const PredictAt& predict,
-                                const std::vector<std::int64_t>& sizes) {
-  const Estimate estimate(rows, predict);
-  std::vector<double> times;
-  for (std::size_t c = 0; c < rows.front().times_us.size(); ++c) {
-    times.push_back(estimate.us(c, sizes));
+FamilyEstimate::FamilyEstimate(std::span<const Choice> choices, const std::vector<FamilyRow>& rows,
+                               const PredictAt& predict)
+    : choices_(choices), predict_(predict) {
+  for (const FamilyRow& row : rows) {
+    for (std::size_t c = 0; c < row.times_us.size(); ++c) {
+      const double predicted = row.times_us[c] > 0 ? predict(c, row.sizes) : 0;
+      if (predicted > 0)
+        measured_.push_back({c, &row.sizes, std::log(row.times_us[c] / predicted)});
+    }
   }
-  return times;
+  for (const Choice& one : choices) {
+    std::vector<double>& apart = apart_.emplace_back();
+    for (const Choice& other : choices) apart.push_back(distance(one, other));
+  }
 }
 
-FamilyChoice fit_family(const std::vector<FamilyRow>& rows, const std::vector<FreeDim>& free,
-                        const PredictAt& predict) {
-  const Losses losses = all_losses(rows, free, predict);
-  FamilyChoice family{.kernels = greedy(losses), .table = {}};
-  std::vector<std::vector<double>> of_kernels;
-  for (const std::size_t choice : family.kernels) {
-    of_kernels.push_back(losses.of_choice[choice]);
+template <typename Apart>
+double FamilyEstimate::residual(std::span<const std::int64_t> sizes, Apart&& apart) const {
+  double of_all = 0;
+  double weight_of_all = 0;
+  double of_like = 0;
+  double weight_of_like = 0;
+  for (const Measured& one : measured_) {
+    double square = kNoDistance;
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      const double octaves =
+          std::log2(static_cast<double>(sizes[d]) / static_cast<double>((*one.sizes)[d]));
+      square += octaves * octaves;
+    }
+    const double near = 1 / (square * square);
+    of_all += near * one.residual;
+    weight_of_all += near;
+    const double both = square + apart(one.choice);
+    const double like = 1 / (both * both);  // 0 for another template
+    of_like += like * one.residual;
+    weight_of_like += like;
   }
-  family.table = DispatchTable::fit(losses.sizes, of_kernels, kLeastSplit);
+  if (weight_of_all == 0) return 0;
+  constexpr double kWeight = 1 / (kPrior * kPrior);
+  return (of_like + kWeight * of_all / weight_of_all) / (weight_of_like + kWeight);
+}
+
+double FamilyEstimate::us(std::size_t choice, std::span<const std::int64_t> sizes) const {
+  const double predicted = predict_(choice, sizes);
+  if (predicted <= 0) return 0;
+  const std::vector<double>& apart = apart_[choice];
+  return predicted * std::exp(residual(sizes, [&](std::size_t other) { return apart[other]; }));
+}
+
+double FamilyEstimate::us(const Choice& choice, double predicted_us,
+                          std::span<const std::int64_t> sizes) const {
+  std::vector<double> apart;
+  for (const Choice& other : choices_) apart.push_back(distance(choice, other));
+  return predicted_us * std::exp(residual(sizes, [&](std::size_t other) { return apart[other]; }));
+}
+
+FamilyChoice fit_family(std::span<const Choice> choices, const std::vector<FamilyRow>& rows,
+                        const std::vector<FreeDim>& free, const PredictAt& predict) {
+  const FamilyEstimate estimate(choices, rows, predict);
+  Losses losses = all_losses(estimate, rows, free);
+  FamilyChoice family{.kernels = Selection(losses).choose(), .table = {}};
+  Losses of_kernels{.sizes = std::move(losses.sizes), .of_choice = {}};
+  for (const std::size_t choice : family.kernels) {
+    of_kernels.of_choice.push_back(std::move(losses.of_choice[choice]));
+  }
+  if (free.size() == 1) add_steps(of_kernels, estimate, family.kernels);
+  family.table = DispatchTable::fit(of_kernels.sizes, of_kernels.of_choice, kLeastSplit);
   return family;
 }
 

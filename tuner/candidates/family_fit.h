@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cache/records/family_record.h"
+#include "model/candidate/choice.h"
 #include "model/candidate/dispatch_table.h"
 #include "model/operation/ranged_problem.h"
 
@@ -23,11 +24,34 @@ std::int64_t size_at(const FreeDim& range, double place);
 /// not valid there.
 using PredictAt = std::function<double(std::size_t choice, std::span<const std::int64_t> sizes)>;
 
-/// Returns the time of each choice of the rows at sizes of the ranges, in microseconds: its
-/// prediction, times how much longer than predicted it took at the rows nearby. It is 0 if the
-/// choice is not valid there, or was measured nowhere. There is a row.
-std::vector<double> estimate_us(const std::vector<FamilyRow>& rows, const PredictAt& predict,
-                                const std::vector<std::int64_t>& sizes);
+/// Estimates times from those that were measured: a prediction, times how much longer than
+/// predicted choices with nearly the same values took at sizes nearby.
+class FamilyEstimate {
+ public:
+  /// `choices` are those of the rows. All three outlive it.
+  FamilyEstimate(std::span<const Choice> choices, const std::vector<FamilyRow>& rows,
+                 const PredictAt& predict);
+
+  /// Returns the time of one of the choices at these sizes, in microseconds, or 0 if it is not
+  /// valid there.
+  double us(std::size_t choice, std::span<const std::int64_t> sizes) const;
+  /// Returns the same for any choice, by its prediction.
+  double us(const Choice& choice, double predicted_us, std::span<const std::int64_t> sizes) const;
+
+ private:
+  struct Measured {
+    std::size_t choice;
+    const std::vector<std::int64_t>* sizes;
+    double residual;  ///< the logarithm of the time over the prediction
+  };
+  template <typename Apart>
+  double residual(std::span<const std::int64_t> sizes, Apart&& apart) const;
+
+  std::span<const Choice> choices_;
+  const PredictAt& predict_;
+  std::vector<Measured> measured_;
+  std::vector<std::vector<double>> apart_;  ///< of each two choices
+};
 
 /// The choices of a family and the table that takes one of them.
 struct FamilyChoice {
@@ -37,10 +61,10 @@ struct FamilyChoice {
 
 /// Chooses, among the choices of the rows, at most `DispatchTable::kMostChoices` whose best is near
 /// the best of all at every size. Between the sizes of the rows times are estimated (see
-/// `estimate_us`). So the steps of tiles and waves, which the predictions know, are where they are.
-/// There is a row with a time.
-FamilyChoice fit_family(const std::vector<FamilyRow>& rows, const std::vector<FreeDim>& free,
-                        const PredictAt& predict);
+/// `FamilyEstimate`). So the steps of tiles and waves, which the predictions know, are where they
+/// are. There is a row with a time.
+FamilyChoice fit_family(std::span<const Choice> choices, const std::vector<FamilyRow>& rows,
+                        const std::vector<FreeDim>& free, const PredictAt& predict);
 
 /// Returns how much slower the choice that the table takes is than the best of the row: 0.06 is
 /// 6 %. It is infinite if none of the table's choices was measured there.

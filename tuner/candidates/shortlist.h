@@ -31,16 +31,6 @@ struct ListedChoice {
   Choice choice;
   BoundProblem example;
 };
-/// Ranks the candidates of each of the problems, which differ in sizes of `free` dims, and returns
-/// at most `most` choices whose best is nearest to the best of all. Takes tens of milliseconds a
-/// problem. Errors: from `enumerate_candidates` for the first problem, if no problem has a
-/// candidate; `unavailable` soon after `stopped` returns true.
-Result<std::vector<ListedChoice>> list_choices(const Catalog& catalog,
-                                               std::span<const BoundProblem> problems,
-                                               std::span<const FreeDim> free,
-                                               const DeviceProfile& profile, std::size_t most,
-                                               const std::function<bool()>& stopped);
-
 /// A few choices that are together near the best prediction at every size of a family, so that a
 /// further size needs no ranking of all candidates.
 struct Shortlist {

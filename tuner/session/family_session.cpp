@@ -23,7 +23,6 @@
 #include "support/utc.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/candidates/family_fit.h"
-#include "tuner/candidates/shortlist.h"
 #include "tuner/cost/cost_model.h"
 #include "tuner/search/screening.h"
 
@@ -35,14 +34,25 @@ constexpr int kAnchors = 6;
 constexpr double kLeastAnchorSeconds = 2;
 constexpr double kAnchorShare = 0.035;
 /// The share of the budget after which no more sizes are tuned or measured at first.
-constexpr double kFirstShare = 0.7;
-/// Finalists of an anchor, and choices of the cost model for the whole family and for a size that
-/// validates, that are measured at all sizes.
+constexpr double kFirstShare = 0.75;
+/// Finalists of an anchor that are measured at all sizes where they may be near the best.
 constexpr std::size_t kOfAnchor = 4;
-constexpr std::size_t kPredicted = 40;
-constexpr std::size_t kPredictedThere = 4;
+/// Choices of the cost model at a size that are looked at, that are compiled each time the size
+/// comes up, and that are compiled for a size that validates.
+constexpr std::size_t kListed = 300;
+constexpr std::size_t kNew = 3;
+constexpr std::size_t kNewForValidation = 4;
+/// A choice is measured at a size if it is estimated to take at most so many times as long as the
+/// best; at most so many at a time.
+constexpr double kNear = 1.08;
+/// The same for the best choice of a template of which nothing was measured nearby.
+constexpr double kFarthest = 1.3;
+constexpr std::size_t kAtATime = 8;
+/// Sizes whose choices are compiled before they are measured, and how often sizes come up.
+constexpr std::size_t kAhead = 6;
+constexpr int kPasses = 4;
 /// Sizes that are spread over the ranges.
-constexpr int kSpreadSizes = 36;
+constexpr int kSpreadSizes = 30;
 /// Sizes that validate at a time, and at most as many breakpoints whose sides are measured.
 constexpr int kValidation = 10;
 constexpr std::size_t kBreakpoints = 4;
@@ -51,11 +61,6 @@ constexpr std::size_t kTunedAtATime = 3;
 constexpr double kWorthTuning = 0.02;
 /// A regret for which the table is made again if there is time.
 constexpr double kTooSlow = 0.08;
-/// Sizes near one that was tuned later, at which its finalists are measured.
-constexpr std::size_t kNearSizes = 6;
-/// A choice that is estimated to take so many times as long as the best is not measured.
-constexpr double kSlowEstimate = 1.4;
-constexpr std::size_t kRowsToEstimate = 5;
 /// Larger problems are not measured; the table is extended to them.
 constexpr double kMemoryShare = 0.1;
 constexpr double kLongestUs = 8'000;
@@ -63,8 +68,8 @@ constexpr double kLongestUs = 8'000;
 constexpr int kRounds = 5;
 constexpr double kClose = 1.2;
 constexpr double kHopeless = 2;
-/// About how long a size takes at which a few kernels are measured.
-constexpr double kNearSeconds = 0.5;
+/// About how long the sizes take at which the finalists of a further size are measured.
+constexpr double kLearnSeconds = 3;
 /// Where arithmetic sets the roofline, clocks fall with the power of each kernel. So the best few
 /// run alone for a moment, and the later half of the samples counts.
 constexpr double kComputeBound = 1.2;  ///< of the time of the bytes
@@ -98,10 +103,9 @@ class FamilySearch {
   }
 
   Result<FamilyRecord> run() {
-    KW_ASSIGN(std::vector<BoundProblem> problems, first_problems());
-    KW_TRY(add_predicted(problems));
-    KW_TRY(tune_anchors(problems));
-    KW_TRY(measure_matrix(std::move(problems)));
+    KW_ASSIGN(problems_, first_problems());
+    KW_TRY(tune_anchors());
+    KW_TRY(measure_matrix(kFirstShare * options_.seconds));
     if (rows_.empty()) {
       return Error{ErrorCode::not_found,
                    concat("no kernel could be measured for ", in_.family.text())};
@@ -113,15 +117,21 @@ class FamilySearch {
       const double before = elapsed();
       KW_TRY(validate());
       // The next validation takes as long, and comes last.
-      const double left = options_.seconds - elapsed() - (elapsed() - before);
-      const auto more =
-          static_cast<std::size_t>(std::clamp(left / (anchor_seconds() + kNearSizes * kNearSeconds),
-                                              0.0, static_cast<double>(kTunedAtATime)));
+      const double validated = elapsed() - before;
+      const double left = options_.seconds - elapsed() - validated;
+      const auto more = static_cast<std::size_t>(std::clamp(
+          left / (anchor_seconds() + kLearnSeconds), 0.0, static_cast<double>(kTunedAtATime)));
       const std::vector<std::vector<std::int64_t>> slow = worth_tuning(more);
       // The rows of this validation alone make the table better.
       const bool fits_again = left > 0 && regret().worst > kTooSlow;
       if (slow.empty() && !fits_again) break;
-      for (const std::vector<std::int64_t>& sizes : slow) KW_TRY(learn_from(sizes));
+      report("tuning further sizes", anchors_.size(), anchors_.size() + slow.size());
+      for (const std::vector<std::int64_t>& sizes : slow) {
+        KW_ASSIGN(const BoundProblem problem, in_.family.at(sizes));
+        KW_TRY(tune_anchor(problem));
+      }
+      take_validation();
+      KW_TRY(measure_matrix(options_.seconds - validated));
       fit();
     }
     return record();
@@ -202,18 +212,7 @@ class FamilySearch {
     return problems;
   }
 
-  /// Adds the choices of the cost model that are together near its best at all problems.
-  Result<void> add_predicted(std::span<const BoundProblem> problems) {
-    report("ranking candidates", 0, problems.size());
-    KW_ASSIGN(
-        const std::vector<ListedChoice> listed,
-        list_choices(in_.catalog, problems, free(), in_.profile, kPredicted, [] { return false; }));
-    for (const ListedChoice& one : listed) add(one.choice, one.example);
-    return {};
-  }
-
-  /// Has a choice compiled that is valid for `example`, and measured from then on where its bits
-  /// are the same.
+  /// Has a choice compiled that is valid for `example`, to be measured where its bits are the same.
   void add(const Choice& added, const BoundProblem& example) {
     const auto found = in_.catalog.kernel_template(added.kernel_template);
     if (!found) return;
@@ -226,10 +225,7 @@ class FamilySearch {
         make_candidate(**found, example, added.configuration, in_.profile);
     if (!candidate || broken_habit(*candidate) != nullptr) return;
     Choice choice = choice_of_bits(*candidate, free_names_);
-    if (std::ranges::find(columns_, choice, &Column::choice) != columns_.end() ||
-        in_.decisions.banned(candidate->id())) {
-      return;
-    }
+    if (is_column(choice) || in_.decisions.banned(candidate->id())) return;
     columns_.push_back(
         {.choice = std::move(choice),
          .kernel_template = *found,
@@ -256,36 +252,119 @@ class FamilySearch {
   }
 
   /// Tunes a few of the problems, from one end to the other.
-  Result<void> tune_anchors(std::span<const BoundProblem> problems) {
+  Result<void> tune_anchors() {
     std::set<std::size_t> taken;
     for (int i = 0; i < kAnchors; ++i) {
       taken.insert(static_cast<std::size_t>(
-          std::llround(i * static_cast<double>(problems.size() - 1) / (kAnchors - 1))));
+          std::llround(i * static_cast<double>(problems_.size() - 1) / (kAnchors - 1))));
     }
     std::size_t done = 0;
     for (const std::size_t at : taken) {
       report("tuning sizes", done++, taken.size());
       if (done > 1 && elapsed() > kFirstShare / 2 * options_.seconds) break;
-      KW_TRY(tune_anchor(problems[at]));
+      KW_TRY(tune_anchor(problems_[at]));
     }
     return {};
   }
 
-  /// Measures at the problems, in an order in which every prefix is spread over the ranges.
-  Result<void> measure_matrix(std::vector<BoundProblem> problems) {
-    std::ranges::shuffle(problems, random_);
-    for (std::size_t i = 0; i < problems.size(); ++i) {
-      report("measuring kernels at sizes", i, problems.size());
-      if (i > 2 && elapsed() > kFirstShare * options_.seconds) break;
-      KW_TRY(measure(problems[i], all_columns(), rows_));
+  /// Measures at the problems what may be near the best there, by what was measured so far, until
+  /// nothing is left or the time is over. Each pass has an order in which every part is spread over
+  /// the ranges.
+  Result<void> measure_matrix(double until) {
+    for (int pass = 0; pass < kPasses; ++pass) {
+      std::ranges::shuffle(problems_, random_);
+      std::size_t planned = 0;
+      bool measured = false;
+      for (std::size_t i = 0; i < problems_.size(); ++i) {
+        report("measuring kernels at sizes", i, problems_.size());
+        if (i > 2 && elapsed() > until) return {};
+        for (; planned < std::min(i + kAhead, problems_.size()); ++planned) {
+          add_likely(problems_[planned], kNew);
+        }
+        const std::vector<std::size_t> columns = worth_measuring(problems_[i], {});
+        if (columns.empty()) continue;
+        KW_TRY(measure(problems_[i], columns, rows_));
+        measured = true;
+      }
+      if (!measured) break;
     }
     return {};
   }
 
-  std::vector<std::size_t> all_columns() const {
-    std::vector<std::size_t> all(columns_.size());
-    std::iota(all.begin(), all.end(), std::size_t{0});
-    return all;
+  /// A choice of the cost model for one problem.
+  struct Listed {
+    Choice choice;
+    double predicted_us;
+  };
+  /// Returns the best of the cost model for a problem, the best first.
+  const std::vector<Listed>& listed(const BoundProblem& problem) {
+    const auto [at, is_new] = listed_.try_emplace(sizes_of(problem));
+    if (!is_new) return at->second;
+    if (const auto list = enumerate_candidates(in_.catalog, problem, in_.profile)) {
+      const std::vector<std::size_t> order = best_of_each_group(*list);
+      for (std::size_t i = 0; i < std::min(order.size(), kListed); ++i) {
+        at->second.push_back({choice_of_bits(list->candidates[order[i]], free_names_),
+                              list->predicted_us[order[i]]});
+      }
+    }
+    return at->second;
+  }
+
+  FamilyEstimate estimate() {
+    choices_.clear();
+    for (const Column& column : columns_) choices_.push_back(column.choice);
+    return {choices_, rows_, predict_};
+  }
+
+  /// Adds the choices that are estimated to be the best at a problem, at most so many, if they are
+  /// near the best of the columns. Returns the columns that are new.
+  std::vector<std::size_t> add_likely(const BoundProblem& problem, std::size_t most) {
+    const std::vector<std::int64_t> sizes = sizes_of(problem);
+    const FamilyEstimate by = estimate();
+    double best = std::numeric_limits<double>::infinity();
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      const double us = by.us(c, sizes);
+      if (us > 0) best = std::min(best, us);
+    }
+    std::vector<std::pair<double, const Choice*>> likely;
+    for (const Listed& one : listed(problem)) {
+      const double us = by.us(one.choice, one.predicted_us, sizes);
+      best = std::min(best, us);
+      if (us <= kFarthest * best && !is_column(one.choice)) likely.emplace_back(us, &one.choice);
+    }
+    std::erase_if(likely, [&](const auto& one) { return one.first > kFarthest * best; });
+    std::ranges::stable_sort(likely, {}, [](const auto& one) { return one.first; });
+    const std::size_t before = columns_.size();
+    // A template of which nothing is known nearby may be far better than it is predicted.
+    std::set<std::string_view> unknown;
+    for (const auto& [us, choice] : likely) {
+      if (is_known_near(choice->kernel_template, sizes)) continue;
+      if (unknown.insert(choice->kernel_template).second) add(*choice, problem);
+    }
+    for (const auto& [us, choice] : likely) {
+      if (columns_.size() >= before + most || us > kNear * best) break;
+      if (!is_column(*choice)) add(*choice, problem);
+    }
+    std::vector<std::size_t> added(columns_.size() - before);
+    std::iota(added.begin(), added.end(), before);
+    return added;
+  }
+
+  /// Returns whether a choice of the template was measured within an octave of these sizes.
+  bool is_known_near(std::string_view kernel_template,
+                     const std::vector<std::int64_t>& sizes) const {
+    return std::ranges::any_of(rows_, [&](const FamilyRow& row) {
+      if (distance(row.sizes, sizes) > 1) return false;
+      for (std::size_t c = 0; c < columns_.size(); ++c) {
+        if (row.times_us[c] > 0 && columns_[c].choice.kernel_template == kernel_template)
+          return true;
+      }
+      return false;
+    });
+  }
+
+  bool is_column(const Choice& choice) const {
+    return std::ranges::find(columns_, choice, &Column::choice) != columns_.end();
   }
 
   /// A column at one problem.
@@ -309,7 +388,7 @@ class FamilySearch {
     KW_TRY(screening.settle());
     std::vector<Entry> entries;
     double best = std::numeric_limits<double>::infinity();
-    for (const std::size_t c : worth_measuring(columns, exam, sizes_of(problem))) {
+    for (const std::size_t c : columns) {
       KW_ASSIGN(std::optional<Entry> entry,
                 visit(*runner, screening, problem, c, kHopeless * best));
       if (!entry) continue;
@@ -333,28 +412,38 @@ class FamilySearch {
     return {};
   }
 
-  /// Leaves out columns, unless they are in `exam`, that are much slower than others by what was
-  /// measured nearby. The best come first: then those that are hopeless end early.
-  std::vector<std::size_t> worth_measuring(std::span<const std::size_t> columns,
-                                           std::span<const std::size_t> exam,
-                                           const std::vector<std::int64_t>& sizes) {
-    if (rows_.size() < kRowsToEstimate) return {columns.begin(), columns.end()};
-    const std::vector<double> us = estimate_us(
-        rows_,
-        [this](std::size_t c, std::span<const std::int64_t> at) {
-          return predicted_us(c, {at.begin(), at.end()});
-        },
-        sizes);
-    double best = std::numeric_limits<double>::infinity();
-    for (const std::size_t c : columns) {
-      if (us[c] > 0) best = std::min(best, us[c]);
+  /// Returns the columns to measure at a problem, the best first: those in `also`, and those that
+  /// are estimated to be near the best and were not measured there, with the best that was.
+  std::vector<std::size_t> worth_measuring(const BoundProblem& problem,
+                                           std::span<const std::size_t> also) {
+    const std::vector<std::int64_t> sizes = sizes_of(problem);
+    const auto row = std::ranges::find(rows_, sizes, &FamilyRow::sizes);
+    const FamilyEstimate by = estimate();
+    std::vector<std::pair<double, std::size_t>> ranked;
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      const double us = by.us(c, sizes);
+      if (us > 0) ranked.emplace_back(us, c);
     }
+    std::ranges::sort(ranked);
     std::vector<std::size_t> kept;
-    for (const std::size_t c : columns) {
-      const bool must = std::ranges::find(exam, c) != exam.end();
-      if (must || us[c] <= kSlowEstimate * best) kept.push_back(c);
+    std::optional<std::size_t> known;
+    std::size_t unknown = 0;
+    for (const auto& [us, c] : ranked) {
+      const bool must = std::ranges::find(also, c) != also.end();
+      const bool measured = row != rows_.end() && row->times_us[c] > 0;
+      if (measured && !known) known = c;
+      const double times = us / ranked.front().first;
+      const bool is_likely =
+          times <= kNear ||
+          (times <= kFarthest && !is_known_near(columns_[c].choice.kernel_template, sizes));
+      const bool is_near = !measured && is_likely && unknown < kAtATime;
+      if (is_near) ++unknown;
+      if (is_near || must) kept.push_back(c);
     }
-    std::ranges::stable_sort(kept, {}, [&](std::size_t c) { return us[c]; });
+    // Times of two openings are compared by what was measured in both.
+    if (!kept.empty() && known && std::ranges::find(kept, *known) == kept.end()) {
+      kept.insert(kept.begin(), *known);
+    }
     return kept;
   }
 
@@ -461,13 +550,20 @@ class FamilySearch {
           {.sizes = sizes, .times_us = std::vector<double>(columns_.size()), .spread = 0});
     }
     double best = std::numeric_limits<double>::infinity();
+    double scale = 1;
     for (const Entry& entry : entries) {
-      const double us = median(entry.samples_us);
+      const double known = row->times_us[entry.column];
+      if (known == 0) continue;
+      scale = known / median(entry.samples_us);
+      break;
+    }
+    for (const Entry& entry : entries) {
+      const double us = scale * median(entry.samples_us);
       row->times_us[entry.column] = us;
       if (us >= best) continue;
       best = us;
       std::vector<double> apart;
-      for (const double sample : entry.samples_us) apart.push_back(std::abs(sample - us));
+      for (const double sample : entry.samples_us) apart.push_back(std::abs(scale * sample - us));
       row->spread = median(std::move(apart)) / us;
     }
   }
@@ -480,16 +576,16 @@ class FamilySearch {
         }
       }
     }
-    family_ = fit_family(rows_, free(), [this](std::size_t c, std::span<const std::int64_t> sizes) {
-      return columns_[c].failed ? 0 : predicted_us(c, {sizes.begin(), sizes.end()});
-    });
+    choices_.clear();
+    for (const Column& column : columns_) choices_.push_back(column.choice);
+    family_ = fit_family(choices_, rows_, free(), predict_);
   }
 
   /// Returns the predicted time of a column, or 0 if it is not valid at these sizes.
   double predicted_us(std::size_t c, const std::vector<std::int64_t>& sizes) {
     const auto [at, added] = predicted_us_.try_emplace({c, sizes}, 0);
     if (!added) return at->second;
-    const auto problem = problems_.try_emplace(sizes, in_.family.at(sizes)).first;
+    const auto problem = bound_.try_emplace(sizes, in_.family.at(sizes)).first;
     if (!problem->second) return 0;
     const Result<Candidate> candidate = valid_at(columns_[c], *problem->second);
     if (candidate) at->second = predict_us(*candidate, in_.profile);
@@ -514,7 +610,9 @@ class FamilySearch {
       for (const std::int64_t side : {at_most, at_most + 1}) {
         sizes[dim] = side;
         const Result<BoundProblem> problem = at(sizes);
-        if (problem) KW_TRY(measure(*problem, family_.kernels, rows_, family_.kernels));
+        if (problem)
+          KW_TRY(measure(*problem, worth_measuring(*problem, family_.kernels), rows_,
+                         family_.kernels));
       }
     }
     return {};
@@ -529,11 +627,18 @@ class FamilySearch {
     return sizes;
   }
 
-  /// Measures everything at sizes that were not looked at, with the first choices of the cost model
-  /// there.
-  Result<void> validate() {
-    rows_.insert(rows_.end(), validation_.begin(), validation_.end());
+  /// Adds what validated to what the table is made from.
+  void take_validation() {
+    for (FamilyRow& row : validation_) {
+      if (Result<BoundProblem> problem = at(row.sizes)) problems_.push_back(*std::move(problem));
+      rows_.push_back(std::move(row));
+    }
     validation_.clear();
+  }
+
+  /// Measures what may be near the best at sizes that were not looked at, with the first choices of
+  /// the cost model there.
+  Result<void> validate() {
     std::vector<BoundProblem> problems;
     std::set<std::vector<std::int64_t>> seen;
     for (const FamilyRow& row : rows_) seen.insert(row.sizes);
@@ -542,30 +647,18 @@ class FamilySearch {
       Result<BoundProblem> problem = at(sizes);
       if (problem && seen.insert(sizes).second) problems.push_back(*std::move(problem));
     }
-    const std::vector<std::size_t> before = all_columns();
-    std::vector<std::vector<std::size_t>> own;  // compiled while those before are measured
-    for (const BoundProblem& problem : problems) own.push_back(add_first_choices(problem));
+    std::vector<std::vector<std::size_t>> also;  // compiled while those before are measured
+    for (const BoundProblem& problem : problems) {
+      also.push_back(add_likely(problem, kNewForValidation));
+      also.back().insert(also.back().end(), family_.kernels.begin(), family_.kernels.end());
+    }
     for (std::size_t i = 0; i < problems.size(); ++i) {
       report("validating", i, problems.size());
       if (i > 3 && elapsed() > options_.seconds) break;
-      own[i].insert(own[i].end(), before.begin(), before.end());
-      KW_TRY(measure(problems[i], own[i], validation_, family_.kernels));
+      KW_TRY(measure(problems[i], worth_measuring(problems[i], also[i]), validation_,
+                     family_.kernels));
     }
     return {};
-  }
-
-  /// Adds what the cost model takes first for one problem. Returns the columns that are new.
-  std::vector<std::size_t> add_first_choices(const BoundProblem& problem) {
-    const std::size_t before = columns_.size();
-    if (const auto list = enumerate_candidates(in_.catalog, problem, in_.profile)) {
-      const std::vector<std::size_t> order = best_of_each_group(*list);
-      for (std::size_t i = 0; i < std::min(order.size(), kPredictedThere); ++i) {
-        add(list->candidates[order[i]].choice(), problem);
-      }
-    }
-    std::vector<std::size_t> added(columns_.size() - before);
-    std::iota(added.begin(), added.end(), before);
-    return added;
   }
 
   static double distance(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
@@ -597,32 +690,6 @@ class FamilySearch {
     return sizes;
   }
 
-  /// Tunes a size, and measures what that finds there and at sizes nearby.
-  Result<void> learn_from(const std::vector<std::int64_t>& sizes) {
-    KW_ASSIGN(const BoundProblem problem, in_.family.at(sizes));
-    const std::size_t before = columns_.size();
-    report("tuning further sizes", anchors_.size(), anchors_.size() + 1);
-    KW_TRY(tune_anchor(problem));
-    std::vector<std::size_t> columns(columns_.size() - before);
-    std::iota(columns.begin(), columns.end(), before);
-    if (columns.empty()) return {};
-    // The family's are measured again: times of two openings are compared badly.
-    columns.insert(columns.end(), family_.kernels.begin(), family_.kernels.end());
-    std::vector<std::pair<double, std::vector<std::int64_t>>> near;
-    for (const auto* rows : {&rows_, &validation_}) {
-      for (const FamilyRow& row : *rows) near.emplace_back(distance(row.sizes, sizes), row.sizes);
-    }
-    std::ranges::sort(near);
-    for (std::size_t i = 0; i < std::min(near.size(), kNearSizes); ++i) {
-      const std::vector<std::int64_t>& at = near[i].second;
-      KW_ASSIGN(const BoundProblem nearby, in_.family.at(at));
-      const bool validates =
-          std::ranges::find(validation_, at, &FamilyRow::sizes) != validation_.end();
-      KW_TRY(measure(nearby, columns, validates ? validation_ : rows_));
-    }
-    return {};
-  }
-
   FamilyRegret regret() const {
     std::vector<double> regrets;
     for (const FamilyRow& row : validation_) {
@@ -649,7 +716,7 @@ class FamilySearch {
     record.head.regret = regret();
     record.head.created = utc_now();
     std::vector<std::size_t> order = family_.kernels;
-    for (const std::size_t c : all_columns()) {
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
       if (std::ranges::find(family_.kernels, c) == family_.kernels.end()) order.push_back(c);
     }
     for (const std::size_t c : order) record.tried.push_back(columns_[c].choice);
@@ -691,7 +758,13 @@ class FamilySearch {
   std::vector<FamilyRow> validation_;
   std::set<std::vector<std::int64_t>> anchors_;  ///< sizes that were tuned
   FamilyChoice family_;
-  std::map<std::vector<std::int64_t>, Result<BoundProblem>> problems_;
+  std::vector<BoundProblem> problems_;  ///< of the rows
+  std::map<std::vector<std::int64_t>, std::vector<Listed>> listed_;
+  std::map<std::vector<std::int64_t>, Result<BoundProblem>> bound_;
+  std::vector<Choice> choices_;  ///< of the columns, while they are estimated
+  const PredictAt predict_ = [this](std::size_t c, std::span<const std::int64_t> sizes) {
+    return columns_[c].failed ? 0 : predicted_us(c, {sizes.begin(), sizes.end()});
+  };
   std::map<std::pair<std::size_t, std::vector<std::int64_t>>, double> predicted_us_;
   Audit audit_;
   std::string device_name_;

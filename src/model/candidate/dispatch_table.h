@@ -15,7 +15,7 @@ namespace kernwright {
 /// use it.
 class DispatchTable {
  public:
-  static constexpr std::size_t kMostChoices = 12;
+  static constexpr std::size_t kMostChoices = 24;
   /// The choices, the one to take first.
   using Order = std::array<std::uint8_t, kMostChoices>;
 

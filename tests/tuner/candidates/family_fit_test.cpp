@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace kernwright {
@@ -32,10 +33,18 @@ FamilyRow row_at(std::int64_t m) {
   return row;
 }
 
+/// Choices of so many templates, of which none says anything of another.
+std::vector<Choice> of_templates(std::size_t count) {
+  std::vector<Choice> choices;
+  for (std::size_t i = 0; i < count; ++i)
+    choices.push_back({std::string(1, static_cast<char>('a' + i)), Configuration()});
+  return choices;
+}
+
 TEST(FamilyFitTest, TakesTheBestBetweenTheRowsThoughThePredictionsAreOff) {
   std::vector<FamilyRow> rows;
   for (std::int64_t m = 1; m <= 4096; m *= 2) rows.push_back(row_at(m));
-  const FamilyChoice family = fit_family(rows, {{"m", 1, 4096}}, predicted);
+  const FamilyChoice family = fit_family(of_templates(3), rows, {{"m", 1, 4096}}, predicted);
   double sum = 0;
   double worst = 0;
   for (std::int64_t m = 1; m <= 4096; ++m) {
@@ -54,9 +63,10 @@ TEST(FamilyFitTest, AChoiceThatIsNeverTheBestIsNotTaken) {
     rows.back().times_us.push_back(1.01 * true_us(0, m));
   }
   const FamilyChoice family =
-      fit_family(rows, {{"m", 1, 4096}}, [](std::size_t c, std::span<const std::int64_t> sizes) {
-        return c < 3 ? predicted(c, sizes) : true_us(0, sizes[0]);
-      });
+      fit_family(of_templates(4), rows, {{"m", 1, 4096}},
+                 [](std::size_t c, std::span<const std::int64_t> sizes) {
+                   return c < 3 ? predicted(c, sizes) : true_us(0, sizes[0]);
+                 });
   EXPECT_EQ(std::ranges::count(family.kernels, 3U), 0);
 }
 
@@ -66,9 +76,10 @@ TEST(FamilyFitTest, AChoiceIsTakenOnlyWhereItIsValid) {
     rows.push_back({.sizes = {m}, .times_us = {m <= 64 ? 1.0 : 0.0, 2.0}, .spread = 0});
   }
   const FamilyChoice family =
-      fit_family(rows, {{"m", 1, 4096}}, [](std::size_t c, std::span<const std::int64_t> sizes) {
-        return c == 0 && sizes[0] > 64 ? 0.0 : 1.0 + static_cast<double>(c);
-      });
+      fit_family(of_templates(2), rows, {{"m", 1, 4096}},
+                 [](std::size_t c, std::span<const std::int64_t> sizes) {
+                   return c == 0 && sizes[0] > 64 ? 0.0 : 1.0 + static_cast<double>(c);
+                 });
   ASSERT_EQ(family.kernels.size(), 2U);
   for (const std::int64_t m : {1, 40, 64, 66, 100, 4096}) {
     const std::size_t taken = family.kernels[family.table.order(std::vector{m})[0]];
@@ -76,8 +87,34 @@ TEST(FamilyFitTest, AChoiceIsTakenOnlyWhereItIsValid) {
   }
 }
 
+TEST(FamilyFitTest, AStepIsWhereThePredictionsHaveIt) {
+  // Tiles of 64 rows are worth it from the size on at which one of 256 is full enough.
+  std::vector<FamilyRow> rows;
+  for (std::int64_t m = 1; m <= 4096; m *= 2) rows.push_back(row_at(m));
+  const FamilyChoice family = fit_family(of_templates(3), rows, {{"m", 1, 4096}}, predicted);
+  for (std::int64_t m = 1; m <= 512; ++m) EXPECT_LT(regret_of(family, row_at(m)), 0.13) << m;
+}
+
+TEST(FamilyFitTest, AChoiceIsEstimatedByThoseLikeIt) {
+  const auto with = [](std::int64_t split, std::int64_t stages) {
+    return Choice{"a", Configuration({{"SPLIT", split}, {"STAGES", stages}})};
+  };
+  const std::vector<Choice> choices{with(1, 4), with(4, 4)};
+  const std::vector<FamilyRow> rows{{.sizes = {64}, .times_us = {10, 20}, .spread = 0}};
+  const PredictAt ten = [](std::size_t, std::span<const std::int64_t>) { return 10.0; };
+  const FamilyEstimate estimate(choices, rows, ten);
+  const std::vector<std::int64_t> there{64};
+  EXPECT_NEAR(estimate.us(0, there), 10, 0.1);
+  EXPECT_NEAR(estimate.us(1, there), 20, 0.1);
+  EXPECT_GT(estimate.us(with(4, 6), 10, there), 15) << "as its neighbour, twice the prediction";
+  EXPECT_LT(estimate.us(with(1, 6), 10, there), 13);
+  EXPECT_NEAR(estimate.us({"b", Configuration()}, 10, there), 14, 1) << "as all that is known";
+  EXPECT_EQ(FamilyEstimate(choices, {}, ten).us(with(1, 6), 10, there), 10);
+}
+
 TEST(FamilyFitTest, ARegretWithoutATimeIsInfinite) {
-  const FamilyChoice family = fit_family({row_at(64)}, {{"m", 1, 4096}}, predicted);
+  const FamilyChoice family =
+      fit_family(of_templates(3), {row_at(64)}, {{"m", 1, 4096}}, predicted);
   EXPECT_EQ(regret_of(family, row_at(64)), 0);
   EXPECT_EQ(regret_of(family, {.sizes = {64}, .times_us = {0, 0, 0}, .spread = 0}),
             std::numeric_limits<double>::infinity());
