@@ -54,6 +54,21 @@ class SizesGpuTest(unittest.TestCase):
                     for call, expected in self.calls(chooser.randint(130, 1000)):
                         self.assert_near(call(), expected)
 
+    def test_few_rows_and_queries(self):
+        """Templates compile their number in, so one choice has several kernels."""
+        weight = torch.randn(2048, 6144, device="cuda", dtype=torch.float16) / 80
+        with self.service:
+            for rows in (*range(1, 17), *range(1, 17)):  # then from the kernels that are loaded
+                x = torch.randn(rows, 6144, device="cuda", dtype=torch.float16)
+                self.assert_near(kw.linear(x, weight), x.float() @ weight.float().t())
+            k, v = (torch.randn(1, 8, 3000, 128, device="cuda", dtype=torch.bfloat16)
+                    for _ in range(2))
+            for queries in (*range(1, 18), *range(1, 18)):
+                q = torch.randn(1, 32, queries, 128, device="cuda", dtype=torch.bfloat16)
+                expected = torch.nn.functional.scaled_dot_product_attention(
+                    q.float(), k.float(), v.float(), enable_gqa=True)
+                self.assert_near(kw.attention(q, k, v), expected)
+
     def test_they_are_captured(self):
         with self.service:
             for call, _ in self.calls(300):
