@@ -290,7 +290,7 @@ struct Draw {
     Sequence s;
     s.number = number;
     s.queries = Lengths{sequences, all_q, longest_q}(rank);
-    s.keys = Lengths{sequences, all_kv, longest_kv}(rank);
+    s.keys = Lengths{sequences, all_kv, min(longest_kv, all_kv)}(rank);
     if ((set == kExact || set == kCount) && (lengths == lengths_kv || cache == cache_paged) &&
         lengths != lengths_full) {
       s.keys = min(s.keys, edge(bits(kLength, s.number, 0, 0, 0), page_size, s.keys));

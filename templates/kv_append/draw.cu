@@ -98,7 +98,7 @@ struct Draw {
     const Order sequence_order(hash_at(seed, kOrder), sequences);
     const Order page_order(hash_at(seed, kPages), all_pages);
     const Lengths q_lengths{sequences, all_q, longest_q};
-    const Lengths k_lengths{sequences, all_kv, longest_kv};
+    const Lengths k_lengths{sequences, all_kv, min(longest_kv, all_kv)};
     long long q_first = 0;
     long long kv_first = 0;
     long long page_first = 0;

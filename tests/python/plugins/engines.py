@@ -76,11 +76,13 @@ class Linear(torch.nn.Module):
 @contextlib.contextmanager
 def vllm_itself(monkeypatch, folder):
     """vLLM, as it is when it makes a model: with a configuration, and one rank."""
-    layernorm, activation, linear, custom_op, plugins, envs, config, distributed = map(seam, (
+    layernorm, activation, linear, head, custom_op, plugins, envs, config, distributed, backends = map(seam, (
         "vllm.model_executor.layers.layernorm", "vllm.model_executor.layers.activation",
-        "vllm.model_executor.layers.linear", "vllm.model_executor.custom_op", "vllm.plugins", "vllm.envs",
-        "vllm.config", "vllm.distributed"))
-    registry = {}
+        "vllm.model_executor.layers.linear", "vllm.model_executor.layers.vocab_parallel_embedding",
+        "vllm.model_executor.custom_op", "vllm.plugins", "vllm.envs", "vllm.config", "vllm.distributed",
+        "vllm.v1.attention.backends.registry"))
+    registry, paths = {}, {}
+    monkeypatch.setattr(backends, "_ATTN_OVERRIDES", paths)
     monkeypatch.setattr(custom_op, "op_registry_oot", registry)
     monkeypatch.setattr(plugins, "plugins_loaded", False)
     monkeypatch.setattr(envs, "environment_variables", dict(envs.environment_variables))
@@ -94,11 +96,49 @@ def vllm_itself(monkeypatch, folder):
         distributed.initialize_model_parallel(1)
         try:
             yield types.SimpleNamespace(
-                layernorm=layernorm, activation=activation, linear=linear, registry=registry,
+                layernorm=layernorm, activation=activation, linear=linear, head=head, registry=registry,
+                backends=paths, custom=backends.AttentionBackendEnum.CUSTOM,
                 load=plugins.load_general_plugins, compile_factors=envs.compile_factors)
         finally:
             distributed.destroy_model_parallel()
             distributed.destroy_distributed_environment()
+
+
+def attention_stub(attention, backends):
+    """The modules of a registry of attention backends, which keeps the paths of classes in `backends`, and of what
+    a backend derives from."""
+    class AttentionImpl:
+        total_cp_world_size = 1
+
+    class AttentionMetadataBuilder:
+        def __init__(self, kv_cache_spec, layer_names, vllm_config, device):
+            self.vllm_config = vllm_config
+
+        def _init_reorder_batch_threshold(self, threshold, supports_spec_as_decode):
+            drafts = self.vllm_config.speculative_config
+            self.reorder_batch_threshold = threshold + (drafts.num_speculative_tokens if drafts else 0)
+
+    def split_decodes_and_prefills(common, decode_threshold, require_uniform):
+        news = common.query_start_loc_cpu.diff().tolist()
+        even = 0
+        while news[0] <= decode_threshold and even < len(news) and news[even] in (news[0], 0):
+            even += 1
+        if even == len(news):
+            return even, 0, common.num_actual_tokens, 0
+        return even, len(news) - even, sum(news[:even]), sum(news[even:])
+
+    return {
+        attention: {}, f"{attention}.backends": {},
+        "vllm.config": {"get_current_vllm_config_or_none": lambda: None},
+        f"{attention}.backend": {
+            "AttentionBackend": object, "AttentionMetadata": object, "AttentionImpl": AttentionImpl,
+            "AttentionMetadataBuilder": AttentionMetadataBuilder,
+            "AttentionCGSupport": types.SimpleNamespace(UNIFORM_BATCH="uniform batch"),
+            "AttentionType": types.SimpleNamespace(DECODER="decoder")},
+        f"{attention}.backends.utils": {"split_decodes_and_prefills": split_decodes_and_prefills},
+        f"{attention}.backends.registry": {
+            "AttentionBackendEnum": types.SimpleNamespace(CUSTOM="CUSTOM"),
+            "register_backend": lambda backend, path: backends.update({backend: path})}}
 
 
 @contextlib.contextmanager
@@ -150,8 +190,26 @@ def vllm_stub(monkeypatch, folder):
     class UnquantizedLinearMethod(LinearMethod):
         pass
 
-    layers = "vllm.model_executor.layers"
+    class UnquantizedEmbeddingMethod(LinearMethod):
+        pass
+
+    class VocabParallelEmbedding(Replaceable, Linear):
+        name = "vocab_parallel_embedding"
+
+        def __init__(self, num_embeddings, embedding_dim, params_dtype=None, quant_config=None):
+            super().__init__(embedding_dim, num_embeddings, False, params_dtype, quant_config,
+                             UnquantizedEmbeddingMethod)
+
+    class ParallelLMHead(VocabParallelEmbedding):
+        name = "parallel_lm_head"
+
+    backends = {}
+    layers, attention = "vllm.model_executor.layers", "vllm.v1.attention"
     put_modules(monkeypatch, {
+        **attention_stub(attention, backends),
+        f"{layers}.vocab_parallel_embedding": {
+            "VocabParallelEmbedding": VocabParallelEmbedding, "ParallelLMHead": ParallelLMHead,
+            "UnquantizedEmbeddingMethod": UnquantizedEmbeddingMethod},
         "vllm.envs": {"environment_variables": variables, "__getattr__": variable},
         f"{layers}.layernorm": {"RMSNorm": RMSNorm}, f"{layers}.activation": {"SiluAndMul": SiluAndMul},
         f"{layers}.linear": {"UnquantizedLinearMethod": UnquantizedLinearMethod,
@@ -159,10 +217,11 @@ def vllm_stub(monkeypatch, folder):
                                  "ReplicatedLinear", "ColumnParallelLinear", "MergedColumnParallelLinear",
                                  "QKVParallelLinear", "RowParallelLinear")}}})
     put_modules(monkeypatch, {"vllm": {"envs": sys.modules["vllm.envs"]}, "vllm.model_executor": {},
-                              layers: {}})
+                              layers: {}, "vllm.v1": {}})
     yield types.SimpleNamespace(
         layernorm=sys.modules[f"{layers}.layernorm"], activation=sys.modules[f"{layers}.activation"],
-        linear=sys.modules[f"{layers}.linear"], registry=registry, load=plugin.load,
+        linear=sys.modules[f"{layers}.linear"], registry=registry, load=plugin.load, backends=backends, custom="CUSTOM",
+        head=sys.modules[f"{layers}.vocab_parallel_embedding"],
         compile_factors=lambda: {name: get() for name, get in variables.items()})
 
 

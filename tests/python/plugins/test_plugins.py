@@ -18,6 +18,8 @@ from kernwright.plugins import vllm as of_vllm  # noqa: E402
 F = torch.nn.functional
 LINEAR = {"ReplicatedLinear", "ColumnParallelLinear", "MergedColumnParallelLinear", "QKVParallelLinear",
           "RowParallelLinear"}
+HEADS = {"VocabParallelEmbedding", "ParallelLMHead"}
+LAYERS = {"RMSNorm", "SiluAndMul"} | LINEAR | HEADS
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -98,13 +100,15 @@ def test_a_plugin_is_off_unless_it_is_named(monkeypatch):
 
 def test_vllm_loads_it_where_it_is_wanted(vllm, wanted):
     vllm.load()
-    assert set(vllm.registry) == {"RMSNorm", "SiluAndMul"} | LINEAR
-    assert of_vllm.register() == list(vllm.registry)  # and not twice
+    assert set(vllm.registry) == LAYERS
+    assert of_vllm.register() == [*vllm.registry, "CUSTOM"]  # and not twice
+    assert vllm.backends == {vllm.custom: "kernwright.plugins.vllm_attention.KernwrightAttentionBackend"}
 
 
 def test_vllm_stays_as_it_is_where_it_is_not_wanted(vllm):
     vllm.load()
-    assert vllm.registry == {} and "KERNWRIGHT_PLUGINS" not in vllm.compile_factors()
+    assert vllm.registry == {} and vllm.backends == {}
+    assert "KERNWRIGHT_PLUGINS" not in vllm.compile_factors()
 
 
 def test_vllm_makes_our_layers(vllm):
@@ -152,6 +156,16 @@ def test_vllms_linear_layers_without_quantisation(vllm, theirs):
         assert type(left.quant_method).__name__ == "Fp8LinearMethod"
 
 
+def test_vllms_heads_without_quantisation(vllm, theirs):
+    method = vllm.head.UnquantizedEmbeddingMethod
+    theirs(method, "apply")
+    of_vllm.register()
+    for name in HEADS:
+        x, head = bf16(2, 8), of_random_weights(getattr(vllm.head, name)(64, 8, params_dtype=torch.bfloat16))
+        torch.testing.assert_close(head.quant_method.apply(head, x), F.linear(x, head.weight))
+        assert head.quant_method.apply(head, x.float()) == "theirs" and isinstance(head.quant_method, method)
+
+
 def test_vllm_compiles_our_layers_into_one_graph(vllm):
     of_vllm.register()
     norm = vllm.layernorm.RMSNorm(8, dtype=torch.bfloat16)
@@ -184,7 +198,7 @@ def test_vllm_stays_as_it_is_where_it_is_batch_invariant(vllm, monkeypatch, capl
 def test_a_class_that_vllm_does_not_have_is_left(vllm, monkeypatch, caplog):
     monkeypatch.delattr(vllm.linear, "RowParallelLinear")
     with caplog.at_level(logging.WARNING, logger="kernwright"):
-        assert set(of_vllm.register()) == {"RMSNorm", "SiluAndMul"} | LINEAR - {"RowParallelLinear"}
+        assert set(of_vllm.register()) == LAYERS - {"RowParallelLinear"} | {"CUSTOM"}
     assert "vLLM's RowParallelLinear stays as it is" in caplog.text
 
 
@@ -291,14 +305,25 @@ def test_what_kernwright_refuses_is_computed_and_said_once(caplog):
     assert len([record for record in caplog.records if "left to PyTorch" in record.message]) == 1
 
 
-def test_many_rows_are_left_to_the_engine(monkeypatch):
-    counts = []
-    monkeypatch.setattr(_operators._arrays, "linear",
-                        lambda x, weight, bias: counts.append(len(x)) or F.linear(x, weight, bias))
-    weight = torch.ones(4, 8, dtype=torch.bfloat16)
-    for rows in (1, 32, 33):
-        _operators.linear(torch.ones(rows, 8, dtype=torch.bfloat16), weight, None)
-    assert counts == [1, 32]
+def test_kernels_are_made_ready_for_all_numbers_of_rows(monkeypatch):
+    asked = []
+    service = types.SimpleNamespace(prewarm=asked.append)
+    monkeypatch.setattr(_operators, "default_service", lambda: service)
+    monkeypatch.setattr(_operators, "_ready", set())
+    for name in ("linear", "rms_norm", "silu_and_mul"):
+        monkeypatch.setattr(_operators._arrays, name, lambda x, *_, residual=None, name=name: (
+            x.new_empty(len(x), 4) if name == "linear" else (x, x) if residual is not None else x))
+    for rows in (1, 300):
+        x, weight = bf16(rows, 8), bf16(4, 8)
+        for bias in (None, bf16(4)):
+            assert _operators.linear(x, weight, bias).shape == (rows, 4)
+        for residual in (None, x):
+            _operators.norm(x, residual, bf16(8), 1e-6)
+        _operators.silu_and_mul(x)
+    assert asked == [[f"{problem} dtype=bf16"] for problem in (
+        "matmul m=1..8192 n=4 k=8 ldb=8 bias=none", "matmul m=1..8192 n=4 k=8 ldb=8 bias=column",
+        "rmsnorm rows=1..8192 columns=8", "rmsnorm rows=1..8192 columns=8 residual=add",
+        "gated_activation layout=packed rows=1..8192 columns=4")]
 
 
 def test_operators_compile_for_any_number_of_tokens():

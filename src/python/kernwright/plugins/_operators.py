@@ -9,7 +9,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from .. import _operations as _arrays
+from .._arrays import dtype_text
 from .._kernwright import Error
+from .._service import default_service
 
 _log = logging.getLogger("kernwright")
 _library = torch.library.Library("kernwright_engine", "DEF")
@@ -17,8 +19,9 @@ _TAGS = (torch.Tag.needs_exact_strides if hasattr(torch.Tag, "needs_exact_stride
          else torch.Tag.needs_fixed_stride_order,)
 _said: Set[str] = set()
 
-#: Products of more rows than this are left to the engine.
-MOST_ROWS = 32
+#: Rows up to which kernels are made ready. All larger numbers are of the same families.
+MOST_ROWS = 8192
+_ready: Set[Tuple[Any, ...]] = set()
 
 
 def say_once(text: str, *values: Any) -> None:
@@ -27,6 +30,15 @@ def say_once(text: str, *values: Any) -> None:
     if line not in _said:
         _said.add(line)
         _log.warning(line)
+
+
+def _for_all_rows(result: Any, problem: str, x: Tensor, *facts: Any) -> Any:
+    """Returns the first result of a problem once its kernels are in memory for all numbers of rows. `facts`
+    fill the places of the problem's text, and its dtype is that of x. Errors: Error."""
+    if (problem, x.dtype, *facts) not in _ready:
+        _ready.add((problem, x.dtype, *facts))
+        default_service().prewarm([problem.format(*facts) + f" dtype={dtype_text(x.dtype)}"])
+    return result
 
 
 def _or_torch(name: str, ours: Callable[[], Any], torchs: Callable[[], Any]) -> Any:
@@ -38,29 +50,44 @@ def _or_torch(name: str, ours: Callable[[], Any], torchs: Callable[[], Any]) -> 
 
 
 def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return _or_torch("rms_norm", lambda: _arrays.rms_norm(x, weight, eps),
+    def ours() -> Any:
+        return _for_all_rows(_arrays.rms_norm(x, weight, eps),
+                             f"rmsnorm rows=1..{MOST_ROWS} columns={{}}", x, x.shape[-1])
+
+    return _or_torch("rms_norm", ours,
                      lambda: functional.rms_norm(x, x.shape[-1:], weight, eps).contiguous())
 
 
 def _add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tuple[Tensor, Tensor]:
+    def ours() -> Any:
+        return _for_all_rows(_arrays.rms_norm(x, weight, eps, residual=residual),
+                             f"rmsnorm rows=1..{MOST_ROWS} columns={{}} residual=add", x, x.shape[-1])
+
     def torchs() -> Tuple[Tensor, Tensor]:
         both = x + residual
         return functional.rms_norm(both, x.shape[-1:], weight, eps).contiguous(), both.contiguous()
 
-    return _or_torch("rms_norm", lambda: _arrays.rms_norm(x, weight, eps, residual=residual), torchs)
+    return _or_torch("rms_norm", ours, torchs)
 
 
 def _silu_and_mul(x: Tensor) -> Tensor:
     half = x.shape[-1] // 2
-    return _or_torch("silu_and_mul", lambda: _arrays.silu_and_mul(x),
+
+    def ours() -> Any:
+        return _for_all_rows(_arrays.silu_and_mul(x),
+                             f"gated_activation layout=packed rows=1..{MOST_ROWS} columns={{}}", x, half)
+
+    return _or_torch("silu_and_mul", ours,
                      lambda: (functional.silu(x[..., :half]) * x[..., half:]).contiguous())
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    rows = x.numel() // max(x.shape[-1], 1)
-    if rows > MOST_ROWS:
-        return functional.linear(x, weight, bias)
-    return _or_torch("linear", lambda: _arrays.linear(x, weight, bias),
+    def ours() -> Any:
+        return _for_all_rows(_arrays.linear(x, weight, bias),
+                             f"matmul m=1..{MOST_ROWS} n={{}} k={{}} ldb={{}} bias={{}}", x, *weight.shape,
+                             weight.stride(0), "none" if bias is None else "column")
+
+    return _or_torch("linear", ours,
                      lambda: functional.linear(x, weight, bias))
 
 

@@ -1,11 +1,12 @@
-"""kernwright in vLLM: RMSNorm, SiluAndMul, and linear layers of few tokens.
+"""kernwright in vLLM: attention, RMSNorm, SiluAndMul, linear layers and the head of a model.
 
-    KERNWRIGHT_PLUGINS=vllm vllm serve MODEL \\
+    KERNWRIGHT_PLUGINS=vllm vllm serve MODEL --attention-backend CUSTOM \\
         --compilation-config '{"custom_ops": ["+rms_norm", "+silu_and_mul"]}'
 
 vLLM calls `load` through its entry point `vllm.general_plugins`, in every process. The classes take the
 places of vLLM's by `register_oot`, its documented seam for layers from elsewhere. Without custom_ops vLLM
-compiles norms and activations itself, and the linear layers alone are ours."""
+compiles norms and activations itself. Attention is the backend CUSTOM of vLLM's registry
+(`kernwright.plugins.vllm_attention`), which vLLM takes if it is asked for."""
 
 import functools
 import importlib
@@ -16,6 +17,8 @@ from . import VARIABLE, is_wanted
 
 _LINEAR_LAYERS = ("ReplicatedLinear", "ColumnParallelLinear", "MergedColumnParallelLinear",
                   "QKVParallelLinear", "RowParallelLinear")
+_HEADS = ("VocabParallelEmbedding", "ParallelLMHead")
+_ATTENTION = f"{__package__}.vllm_attention.KernwrightAttentionBackend"
 
 
 def load() -> None:
@@ -45,10 +48,17 @@ def register() -> List[str]:
     for module, names, make in (
             ("vllm.model_executor.layers.layernorm", ("RMSNorm",), _norm_class),
             ("vllm.model_executor.layers.activation", ("SiluAndMul",), _activation_class),
-            ("vllm.model_executor.layers.linear", _LINEAR_LAYERS, _linear_class)):
+            ("vllm.model_executor.layers.linear", _LINEAR_LAYERS, _product_class),
+            ("vllm.model_executor.layers.vocab_parallel_embedding", _HEADS, _product_class)):
         for name in names:
             if _replace(module, name, make):
                 done.append(name)
+    try:
+        from vllm.v1.attention.backends import registry
+        registry.register_backend(registry.AttentionBackendEnum.CUSTOM, _ATTENTION)
+        done.append("CUSTOM")
+    except (ImportError, AttributeError) as error:
+        operators.say_once("vLLM's attention stays as it is: %s", error)
     return done
 
 
@@ -88,23 +98,23 @@ def _activation_class(theirs: type, operators: Any) -> type:
     return KernwrightSiluAndMul
 
 
-def _linear_class(theirs: type, operators: Any) -> type:
-    class KernwrightLinear(theirs):  # type: ignore[valid-type, misc]
+def _product_class(theirs: type, operators: Any) -> type:
+    class KernwrightProduct(theirs):  # type: ignore[valid-type, misc]
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, **named)
             method = getattr(self, "quant_method", None)
-            if type(method).__name__ == "UnquantizedLinearMethod":
-                self.quant_method = _linear_method(type(method), operators)()
+            if type(method).__name__ in ("UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"):
+                self.quant_method = _method_class(type(method), operators)()
 
-    KernwrightLinear.__name__ = f"Kernwright{theirs.__name__}"
-    return KernwrightLinear
+    KernwrightProduct.__name__ = f"Kernwright{theirs.__name__}"
+    return KernwrightProduct
 
 
 @functools.lru_cache(maxsize=None)
-def _linear_method(theirs: type, operators: Any) -> type:
-    class KernwrightLinearMethod(theirs):  # type: ignore[valid-type, misc]
+def _method_class(theirs: type, operators: Any) -> type:
+    class KernwrightMethod(theirs):  # type: ignore[valid-type, misc]
         def apply(self, layer: Any, x: Any, bias: Optional[Any] = None) -> Any:
             result = operators.linear(x, getattr(layer, "weight", None), bias)
             return super().apply(layer, x, bias) if result is None else result
 
-    return KernwrightLinearMethod
+    return KernwrightMethod

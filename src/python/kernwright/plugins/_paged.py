@@ -1,0 +1,134 @@
+"""Attention over an engine's paged cache. The tokens of all sequences of a step follow each other, as
+[tokens, heads, head_dim], and may have gaps between them; the cache is [pages, page, kv_heads, head_dim],
+one for keys and one for values. Lengths and tables stay on the GPU: nothing here waits for it."""
+
+import dataclasses
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from .._call import Form, Given, call, make_function
+
+#: Sizes up to which kernels are made ready. All larger ones are of the same families.
+MOST_TOKENS, MOST_SEQUENCES = 8192, 256
+
+
+class Sequences(NamedTuple):
+    """Sequences of one step. `tokens` are those of all. If `offsets`, [sequences + 1] in int32, is None,
+    each has `q_len` of them, and those of a sequence without keys are padding; else `q_len` is a bound,
+    and None the number of all."""
+    tokens: int
+    q_len: Optional[int]
+    lengths: Any  # [sequences] in int32: keys, the new ones among them
+    table: Any    # [sequences, columns] in int32
+    offsets: Any = None
+
+    def rows(self, x: Any) -> Any:
+        """Returns their rows of [tokens, heads, head_dim], by sequences if all have equally many."""
+        rows = x[:self.tokens]
+        return rows if self.offsets is not None else rows.unflatten(0, (-1, self.q_len))
+
+    @property
+    def form(self) -> Tuple[str, Optional[int]]:
+        """The value of the flag `lengths`, and the bound of the queries if rows do not tell it."""
+        return ("kv", None) if self.offsets is None else ("ragged", self.q_len)
+
+
+def bound_of(longest: int, tokens: int) -> Optional[int]:
+    """Returns a bound of a sequence's queries that takes few values, so that few problems are bound: the
+    next power of two, or None if there are not so many tokens."""
+    power = 1 << max(longest - 1, 0).bit_length()
+    return power if power <= tokens else None
+
+
+def _settle(given: Given) -> None:
+    """Contracts have heads before tokens."""
+    for name, array in given.arrays.items():
+        if len(array.shape) == 4:
+            given.orders[name] = 0, 2, 1, 3
+        elif len(array.shape) == 3:
+            given.orders[name] = 1, 0, 2
+
+
+_FIXED = {"layout": "bshd", "cache": "paged"}
+_ATTENTION = Form(
+    "attention", (("q", "q"), ("k", "the cache of keys"), ("v", "the cache of values"),
+                  ("q_offsets", "q_offsets"), ("kv_lengths", "kv_lengths"), ("page_table", "page_table"),
+                  ("sinks", "sinks"), ("slopes", "alibi_slopes"), ("work", "work")),
+    (("o", "out"),), ("lengths", "q_len", "mask", "window"), fixed=_FIXED, settle=_settle)
+_APPEND = Form(
+    "kv_append", (("k", "k"), ("v", "v"), ("q_offsets", "q_offsets"), ("kv_lengths", "kv_lengths"),
+                  ("page_table", "page_table")),
+    (("k_cache", "the cache of keys"), ("v_cache", "the cache of values")), ("lengths", "q_len"),
+    fixed=_FIXED, settle=_settle)
+
+
+@dataclasses.dataclass
+class PagedAttention:
+    """One layer's attention: causal, over the last `window` keys if there is a window. Scales are those of
+    an fp8 cache, None for another."""
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+    window: Optional[int] = None
+    softcap: Optional[float] = None
+    sinks: Any = None   # [heads] in fp32
+    slopes: Any = None  # [heads] in fp32
+    scales: Optional[Tuple[float, float]] = None
+
+    def append(self, k: Any, v: Any, caches: Tuple[Any, Any], of: Sequences) -> None:
+        """Writes the new tokens to the ends of their sequences. Errors: Error."""
+        names, scalars = (("k_scale", "v_scale"), self.scales) if self.scales else ((), ())
+        call(_APPEND, ("paged_append", *of.form),
+             (of.rows(k), of.rows(v), of.offsets, of.lengths, of.table), caches, scalars, names)
+
+    def attend(self, q: Any, caches: Tuple[Any, Any], out: Any, of: Sequences, work: Any = None) -> None:
+        """Writes the attention of q to `out`, by a work list if there is one. Errors: Error."""
+        names: Tuple[str, ...] = ("scale",)
+        scalars: Tuple[float, ...] = (self.scale,)
+        if self.softcap:
+            names, scalars = (*names, "cap"), (*scalars, self.softcap)
+        if self.scales:
+            names, scalars = (*names, "k_scale", "v_scale"), (*scalars, *self.scales)
+        call(_ATTENTION, ("paged_attention", *of.form, *self._mask),
+             (of.rows(q), *caches, of.offsets, of.lengths, of.table, self.sinks, self.slopes, work),
+             (of.rows(out),), scalars, names)
+
+    @property
+    def _mask(self) -> Tuple[str, Optional[int]]:
+        return ("window", self.window) if self.window else ("causal", None)
+
+    def schedule(self, of: Sequences, slots: int, page: int) -> Any:
+        """Returns the work list of sequences that have equally many queries, [slots, 8]; layers of one window
+        share it."""
+        mask, window = self._mask
+        return make_function("attention_schedule")(
+            kv_lengths=of.lengths, slots=slots, q_len=of.q_len, kv_len=of.table.shape[1] * page,
+            lengths="kv", cache="paged", mask=mask, window=window)
+
+    def problems(self, dtype: str, page: int, columns: int, pitches: Tuple[int, int, int, int],
+                 most_queries: int, slots: Optional[int] = None) -> List[str]:
+        """Returns problems with ranges, by which a service makes all kernels ready: those of sequences that
+        have 1 or `most_queries` queries each, with a work list of `slots` or without, and of any others. A
+        table has `columns`, and tokens of q, k, v and the result are so many elements apart."""
+        kv_len, kv = columns * page, "fp8_e4m3" if self.scales else dtype
+        sizes = (f"kv_heads={self.kv_heads} kv_len={kv_len} kv_total={kv_len} page={page} "
+                 f"pages={columns + MOST_SEQUENCES} head_dim={self.head_dim} dtype={dtype} kv={kv} cache=paged")
+        mask, window = self._mask
+        flags: Dict[str, Any] = {
+            "heads": self.heads, "mask": mask, "window": window, "softcap": self.softcap and "tanh",
+            "sink": None if self.sinks is None else "head", "bias": None if self.slopes is None else "alibi",
+            "descale": self.scales and "tensor"}
+        attention = " ".join(("attention", sizes, *(f"{name}={value}" for name, value in flags.items()
+                                                    if value)))
+        append = f"kv_append {sizes}"
+        ldq, ldk, ldv, ldo = pitches
+        apart = {attention: f"ldq={ldq} ldo={ldo}", append: f"ldk={ldk} ldv={ldv}"}
+        found = []
+        for problem, ld in apart.items():
+            given = f" schedule=given slots={slots}" if slots and problem is attention else ""
+            # The pitch of a single token is not told.
+            found.append(f"{problem} lengths=kv batch=1 q_len=1{given}")
+            found += [f"{problem} {ld} lengths=kv batch=1..{MOST_SEQUENCES} q_len={q_len}{given}"
+                      for q_len in sorted({1, most_queries})]
+            found.append(f"{problem} {ld} lengths=ragged batch=1..{MOST_SEQUENCES} q_len=1..{MOST_TOKENS}")
+        return found
