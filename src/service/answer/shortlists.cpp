@@ -10,6 +10,7 @@
 #include "compile/launch_fit.h"
 #include "support/names.h"
 #include "support/processes/process_exit.h"
+#include "support/processes/threads.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "support/utc.h"
@@ -149,7 +150,7 @@ std::shared_ptr<const Family> Shortlists::make(const BoundProblem& problem, bool
       if (choices) made->choices = *std::move(choices);
     }
     const MutexLock lock(mutex_);
-    entries_.emplace(family_of(problem), made);
+    made = entries_.emplace(family_of(problem), made).first->second;
   }
   if (!chooses || (predicts && !add_predicted(*family, *made, load, stopped))) return nullptr;
   return !family->sections.empty() && add_points(*family, worst, load) ? family : nullptr;
@@ -161,11 +162,21 @@ bool Shortlists::add_predicted(Family& family, Entry& entry, const Load& load,
   if (!list.table) return true;
   Family::Section section{.ranges = family.free, .places = {}, .table = *list.table};
   for (std::size_t i = 0; i < family.free.size(); ++i) section.places.push_back(i);
+  const auto gives_up = [&] { return stopped() || builder_.seal().refuses(); };
+  std::vector<std::vector<Shortlisted>> ranked;
   for (const ListedChoice& listed : list.choices) {
+    ranked.push_back(rank_shortlist({listed}, *site_.catalog, listed.example, site_.profile));
+  }
+  parallel_for(ranked.size(), [&](std::size_t i) {  // all compiles at once
+    for (const Shortlisted& one : ranked[i]) {
+      if (!gives_up()) static_cast<void>(build(entry, one.candidate));
+    }
+  });
+  for (std::size_t i = 0; i < ranked.size(); ++i) {
+    const ListedChoice& listed = list.choices[i];
     std::optional<std::size_t>& number = section.listed.emplace_back();
-    for (Shortlisted& one :
-         rank_shortlist({listed}, *site_.catalog, listed.example, site_.profile)) {
-      if (stopped() || builder_.seal().refuses()) return false;
+    for (Shortlisted& one : ranked[i]) {
+      if (gives_up()) return false;
       Result<Artifact> built = build(entry, one.candidate);
       if (!built) {
         site_.say(LogLevel::info, concat(one.candidate.id(), " is not on the shortlist for ",

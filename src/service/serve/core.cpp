@@ -91,7 +91,7 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
       families_(*site_.catalog) {
   if (surroundings_.shortlists && options_.min_match >= Match::family && !tuning_seconds()) {
     shortlisting_ = std::make_unique<BackgroundQueue>(
-        std::numeric_limits<double>::infinity(),
+        std::numeric_limits<double>::infinity(), available_cores(),
         [this](const Problem& problem, const std::atomic<bool>& stop) {
           const Result<void> made = guarded([&]() -> Result<void> {
             KW_ASSIGN(const BoundProblem bound, bind(problem));
@@ -109,7 +109,8 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
     return;
   }
   background_ = std::make_unique<BackgroundQueue>(
-      options_.background_seconds, [this](const Problem& problem, const std::atomic<bool>& stop) {
+      options_.background_seconds, 1,
+      [this](const Problem& problem, const std::atomic<bool>& stop) {
         const Result<Tuned> tuned = guarded(
             [&] { return tune(problem, {.budget = {.seconds = options_.tune_seconds}}, &stop); });
         if (tuned) return tuned->shares.wall_seconds;
@@ -580,17 +581,25 @@ Result<TunedFamily> ServiceCore::tune_family(const Problem& problem, FamilyOptio
   return tuned;
 }
 
-Result<void> ServiceCore::prewarm_family(const Problem& problem) {
+Result<std::vector<BoundProblem>> ServiceCore::ask_family(const Problem& problem) {
   KW_TRY(check_not_forked());
   KW_ASSIGN(const RangedProblem family, site_.bind_family(problem));
   std::vector<BoundProblem> examples;
-  // Each combination of the intervals that the ranges meet, by its least or its largest problem.
+  // Each combination of the intervals that the ranges meet, by its least or its largest problem. A
+  // dim that follows others may have to be in between.
   std::vector<std::int64_t> least;
   std::vector<std::int64_t> largest;
   const auto visit = [&](const auto& self) -> void {
     if (least.size() == family.free().size()) {
       Result<BoundProblem> example = family.at(least);
       if (!example) example = family.at(largest);
+      for (std::size_t i = 0; i < least.size() && !example; ++i) {
+        std::vector<std::int64_t> sizes = least;
+        while (!example && sizes[i] <= largest[i] / 2) {
+          sizes[i] *= 2;
+          example = family.at(sizes);
+        }
+      }
       if (example && site_.check_memory(*example)) examples.push_back(*std::move(example));
       return;
     }
@@ -617,6 +626,11 @@ Result<void> ServiceCore::prewarm_family(const Problem& problem) {
     families_.learn(example.problem(), example);
     if (!shortlists_.knows(example)) KW_TRY(shortlisting_->ask(example.problem()));
   }
+  return examples;
+}
+
+Result<void> ServiceCore::prewarm_family(const Problem& problem) {
+  KW_ASSIGN(const std::vector<BoundProblem> examples, ask_family(problem));
   wait_for_shortlists();
   for (const BoundProblem& example : examples) KW_TRY(get_best_kernel(example.problem()));
   return {};

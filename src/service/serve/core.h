@@ -88,6 +88,9 @@ class ServiceCore {
   /// `TuningDesk::tune_family`. Sizes that were not asked for yet are answered by the new record.
   Result<TunedFamily> tune_family(const Problem& problem, FamilyOptions options,
                                   const std::atomic<bool>* stop = nullptr);
+  /// Begins to make and load the families that answer for the sizes of a problem with ranges, and
+  /// returns a problem of each. Errors: why no size can be served.
+  Result<std::vector<BoundProblem>> ask_family(const Problem& problem);
   /// Makes and loads the families that answer for the sizes of a problem with ranges, so that none
   /// of them compiles or loads anything later. Errors: why a size cannot be served.
   Result<void> prewarm_family(const Problem& problem);

@@ -63,6 +63,9 @@ Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
     std::size_t count = 0;
     std::size_t done = 0;
     const AwaitedTunings::Awaited awaited(core_->awaited());
+    for (const Problem& problem : problems) {  // all at the same time
+      if (has_range(problem)) static_cast<void>(core_->ask_family(problem));
+    }
     for (const Problem& problem : problems) {
       if (awaited.stop()->load()) {
         return Error{ErrorCode::unavailable,

@@ -9,7 +9,7 @@ namespace kernwright {
 
 BackgroundQueue::~BackgroundQueue() {
   end();
-  thread_.join();
+  for (Thread& thread : threads_) thread.join();
 }
 
 void BackgroundQueue::end() {
@@ -22,9 +22,10 @@ void BackgroundQueue::end() {
 Result<void> BackgroundQueue::ask(const Problem& normalized) {
   const MutexLock lock(mutex_);
   if (stop_ || exiting() || left_seconds_ <= 0 || asked_.contains(normalized.text())) return {};
-  if (!started_) {
-    KW_ASSIGN(thread_, Thread::start([this] { run(); }));
-    started_ = true;
+  if (busy_ + waiting_.size() >= threads_.size() && threads_.size() < most_threads_) {
+    Result<Thread> thread = Thread::start([this] { run(); });
+    if (!thread && threads_.empty()) return thread.error();
+    if (thread) threads_.push_back(*std::move(thread));
   }
   asked_.insert(normalized.text());
   waiting_.push_back(normalized);
@@ -34,7 +35,7 @@ Result<void> BackgroundQueue::ask(const Problem& normalized) {
 
 void BackgroundQueue::wait() {
   const MutexLock lock(mutex_);
-  while (!waiting_.empty() || busy_) changed_.wait(mutex_);
+  while (!waiting_.empty() || busy_ > 0) changed_.wait(mutex_);
 }
 
 void BackgroundQueue::run() {
@@ -44,11 +45,11 @@ void BackgroundQueue::run() {
     if (stop_) return;
     const Problem problem = std::move(waiting_.front());
     waiting_.pop_front();
-    busy_ = true;
+    ++busy_;
     mutex_.unlock();
     const double used = work_(problem, stop_);
     mutex_.lock();
-    busy_ = false;
+    --busy_;
     left_seconds_ -= used;
     if (left_seconds_ <= 0 || exiting()) waiting_.clear();
     changed_.notify_all();

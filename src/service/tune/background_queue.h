@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "support/mutex.h"
 #include "support/processes/threads.h"
@@ -15,7 +17,7 @@
 
 namespace kernwright {
 
-/// Works on problems on a thread of its own, on one after another and on each once, until its
+/// Works on problems on threads of its own, on each once and in the order of asking, until its
 /// budget is used up. Thread-safe. Destruction ends it.
 class BackgroundQueue {
  public:
@@ -23,17 +25,20 @@ class BackgroundQueue {
   /// budget that it used.
   using Work = std::function<double(const Problem& normalized, const std::atomic<bool>& stop)>;
 
-  BackgroundQueue(double budget_seconds, Work work)
-      : work_(std::move(work)), left_seconds_(budget_seconds) {}
+  /// Works on at most `threads` problems at a time.
+  BackgroundQueue(double budget_seconds, int threads, Work work)
+      : work_(std::move(work)),
+        most_threads_(static_cast<std::size_t>(threads)),
+        left_seconds_(budget_seconds) {}
   ~BackgroundQueue();
   BackgroundQueue(const BackgroundQueue&) = delete;
   BackgroundQueue& operator=(const BackgroundQueue&) = delete;
 
-  /// Does nothing if it was asked for the same problem before. Starts the thread when it is first
-  /// asked. Errors: if the thread cannot be started; the problem may be asked for again then.
+  /// Does nothing if it was asked for the same problem before. Starts a thread if all are at work.
+  /// Errors: if the first thread cannot be started; the problem may be asked for again then.
   Result<void> ask(const Problem& normalized);
 
-  /// Drops the problems that have not begun, stops the one that has, and takes no more. Does not
+  /// Drops the problems that have not begun, stops those that have, and takes no more. Does not
   /// wait.
   void end();
 
@@ -44,15 +49,15 @@ class BackgroundQueue {
   void run();
 
   const Work work_;
+  const std::size_t most_threads_;
   std::atomic<bool> stop_{false};
   Mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Problem> waiting_ KW_GUARDED_BY(mutex_);
   std::set<std::string> asked_ KW_GUARDED_BY(mutex_);
   double left_seconds_ KW_GUARDED_BY(mutex_);
-  bool busy_ KW_GUARDED_BY(mutex_) = false;
-  bool started_ KW_GUARDED_BY(mutex_) = false;
-  Thread thread_;  // last: it uses all others
+  std::size_t busy_ KW_GUARDED_BY(mutex_) = 0;
+  std::vector<Thread> threads_;  // last: they use all others
 };
 
 }  // namespace kernwright

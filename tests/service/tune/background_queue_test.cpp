@@ -16,7 +16,7 @@ Problem problem(std::int64_t n) { return Problem::make("vector_add", {{"n", n}})
 
 TEST(BackgroundQueueTest, TunesEachProblemOnceInTheOrderAskedFor) {
   std::vector<std::int64_t> tuned;
-  BackgroundQueue tuner(100, [&](const Problem& asked, const std::atomic<bool>&) {
+  BackgroundQueue tuner(100, 1, [&](const Problem& asked, const std::atomic<bool>&) {
     tuned.push_back(asked.dims()[0].second);
     return 1.0;
   });
@@ -27,7 +27,7 @@ TEST(BackgroundQueueTest, TunesEachProblemOnceInTheOrderAskedFor) {
 
 TEST(BackgroundQueueTest, StopsWhenTheBudgetIsUsedUp) {
   std::atomic<int> tuned{0};
-  BackgroundQueue tuner(10, [&](const Problem&, const std::atomic<bool>&) {
+  BackgroundQueue tuner(10, 1, [&](const Problem&, const std::atomic<bool>&) {
     ++tuned;
     return 4.0;
   });
@@ -41,7 +41,7 @@ TEST(BackgroundQueueTest, StopsWhenTheBudgetIsUsedUp) {
 
 TEST(BackgroundQueueTest, AfterItsEndNothingIsTaken) {
   std::atomic<int> tuned{0};
-  BackgroundQueue tuner(100, [&](const Problem&, const std::atomic<bool>&) {
+  BackgroundQueue tuner(100, 1, [&](const Problem&, const std::atomic<bool>&) {
     ++tuned;
     return 1.0;
   });
@@ -54,7 +54,7 @@ TEST(BackgroundQueueTest, AfterItsEndNothingIsTaken) {
 TEST(BackgroundQueueTest, ItsEndStopsWhatHasBegunAndDropsTheRest) {
   std::atomic<int> tuned{0};
   {
-    BackgroundQueue tuner(100, [&](const Problem&, const std::atomic<bool>& stop) {
+    BackgroundQueue tuner(100, 1, [&](const Problem&, const std::atomic<bool>& stop) {
       ++tuned;
       while (!stop) std::this_thread::yield();
       return 1.0;
@@ -65,13 +65,25 @@ TEST(BackgroundQueueTest, ItsEndStopsWhatHasBegunAndDropsTheRest) {
   EXPECT_EQ(tuned, 1);
 }
 
+TEST(BackgroundQueueTest, AsManyProblemsAsItHasThreadsAreWorkedOnAtATime) {
+  std::atomic<int> begun{0};
+  BackgroundQueue queue(100, 3, [&](const Problem&, const std::atomic<bool>& stop) {
+    ++begun;
+    while (begun < 3 && !stop) std::this_thread::yield();
+    return 1.0;
+  });
+  for (int n = 1; n <= 7; ++n) EXPECT_TRUE(queue.ask(problem(n)));
+  queue.wait();
+  EXPECT_EQ(begun, 7);
+}
+
 [[noreturn]] void exit_while_it_tunes() {
   static std::atomic<int> tuned{0};
   std::atexit([] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     std::_Exit(tuned == 1 ? 0 : 1);
   });
-  auto& tuner = *new BackgroundQueue(100, [](const Problem&, const std::atomic<bool>&) {
+  auto& tuner = *new BackgroundQueue(100, 1, [](const Problem&, const std::atomic<bool>&) {
     ++tuned;
     while (!exiting()) std::this_thread::yield();
     return 1.0;
