@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""The parts of bench/engines/compare_vllm.py that need neither vLLM nor a GPU."""
+
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/engines"))
+sys.dont_write_bytecode = True
+import compare_vllm as bench  # noqa: E402
+
+
+class CompareVllmTest(unittest.TestCase):
+    def test_steps_are_parted_by_pauses_and_overlap_counts_once(self):
+        kernels = [(0, 10), (5, 30), (32, 40), (200, 210), (205, 206), (300, 301)]
+        spans, busy = bench.steps_of(reversed(kernels))
+        self.assertEqual(spans, [40, 10, 1])
+        self.assertEqual(busy, 30 + 8 + 10 + 1)
+
+    def test_kernels_are_summed_by_name(self):
+        kernels = [(0, 4, "a"), (4, 5, "b"), (5, 9, "a"), (9, 10, "b")]
+        self.assertEqual(bench.by_kernel(kernels, 2), [["a", 4.0, 1.0], ["b", 1.0, 1.0]])
+
+    def test_texts_are_compared_up_to_the_first_other_token(self):
+        ours = [[(1, {"1": -1.0, "2": -2.0}), (3, {"3": -1.0}), (4, {"4": -9.0})]]
+        theirs = [[(1, {"1": -1.5, "5": -2.0}), (2, {"3": -2.0}), (4, {"4": -1.0})]]
+        self.assertEqual(bench.difference(ours, theirs),
+                         {"mean": 0.75, "compared": 2, "steps": 2, "same_token": 1})
+
+    def test_runs_that_did_not_end_are_not_summed_up(self):
+        runs = [{"arm": "vllm", "complete": True, "values": {"span_us_1": us}} for us in (5.0, 1.0, 2.0)]
+        runs.append({"arm": "vllm", "values": {"span_us_1": 100.0}})
+        self.assertEqual(bench.summary(runs), {"vllm": {"span_us_1": {"median": 2.0, "least": 1.0, "most": 5.0}}})
+
+    def test_arms_differ_in_what_their_names_say(self):
+        plain, fused, unfused, exact = (bench.settings(arm, "model") for arm in ("vllm", "kernwright", "unfused", "fp32"))
+        self.assertEqual({**plain, "attention_config": {"backend": "CUSTOM"},
+                          "compilation_config": {"custom_ops": bench.OPERATORS, "inductor_passes": bench.PASSES}}, fused)
+        del fused["compilation_config"]["inductor_passes"]
+        self.assertEqual(fused, unfused)
+        self.assertEqual((exact["dtype"], plain["dtype"]), ("float32", "bfloat16"))
+        self.assertEqual(bench.settings("tuned", "model"), bench.settings("kernwright", "model"))
+
+
+if __name__ == "__main__":
+    unittest.main()
