@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Compares vLLM with and without kernwright's plug-in, each run in a process of its own, in turn.
 
-Arms: `vllm`, as it is; `kernwright`, with the plug-in, its attention and its pass; `unfused`, without the pass;
-`tuned`, kernwright with the records of --cache; `fp32`, vLLM in fp32 with the same weights, the reference for log-probabilities. All take
-the environment of this program, whose variables of vLLM the result names. Weights are normal and drawn by
-name, since vLLM's dummy weights are equal and next to zero. A step's span is the time from its first kernel
-to its last on the GPU; its busy time counts what runs at the same time once.
+Arms: `vllm`, as it is; `kernwright`, with the plug-in, its attention and its pass; `unfused`, without the
+pass; `tuned`, kernwright with the records of --cache; `fp32`, vLLM in fp32 with the same weights, the
+reference for log-probabilities. All take the environment of this program, whose variables of vLLM the
+result names. Weights are normal and drawn by name, since vLLM's dummy weights are equal and next to zero. A
+step's span is the time from its first kernel on the GPU to its last.
 
 usage: compare_vllm.py MODEL --json FILE [--arms NAME,...] [--runs N] [--seconds N] [--cache DIR] [--work DIR]
        MODEL: a folder with config.json

@@ -20,6 +20,7 @@ from ._record import Record
 from ._service import (AnyPath, AnyProblem, Kernel, LookupCount, Problem, Service, Watch, default_service,
                        last_kernel, set_default)
 from ._tool import doctor, main
+from .plugins import fuse_graph  # vLLM looks for a pass in the package itself
 
 __version__ = _version()
 

@@ -41,12 +41,12 @@ class Step:
             row[:len(own)] = torch.tensor(own)
         self.table = table.cuda()
         kv = torch.float8_e4m3fn if of.scales else dtype
-        self.caches = [torch.full((pages, PAGE, of.kv_heads, of.head_dim), torch.nan,
-                                  device="cuda").to(kv) for _ in "kv"]
+        self.caches = tuple(torch.full((pages, PAGE, of.kv_heads, of.head_dim), torch.nan,
+                                       device="cuda").to(kv) for _ in "kv")
         for i, (new, keys) in enumerate(sequences):
             for cache in self.caches:
-                old = torch.randn(keys - new, of.kv_heads, of.head_dim, device="cuda").to(kv)
-                self.rows(cache)[self.places(i)[:keys - new]] = old.view(torch.uint8)
+                old = torch.randn(max(keys - new, 0), of.kv_heads, of.head_dim, device="cuda").to(kv)
+                self.rows(cache)[self.places(i)[:len(old)]] = old.view(torch.uint8)
         sizes = [heads * of.head_dim for heads in (of.heads, of.kv_heads, of.kv_heads)]
         tokens = sum(new for new, _ in sequences)
         self.qkv = torch.randn(tokens, sum(sizes) + gap, device="cuda").to(dtype)
@@ -69,7 +69,7 @@ class Step:
     def of(self, first=0):
         """The sequences from `first` on, as those of a prompt."""
         news = [new for new, _ in self.sequences[first:]]
-        return Sequences(sum(news), bound_of(max(news), sum(news)), self.lengths[first:],
+        return Sequences(sum(news), bound_of(max(news), sum(news), len(news)), self.lengths[first:],
                          self.table[first:], self.offsets[first:] - self.offsets[first])
 
     def even(self, last=None):

@@ -11,7 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import engines  # noqa: E402
-from kernwright.plugins import _operators, is_wanted  # noqa: E402
+from torch._inductor import custom_graph_pass  # noqa: E402
+from kernwright.plugins import _operators, fuse_graph, is_wanted  # noqa: E402
 from kernwright.plugins import sglang as of_sglang  # noqa: E402
 from kernwright.plugins import vllm as of_vllm  # noqa: E402
 
@@ -26,13 +27,15 @@ LAYERS = {"RMSNorm", "SiluAndMul"} | LINEAR | HEADS
 def on_cpu():
     """Operators run their implementation on the CPU, on which kernwright refuses and PyTorch computes."""
     library = torch.library.Library("kernwright_engine", "IMPL")
-    for name in ("rms_norm", "add_rms_norm", "silu_and_mul", "linear"):
+    for name in ("rms_norm", "add_rms_norm", "silu_and_mul", "linear", "linear_add", "gated_linear",
+                 "norm_linear", "norm_gated_linear"):
         library.impl(name, getattr(_operators, f"_{name}"), "CPU")
     return library
 
 
 @pytest.fixture(autouse=True)
-def fresh():
+def fresh(monkeypatch):
+    monkeypatch.setattr(_operators, "default_service", lambda: types.SimpleNamespace(prewarm=lambda _: None))
     _operators._said.clear()
     of_vllm.register.cache_clear()
     of_sglang.register.cache_clear()
@@ -307,23 +310,100 @@ def test_what_kernwright_refuses_is_computed_and_said_once(caplog):
 
 def test_kernels_are_made_ready_for_all_numbers_of_rows(monkeypatch):
     asked = []
-    service = types.SimpleNamespace(prewarm=asked.append)
+    service = types.SimpleNamespace(prewarm=asked.extend)
     monkeypatch.setattr(_operators, "default_service", lambda: service)
     monkeypatch.setattr(_operators, "_ready", set())
-    for name in ("linear", "rms_norm", "silu_and_mul"):
-        monkeypatch.setattr(_operators._arrays, name, lambda x, *_, residual=None, name=name: (
-            x.new_empty(len(x), 4) if name == "linear" else (x, x) if residual is not None else x))
     for rows in (1, 300):
-        x, weight = bf16(rows, 8), bf16(4, 8)
+        x, weight, of_rows = bf16(rows, 8), bf16(4, 8), bf16(8)
         for bias in (None, bf16(4)):
-            assert _operators.linear(x, weight, bias).shape == (rows, 4)
+            _operators.linear(x, weight, bias)
         for residual in (None, x):
-            _operators.norm(x, residual, bf16(8), 1e-6)
+            _operators.norm(x, residual, of_rows, 1e-6)
         _operators.silu_and_mul(x)
-    assert asked == [[f"{problem} dtype=bf16"] for problem in (
-        "matmul m=1..8192 n=4 k=8 ldb=8 bias=none", "matmul m=1..8192 n=4 k=8 ldb=8 bias=column",
+        _operators.OPERATORS.linear_add(x, weight, bf16(rows, 4))
+        _operators.OPERATORS.norm_linear(x, of_rows, 1e-6, weight)
+        _operators.OPERATORS.norm_gated_linear(x, of_rows, 1e-6, weight)
+    product = "matmul m=1..{} n={} k=8 ldb=8 {}"
+    assert asked == [f"{problem} dtype=bf16" for problem in (
+        product.format(8192, 4, "bias=none"), product.format(8192, 4, "bias=column"),
         "rmsnorm rows=1..8192 columns=8", "rmsnorm rows=1..8192 columns=8 residual=add",
-        "gated_activation layout=packed rows=1..8192 columns=4")]
+        "gated_activation layout=packed rows=1..8192 columns=4", product.format(8192, 4, "residual=add"),
+        product.format(16, 4, "bias=none norm=rms"), product.format(8192, 2, "gate=stacked activation=silu"),
+        product.format(16, 2, "gate=stacked activation=silu norm=rms"),
+        "gated_activation layout=packed rows=1..8192 columns=2")]  # of PyTorch's gated product
+
+
+def decoder_layers(x, weights, norms):
+    """Two layers without attention, as an engine's compiler sees them."""
+    normal, sums = _operators.norm(x, None, norms[0], 1e-6), x
+    for i in range(2):
+        q = _operators.linear(normal, weights["q"], None)
+        o = _operators.linear(q, weights["o"], None)
+        normal, sums = _operators.norm(o, sums, norms[1], 1e-6)
+        up = _operators.silu_and_mul(_operators.linear(normal, weights["up"], None))
+        normal, sums = _operators.norm(_operators.linear(up, weights["down"], None), sums, norms[0], 1e-6)
+    return normal, sums
+
+
+class Pass(custom_graph_pass.CustomGraphPass):
+    """The pass as vLLM gives it to Inductor, which keeps the names of our operators."""
+
+    def __init__(self):
+        self.targets = []
+
+    def __call__(self, graph):
+        fuse_graph(graph)
+        graph.lint()
+        self.targets += [str(node.target).split(".")[1] for node in graph.nodes
+                         if str(node.target).startswith("kernwright_engine")]
+
+    def uuid(self):
+        return None
+
+
+def fused(step, *arguments):
+    """Returns what the step computes as Inductor compiles it with the pass, and the names of our operators."""
+    torch._dynamo.reset()
+    own = Pass()
+    with torch._inductor.config.patch(post_grad_custom_post_pass=own, force_disable_caches=True):
+        return torch.compile(step, fullgraph=True, dynamic=True)(*arguments), own.targets
+
+
+def test_a_pass_fuses_norms_residuals_and_gates():
+    torch.manual_seed(0)
+    weights = {name: bf16(*shape) for name, shape in
+               (("q", (24, 16)), ("o", (16, 24)), ("up", (64, 16)), ("down", (16, 32)))}
+    norms = bf16(16), bf16(16)
+    for rows in (3, 40):
+        x = bf16(rows, 16)
+        with torch.no_grad():
+            found, targets = fused(decoder_layers, x, weights, norms)
+        assert targets == ["norm_linear", "linear_add", "norm_gated_linear", "linear_add"] * 2 + ["rms_norm"]
+        for one, wanted in zip(found, decoder_layers(x, weights, norms)):
+            assert one.shape == wanted.shape
+            error = (one.float() - wanted.float()).norm() / wanted.float().norm()
+            assert error < 0.02
+
+
+def test_a_pass_leaves_what_it_does_not_know():
+    weight, norm, bias = bf16(16, 16), bf16(16), bf16(16)
+
+    def shared(x):  # a norm and products that others use too
+        y = _operators.norm(x, None, norm, 1e-6)
+        z = _operators.linear(y, weight, None)
+        return z, y, _operators.silu_and_mul(z), _operators.norm(z, x, norm, 1e-6)
+
+    def biased(x):
+        return _operators.norm(_operators.linear(_operators.norm(x, None, norm, 1e-6), weight, bias), x, norm,
+                               1e-6)
+
+    for step, wanted in ((shared, ["rms_norm", "linear", "add_rms_norm", "silu_and_mul"]),
+                         (biased, ["rms_norm", "linear", "add_rms_norm"])):
+        x = bf16(3, 16)
+        with torch.no_grad():
+            found, targets = fused(step, x)
+            assert sorted(targets) == sorted(wanted)
+            torch.testing.assert_close(found, step(x))
 
 
 def test_operators_compile_for_any_number_of_tokens():

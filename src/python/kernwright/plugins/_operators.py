@@ -12,6 +12,7 @@ from .. import _operations as _arrays
 from .._arrays import dtype_text
 from .._kernwright import Error
 from .._service import default_service
+from ..torch import _fused
 
 _log = logging.getLogger("kernwright")
 _library = torch.library.Library("kernwright_engine", "DEF")
@@ -21,24 +22,29 @@ _said: Set[str] = set()
 
 #: Rows up to which kernels are made ready. All larger numbers are of the same families.
 MOST_ROWS = 8192
-_ready: Set[Tuple[Any, ...]] = set()
+#: Rows up to which a product normalises its rows itself.
+MOST_NORMALISED = 16
+_ready: Set[str] = set()
+
+#: The flags of products.
+PLAIN, GATED = "bias=none", "gate=stacked activation=silu"
 
 
 def say_once(text: str, *values: Any) -> None:
-    """Writes one line to the log, and not again for the same text."""
+    """Writes a line to the log, unless the same one was written before."""
     line = text % values
     if line not in _said:
         _said.add(line)
         _log.warning(line)
 
 
-def _for_all_rows(result: Any, problem: str, x: Tensor, *facts: Any) -> Any:
-    """Returns the first result of a problem once its kernels are in memory for all numbers of rows. `facts`
-    fill the places of the problem's text, and its dtype is that of x. Errors: Error."""
-    if (problem, x.dtype, *facts) not in _ready:
-        _ready.add((problem, x.dtype, *facts))
-        default_service().prewarm([problem.format(*facts) + f" dtype={dtype_text(x.dtype)}"])
-    return result
+def _make_ready(x: Tensor, *problems: str) -> None:
+    """Gets the kernels of problems of x's dtype into memory, unless they were asked for."""
+    missing = [problem for problem in (f"{one} dtype={dtype_text(x.dtype)}" for one in problems)
+               if problem not in _ready]
+    if missing:
+        _ready.update(missing)
+        default_service().prewarm(missing)
 
 
 def _or_torch(name: str, ours: Callable[[], Any], torchs: Callable[[], Any]) -> Any:
@@ -51,8 +57,8 @@ def _or_torch(name: str, ours: Callable[[], Any], torchs: Callable[[], Any]) -> 
 
 def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     def ours() -> Any:
-        return _for_all_rows(_arrays.rms_norm(x, weight, eps),
-                             f"rmsnorm rows=1..{MOST_ROWS} columns={{}}", x, x.shape[-1])
+        _make_ready(x, f"rmsnorm rows=1..{MOST_ROWS} columns={x.shape[-1]}")
+        return _arrays.rms_norm(x, weight, eps)
 
     return _or_torch("rms_norm", ours,
                      lambda: functional.rms_norm(x, x.shape[-1:], weight, eps).contiguous())
@@ -60,8 +66,8 @@ def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 def _add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tuple[Tensor, Tensor]:
     def ours() -> Any:
-        return _for_all_rows(_arrays.rms_norm(x, weight, eps, residual=residual),
-                             f"rmsnorm rows=1..{MOST_ROWS} columns={{}} residual=add", x, x.shape[-1])
+        _make_ready(x, f"rmsnorm rows=1..{MOST_ROWS} columns={x.shape[-1]} residual=add")
+        return _arrays.rms_norm(x, weight, eps, residual=residual)
 
     def torchs() -> Tuple[Tensor, Tensor]:
         both = x + residual
@@ -74,21 +80,75 @@ def _silu_and_mul(x: Tensor) -> Tensor:
     half = x.shape[-1] // 2
 
     def ours() -> Any:
-        return _for_all_rows(_arrays.silu_and_mul(x),
-                             f"gated_activation layout=packed rows=1..{MOST_ROWS} columns={{}}", x, half)
+        _make_ready(x, f"gated_activation layout=packed rows=1..{MOST_ROWS} columns={half}")
+        return _arrays.silu_and_mul(x)
 
     return _or_torch("silu_and_mul", ours,
                      lambda: (functional.silu(x[..., :half]) * x[..., half:]).contiguous())
 
 
+def _product(weight: Tensor, rows: int, flags: str, parts: int = 1) -> str:
+    """Returns the problem of products of up to so many rows."""
+    return (f"matmul m=1..{rows} n={weight.shape[0] // parts} k={weight.shape[1]} ldb={weight.stride(0)}"
+            f" {flags}")
+
+
 def _linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     def ours() -> Any:
-        return _for_all_rows(_arrays.linear(x, weight, bias),
-                             f"matmul m=1..{MOST_ROWS} n={{}} k={{}} ldb={{}} bias={{}}", x, *weight.shape,
-                             weight.stride(0), "none" if bias is None else "column")
+        _make_ready(x, _product(weight, MOST_ROWS, PLAIN if bias is None else "bias=column"))
+        return _arrays.linear(x, weight, bias)
 
-    return _or_torch("linear", ours,
-                     lambda: functional.linear(x, weight, bias))
+    return _or_torch("linear", ours, lambda: functional.linear(x, weight, bias))
+
+
+def _linear_add(x: Tensor, weight: Tensor, residual: Tensor) -> Tensor:
+    def ours() -> Any:
+        _make_ready(x, _product(weight, MOST_ROWS, "residual=add"))
+        return _arrays.linear(x, weight, residual=residual)
+
+    return _or_torch("linear", ours, lambda: functional.linear(x, weight) + residual)
+
+
+def _gated_linear(x: Tensor, weight: Tensor) -> Tensor:
+    def ours() -> Any:
+        _make_ready(x, _product(weight, MOST_ROWS, GATED, 2))
+        return _arrays.gated_linear(x, weight)
+
+    return _or_torch("gated_linear", ours, lambda: _silu_and_mul(_linear(x, weight, None)))
+
+
+def _normalises(x: Tensor, weight: Tensor, flags: str, parts: int = 1) -> bool:
+    """Returns true if a product of x normalises its rows itself. Makes such products and the others ready at
+    the same time."""
+    if x.dtype is not torch.bfloat16:
+        return False
+    _make_ready(x, _product(weight, MOST_ROWS, flags, parts),
+                _product(weight, MOST_NORMALISED, f"{flags} norm=rms", parts))
+    return x.numel() <= MOST_NORMALISED * x.shape[-1]
+
+
+def _norm_linear(x: Tensor, norm_weight: Tensor, eps: float, weight: Tensor) -> Tensor:
+    def ours() -> Any:
+        if not _normalises(x, weight, PLAIN):
+            return apart()
+        return _fused.norm_linear(x, weight, norm_weight, eps)
+
+    def apart() -> Tensor:
+        return _linear(_rms_norm(x, norm_weight, eps), weight, None)
+
+    return _or_torch("norm_linear", ours, apart)
+
+
+def _norm_gated_linear(x: Tensor, norm_weight: Tensor, eps: float, weight: Tensor) -> Tensor:
+    def ours() -> Any:
+        if not _normalises(x, weight, GATED, 2):
+            return apart()
+        return _fused.gated_linear(x, weight, norm_weight, "silu", eps)
+
+    def apart() -> Tensor:
+        return _gated_linear(_rms_norm(x, norm_weight, eps), weight)
+
+    return _or_torch("norm_gated_linear", ours, apart)
 
 
 def _new(x: Tensor, columns: Any) -> Tensor:
@@ -103,13 +163,21 @@ for _schema, _compute, _shape in (
          lambda x, residual, weight, eps: (_new(x, x.shape[-1]), _new(x, x.shape[-1]))),
         ("silu_and_mul(Tensor x) -> Tensor", _silu_and_mul, lambda x: _new(x, x.shape[-1] // 2)),
         ("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor", _linear,
-         lambda x, weight, bias: _new(x, weight.shape[0]))):
+         lambda x, weight, bias: _new(x, weight.shape[0])),
+        ("linear_add(Tensor x, Tensor weight, Tensor residual) -> Tensor", _linear_add,
+         lambda x, weight, residual: _new(x, weight.shape[0])),
+        ("gated_linear(Tensor x, Tensor weight) -> Tensor", _gated_linear,
+         lambda x, weight: _new(x, weight.shape[0] // 2)),
+        ("norm_linear(Tensor x, Tensor norm_weight, float eps, Tensor weight) -> Tensor", _norm_linear,
+         lambda x, norm_weight, eps, weight: _new(x, weight.shape[0])),
+        ("norm_gated_linear(Tensor x, Tensor norm_weight, float eps, Tensor weight) -> Tensor",
+         _norm_gated_linear, lambda x, norm_weight, eps, weight: _new(x, weight.shape[0] // 2))):
     _name = _schema[:_schema.index("(")]
     _library.define(_schema, tags=_TAGS)
     _library.impl(_name, _compute, "CUDA")
     _library.impl(_name, _shape, "Meta")
 
-_OPERATORS = torch.ops.kernwright_engine
+OPERATORS = torch.ops.kernwright_engine
 
 
 def norm(x: Tensor, residual: Optional[Tensor], weight: Any, eps: float) -> Any:
@@ -118,15 +186,15 @@ def norm(x: Tensor, residual: Optional[Tensor], weight: Any, eps: float) -> Any:
     if not isinstance(weight, Tensor) or weight.dtype is not x.dtype or not x.is_contiguous():
         return None
     if residual is None:
-        return _OPERATORS.rms_norm(x, weight, eps)
+        return OPERATORS.rms_norm(x, weight, eps)
     if residual.dtype is not x.dtype or not residual.is_contiguous():
         return None
-    return _OPERATORS.add_rms_norm(x, residual, weight, eps)
+    return OPERATORS.add_rms_norm(x, residual, weight, eps)
 
 
 def silu_and_mul(x: Tensor) -> Optional[Tensor]:
     """Returns None if the engine must compute it."""
-    return _OPERATORS.silu_and_mul(x) if x.is_contiguous() else None
+    return OPERATORS.silu_and_mul(x) if x.is_contiguous() else None
 
 
 def linear(x: Tensor, weight: Any, bias: Optional[Tensor]) -> Optional[Tensor]:
@@ -134,4 +202,4 @@ def linear(x: Tensor, weight: Any, bias: Optional[Tensor]) -> Optional[Tensor]:
     if (not isinstance(weight, Tensor) or weight.dim() != 2 or weight.dtype is not x.dtype
             or x.dtype not in (torch.bfloat16, torch.float16) or not x.is_contiguous()):
         return None
-    return _OPERATORS.linear(x, weight, bias)
+    return OPERATORS.linear(x, weight, bias)

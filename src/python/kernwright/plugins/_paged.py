@@ -7,16 +7,17 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .._call import Form, Given, call, make_function
 
-#: Sizes up to which kernels are made ready. All larger ones are of the same families.
-MOST_TOKENS, MOST_SEQUENCES = 8192, 256
+#: Tokens of a step up to which kernels are made ready. All larger numbers are of the same families.
+MOST_TOKENS = 8192
+#: The least bound of a sequence's queries, if there are so many tokens.
+LEAST_BOUND = 128
 
 
 class Sequences(NamedTuple):
     """Sequences of one step. `tokens` are those of all. If `offsets`, [sequences + 1] in int32, is None,
-    each has `q_len` of them, and those of a sequence without keys are padding; else `q_len` is a bound,
-    and None the number of all."""
+    each has `q_len` of them, and those of a sequence without keys are padding; else `q_len` is a bound."""
     tokens: int
-    q_len: Optional[int]
+    q_len: int
     lengths: Any  # [sequences] in int32: keys, the new ones among them
     table: Any    # [sequences, columns] in int32
     offsets: Any = None
@@ -32,11 +33,14 @@ class Sequences(NamedTuple):
         return ("kv", None) if self.offsets is None else ("ragged", self.q_len)
 
 
-def bound_of(longest: int, tokens: int) -> Optional[int]:
-    """Returns a bound of a sequence's queries that takes few values, so that few problems are bound: the
-    next power of two, or None if there are not so many tokens."""
-    power = 1 << max(longest - 1, 0).bit_length()
-    return power if power <= tokens else None
+def bound_of(longest: int, tokens: int, sequences: int) -> int:
+    """Returns a bound of a sequence's queries that takes few values, so that few problems are bound: a power
+    of two, or the number of tokens if this is less. The tokens of several sequences are fewer than as many
+    times the bound, so problems tell their number."""
+    bound = max(1 << max(longest - 1, 0).bit_length(), LEAST_BOUND)
+    if bound * sequences == tokens:
+        bound *= 2
+    return min(bound, tokens)
 
 
 def _settle(given: Given) -> None:
@@ -105,14 +109,15 @@ class PagedAttention:
             kv_lengths=of.lengths, slots=slots, q_len=of.q_len, kv_len=of.table.shape[1] * page,
             lengths="kv", cache="paged", mask=mask, window=window)
 
-    def problems(self, dtype: str, page: int, columns: int, pitches: Tuple[int, int, int, int],
-                 most_queries: int, slots: Optional[int] = None) -> List[str]:
+    def problems(self, dtype: str, page: int, columns: int, pages: int, pitches: Tuple[int, int, int, int],
+                 most_sequences: int, most_queries: int, slots: Optional[int] = None) -> List[str]:
         """Returns problems with ranges, by which a service makes all kernels ready: those of sequences that
         have 1 or `most_queries` queries each, with a work list of `slots` or without, and of any others. A
-        table has `columns`, and tokens of q, k, v and the result are so many elements apart."""
-        kv_len, kv = columns * page, "fp8_e4m3" if self.scales else dtype
-        sizes = (f"kv_heads={self.kv_heads} kv_len={kv_len} kv_total={kv_len} page={page} "
-                 f"pages={columns + MOST_SEQUENCES} head_dim={self.head_dim} dtype={dtype} kv={kv} cache=paged")
+        table has `columns`, a pool `pages`, and tokens of q, k, v and the result are so many elements
+        apart."""
+        kv = "fp8_e4m3" if self.scales else dtype
+        sizes = (f"kv_heads={self.kv_heads} kv_len={columns * page} page={page} "
+                 f"head_dim={self.head_dim} dtype={dtype} kv={kv} cache=paged")
         mask, window = self._mask
         flags: Dict[str, Any] = {
             "heads": self.heads, "mask": mask, "window": window, "softcap": self.softcap and "tanh",
@@ -120,15 +125,37 @@ class PagedAttention:
             "descale": self.scales and "tensor"}
         attention = " ".join(("attention", sizes, *(f"{name}={value}" for name, value in flags.items()
                                                     if value)))
-        append = f"kv_append {sizes}"
         ldq, ldk, ldv, ldo = pitches
-        apart = {attention: f"ldq={ldq} ldo={ldo}", append: f"ldk={ldk} ldv={ldv}"}
-        found = []
-        for problem, ld in apart.items():
-            given = f" schedule=given slots={slots}" if slots and problem is attention else ""
-            # The pitch of a single token is not told.
-            found.append(f"{problem} lengths=kv batch=1 q_len=1{given}")
-            found += [f"{problem} {ld} lengths=kv batch=1..{MOST_SEQUENCES} q_len={q_len}{given}"
-                      for q_len in sorted({1, most_queries})]
-            found.append(f"{problem} {ld} lengths=ragged batch=1..{MOST_SEQUENCES} q_len=1..{MOST_TOKENS}")
+        listed = f" schedule=given slots={slots}" if slots else ""
+        news, found = sorted({1, most_queries}), []
+        for problem, apart, given in ((attention, f"ldq={ldq} ldo={ldo}", listed),
+                                      (f"kv_append {sizes}", f"ldk={ldk} ldv={ldv}", "")):
+            for batch, pool in self._pools(pages, columns, page, most_sequences):
+                whole = f"{problem} {pool} batch={batch}"
+                one = batch == "1"
+                # The pitch of a single token is not told.
+                found += [f"{whole} {'' if one and q_len == 1 else apart} lengths=kv q_len={q_len}{given}"
+                          for q_len in news]
+                total = "" if one else f" q_total=2..{MOST_TOKENS}"
+                found.append(f"{whole} {apart} lengths=ragged q_len=2..{MOST_TOKENS}{total}")
+                if one:
+                    found.append(f"{whole} lengths=ragged q_len=1")
+        if slots:
+            seen = f"mask={mask}" + (f" window={window}" if window else "")
+            found += [f"attention_schedule batch=1..{most_sequences} slots={slots} q_len={q_len} "
+                      f"kv_len={columns * page} lengths=kv cache=paged {seen}"
+                      for q_len in news]
+        return found
+
+    @staticmethod
+    def _pools(pages: int, columns: int, page: int, most: int) -> List[Tuple[str, str]]:
+        """Returns ranges of the number of sequences, with how problems tell the pool: it may have all keys of
+        that many, or less."""
+        full = min(pages // columns, most)
+        found = [("1", f"pages={pages}")] if full else []
+        if full > 1:
+            found.append((f"2..{full}", f"pages={pages}"))
+        if full < most:
+            found.append((f"{full + 1}..{most}",
+                          f"pages={pages} kv_total={max(pages, (pages - most) * page)}"))
         return found

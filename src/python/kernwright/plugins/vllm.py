@@ -1,12 +1,13 @@
 """kernwright in vLLM: attention, RMSNorm, SiluAndMul, linear layers and the head of a model.
 
-    KERNWRIGHT_PLUGINS=vllm vllm serve MODEL --attention-backend CUSTOM \\
-        --compilation-config '{"custom_ops": ["+rms_norm", "+silu_and_mul"]}'
+    KERNWRIGHT_PLUGINS=vllm vllm serve MODEL --attention-backend CUSTOM --compilation-config \\
+        '{"custom_ops": ["+rms_norm", "+silu_and_mul"],
+          "inductor_passes": {"post_grad_custom_post_pass": "kernwright.plugins.fuse_graph"}}'
 
 vLLM calls `load` through its entry point `vllm.general_plugins`, in every process. The classes take the
 places of vLLM's by `register_oot`, its documented seam for layers from elsewhere. Without custom_ops vLLM
 compiles norms and activations itself. Attention is the backend CUSTOM of vLLM's registry
-(`kernwright.plugins.vllm_attention`), which vLLM takes if it is asked for."""
+(`kernwright.plugins.vllm_attention`), which vLLM takes if it is asked for. The pass fuses the layers."""
 
 import functools
 import importlib

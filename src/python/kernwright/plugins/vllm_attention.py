@@ -22,8 +22,11 @@ from .._service import default_service
 from ._paged import PagedAttention, Sequences, bound_of
 
 _FP8 = ("fp8", "fp8_e4m3")
-#: Sequences that may be longer than this are shared out among blocks by a work list.
-LONGEST_WITHOUT_LIST = 8192
+#: Sequences that may be longer than this are shared out among blocks by a work list, since a kernel without one
+#: has parts of a length that suits the longest.
+LONGEST_WITHOUT_LIST = 4096
+#: Sequences of a step up to which kernels are made ready, unless vLLM says how many there are at most.
+MOST_SEQUENCES = 256
 _prewarmed: Set[str] = set()  # problems with ranges
 
 
@@ -141,10 +144,10 @@ class KernwrightMetadataBuilder(AttentionMetadataBuilder):
         if others:
             tokens = int(common.query_start_loc_cpu[-1])
             bound = functools.partial(bound_of, common.max_query_len)
-            new = Sequences(tokens, bound(tokens), lengths, table, starts)
+            new = Sequences(tokens, bound(tokens, len(lengths)), lengths, table, starts)
             if even:
                 own = tokens - of_even
-                parts.append((of_even, Sequences(own, bound(own), lengths[even:], table[even:],
+                parts.append((of_even, Sequences(own, bound(own, others), lengths[even:], table[even:],
                                                  starts[even:] - of_even)))
             else:
                 parts.append((0, new))
@@ -202,7 +205,7 @@ class KernwrightAttention(AttentionImpl):
         paged, caches = self._paged, self._caches(layer, kv_cache)
         first_of_all = attn_metadata.parts[0][1]
         self._make_ready(query, key, value, output, caches[0].shape[1], first_of_all.table.shape[1],
-                         1 if first_of_all.offsets is not None else first_of_all.q_len)
+                         1 if first_of_all.offsets is not None else first_of_all.q_len, len(caches[0]))
         if key is not None and self.kv_sharing_target_layer_name is None:
             paged.append(key, value, caches, attn_metadata.new)
         for first, of in attn_metadata.parts:
@@ -210,16 +213,19 @@ class KernwrightAttention(AttentionImpl):
         return output
 
     def _make_ready(self, query: Tensor, key: Optional[Tensor], value: Optional[Tensor], output: Tensor,
-                    page: int, columns: int, queries: int) -> None:
-        """Gets the kernels for all sizes into memory, unless they are there."""
+                    page: int, columns: int, queries: int, pages: Optional[int] = None) -> None:
+        """Gets the kernels for all sizes into memory, unless they are there. The pool is taken to have all that
+        sequences may have, unless its `pages` are known."""
         pitches = (query.stride(0), *(x.stride(0) if x is not None else self.num_kv_heads * self.head_size
                                       for x in (key, value)), output.stride(0))
-        known = pitches, page, columns, queries
+        known = pitches, page, columns, queries, pages
         if known in self._ready:
             return
         self._ready.add(known)
+        most = self._config.scheduler_config.max_num_seqs if self._config is not None else MOST_SEQUENCES
         slots = _slots(self.num_kv_heads) if columns * page > LONGEST_WITHOUT_LIST else None
-        problems = self._paged.problems(dtype_text(query.dtype) or "", page, columns, pitches, queries, slots)
+        problems = self._paged.problems(dtype_text(query.dtype) or "", page, columns,
+                                        pages or 2 * columns * most, pitches, most, queries, slots)
         missing = [problem for problem in problems if problem not in _prewarmed]
         _prewarmed.update(missing)
         if missing:
