@@ -13,7 +13,7 @@ namespace kernwright {
 std::vector<SweepResult> run_sweep(
     std::span<const Problem> normalized, std::span<const SweepTuner> tuners,
     const std::function<void(std::size_t, const SweepResult&, double seconds)>& done,
-    const std::function<void(std::string_view)>& warn) {
+    const std::function<void(std::string_view)>& say) {
   std::vector<SweepResult> results(normalized.size());
   std::atomic<std::size_t> next = 0;
   Mutex mutex;  // held while `done` is called
@@ -32,7 +32,7 @@ std::vector<SweepResult> run_sweep(
       if (thread) {
         threads.push_back(*std::move(thread));
       } else {
-        warn(concat("one GPU less is tuned on: ", thread.error().message));
+        say(concat("one GPU less is tuned on: ", thread.error().message));
       }
     }
     work(tuners.front());

@@ -21,6 +21,6 @@ using SweepTuner = std::function<SweepResult(const Problem&, std::span<const Pro
 std::vector<SweepResult> run_sweep(
     std::span<const Problem> normalized, std::span<const SweepTuner> tuners,
     const std::function<void(std::size_t, const SweepResult&, double seconds)>& done,
-    const std::function<void(std::string_view)>& warn);
+    const std::function<void(std::string_view)>& say);
 
 }  // namespace kernwright
