@@ -88,7 +88,7 @@ def test_attention_with_pages(planned):
     assert "kv_total=400" in slots and "slots=33" in slots and "schedule=given" in slots
 
 
-def test_attention_of_ragged_sequences(planned, refused):
+def test_attention_of_ragged_sequences(planned):
     def heads(count, tokens):
         return tensor(count, tokens, 64, strides=(64, count * 64, 1))
 
@@ -97,7 +97,8 @@ def test_attention_of_ragged_sequences(planned, refused):
     assert planned(kw.attention, q, k, heads(2, 300), q_len=40, kv_len=120, **named) == (
         "attention batch=4 heads=8 kv_heads=2 q_len=40 kv_len=120 head_dim=64 q_total=100 "
         "kv_total=300 dtype=bf16 lengths=ragged mask=causal")
-    assert "q_len is not told" in refused(kw.attention, q, k, heads(2, 300), kv_len=120, **named)
+    at_most = planned(kw.attention, q, k, heads(2, 300), kv_len=120, **named)
+    assert " q_len=100 " in at_most, "none can have more queries than all"
 
 
 def test_attention_of_an_fp8_cache(planned):
