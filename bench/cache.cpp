@@ -266,14 +266,25 @@ void time_hundreds(benchmark::State& state, const Call& call) {
   state.counters["p50_ns"] = benchmark::Counter(*middle, benchmark::Counter::kAvgThreads);
 }
 
-void hot_get_best_kernel(benchmark::State& state) {
+/// Calls `find` with the service and the problem of a kernel in memory.
+template <typename Find>
+void time_hot(benchmark::State& state, const Find& find) {
   const Service* service = hot_service();
   if (service == nullptr) {
     state.SkipWithError("no toolkit");
     return;
   }
   const Problem problem = hot_problem();
-  time_hundreds(state, [&] { benchmark::DoNotOptimize(service->get_best_kernel(problem)); });
+  time_hundreds(state, [&] { benchmark::DoNotOptimize(find(*service, problem)); });
+}
+
+void hot_borrow_best_kernel(benchmark::State& state) {
+  time_hot(state,
+           [](const Service& in, const Problem& of) { return in.borrow_best_kernel(of, nullptr); });
+}
+
+void hot_get_best_kernel(benchmark::State& state) {
+  time_hot(state, [](const Service& in, const Problem& of) { return in.get_best_kernel(of); });
 }
 
 /// The comparison: the same problem in a map that is guarded by a mutex.
@@ -299,6 +310,7 @@ BENCHMARK(artifact_publish)->Arg(4 << 10)->Arg(128 << 10)->Iterations(500);
 BENCHMARK(record_hit)->Arg(1)->Arg(8);
 BENCHMARK(record_miss)->Arg(1)->Arg(4);
 BENCHMARK(record_publish)->Iterations(500);
+BENCHMARK(hot_borrow_best_kernel)->ThreadRange(1, 16)->UseRealTime();
 BENCHMARK(hot_get_best_kernel)->ThreadRange(1, 16)->UseRealTime();
 BENCHMARK(mutex_guarded_map)->ThreadRange(1, 16)->UseRealTime();
 

@@ -34,9 +34,7 @@ kw::Result<kw::Kernel> best_kernel(const kw::Problem& shape, const std::string& 
   options.tune_seconds = 10;
   kw::Result<kw::Service> service = kw::Service::open(options);
   if (!service) return service.error();
-  kw::Result<kw::Kernel> best = service->get_best_kernel(shape);
-  if (!best) return best;
-  return best->pin();  // outlives the service
+  return service->get_best_kernel(shape);
 }
 
 // d[m, n] = a[m, k] * b[n, k]^T, enqueued on the default stream.

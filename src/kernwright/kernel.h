@@ -73,16 +73,15 @@ struct KernelSummary {
   std::optional<KernelPath> best_path = std::nullopt;
 };
 
-/// A handle to a loaded kernel with its launch plan for one problem. It is cheap to copy. It refers
-/// to an immutable object that the service keeps until it closes; `pin()` keeps it longer. The plan
-/// for a further size of a family is made at the first use of a handle, while the service is open.
-/// Thread-safe: one kernel may be launched from many threads and on many streams at the same time.
+/// A handle to a loaded kernel with its launch plan for one problem, valid until the service
+/// closes. It is cheap to copy: threads share no counter. Thread-safe: one kernel may be launched
+/// from many threads and on many streams at the same time.
 ///
 /// Some kernels need a workspace: `workspace_bytes()` of device memory for what passes between
 /// their own launches. If the caller passes none, the launch takes it from a pool. If the caller
 /// passes one, the launch allocates nothing. Launches that may run at the same time need a
 /// workspace each.
-class KERNWRIGHT_API Kernel {
+class KERNWRIGHT_API BorrowedKernel {
  public:
   /// Enqueues the kernel on `stream` (a CUstream or cudaStream_t; null is the default stream) in
   /// the calling thread's current context. `arguments` are the pointers of the problem's tensors in
@@ -140,18 +139,25 @@ class KERNWRIGHT_API Kernel {
   /// anew on the present one.
   std::optional<KernelPath> best_path() const { return summary().best_path; }
 
-  /// Returns the same handle, which holds a reference: it is usable after the service has closed.
-  Kernel pin() const;
-
  private:
+  friend class Kernel;
   friend class LazyKernel;
   friend class LoadedKernel;
-  explicit Kernel(const LoadedKernel* loaded) : loaded_(loaded) {}
+  explicit BorrowedKernel(const LoadedKernel* loaded) : loaded_(loaded) {}
   const LoadedKernel& loaded() const;
 
   const LoadedKernel* loaded_;        ///< null for a kernel that is prepared at its first use
   const LazyKernel* lazy_ = nullptr;  ///< that kernel
   std::shared_ptr<const void> kept_;
+};
+
+/// A handle that keeps its kernel loaded, also after the service has closed. The plan for a further
+/// size of a family is made at the first use of a handle; if the service has closed before that,
+/// launches fail with `unavailable`.
+class KERNWRIGHT_API Kernel : public BorrowedKernel {
+ public:
+  /// Takes a reference to a kernel that is still valid.
+  explicit Kernel(const BorrowedKernel& borrowed);
 };
 
 }  // namespace kernwright

@@ -142,7 +142,7 @@ struct LookupCount {
 using ParameterValues = std::vector<std::pair<std::string, std::int64_t>>;
 
 /// Provides tuned kernels for one device. It looks records up in the cache, compiles, loads and
-/// hands out kernels. Thread-safe. Kernels that it returned stay valid until it is destroyed.
+/// hands out kernels, which may outlive it. Thread-safe.
 ///
 /// Compiling and tuning start threads, and a fork leaves these behind. In a process that was forked
 /// after that, a kernel in memory is still found, but opening a service, a new lookup and tuning
@@ -173,6 +173,9 @@ class KERNWRIGHT_API Service {
   /// capture does not survive. Finding a kernel in memory does not ask the driver. Errors also:
   /// `refused`, which names the problem and the remedy; the capture stays valid.
   Result<Kernel> get_best_kernel(const Problem& problem, void* stream) const;
+
+  /// Returns the same without a reference, for programs that look a kernel up for each launch.
+  Result<BorrowedKernel> borrow_best_kernel(const Problem& problem, void* stream) const;
 
   /// Returns the best kernel, as `get_best_kernel` does, and then the kernels that may take its
   /// place in a chain, at most `count` in all, the most promising first. They are for
@@ -207,24 +210,24 @@ class KERNWRIGHT_API Service {
   /// have ranges, `m=1..8192`: then the kernels of all sizes are loaded. Errors:
   /// `not_found`, which lists every problem that cannot be served, with its reason; `unavailable`
   /// if it was stopped.
-  Result<void> prewarm(const std::vector<Problem>& problems) const;
+  Result<void> prewarm(const std::vector<Problem>& problems);
 
   /// Does the same for the problems of a worklist file, also one that `record_shapes` wrote. Errors
   /// also: `invalid_argument`, which names file and line; `not_found`; `io`.
-  Result<void> prewarm_worklist(const std::string& file) const;
+  Result<void> prewarm_worklist(const std::string& file);
 
   /// Tunes the problem on the device, stores the record and returns the winner. Later calls of
   /// get_best_kernel return the winner too. If the problem has ranges, `m=1..8192`, all their sizes
   /// are tuned together, and the kernel of the largest is returned; of the options, `seconds` alone
   /// counts. Errors: `invalid_argument` for options that are out of
   /// range; `unavailable` without a GPU; `refused` if the service is sealed.
-  Result<Kernel> tune(const Problem& problem, const TuneOptions& options = {}) const;
+  Result<Kernel> tune(const Problem& problem, const TuneOptions& options = {});
 
   /// Ends the tunings that other threads wait for now, by `tune` or by a miss that is tuned. They
   /// fail with `unavailable` after at most their present step, keep nothing, and their worker
   /// process ends. A prewarming ends in the same way after at most its present problem. May be
   /// called from any thread.
-  void stop_tuning() const;
+  void stop_tuning();
 
   /// From now on appends every problem that is asked for to `file`, once, with how it was answered.
   /// The count of its lookups is appended when the recording or the service ends. The file is a
@@ -233,13 +236,13 @@ class KERNWRIGHT_API Service {
   /// its place. Meanwhile a lookup in memory costs a microsecond more. Errors: `invalid_argument`
   /// if the file exists and is something else; `io` if counts cannot be appended. Later failures go
   /// to the log. Thread-safe.
-  Result<void> record_shapes(const std::string& file) const;
+  Result<void> record_shapes(const std::string& file);
 
   /// From now on tunes each problem that is asked for and was not tuned, for about `seconds` each,
   /// before it is served: as `MissPolicy::tune_now`, also for kernels in memory. Errors are as for
   /// `tune`. With 0 the miss policy holds again. During a stream capture nothing is tuned.
   /// Thread-safe.
-  void autotune(double seconds) const;
+  void autotune(double seconds);
 
   /// Declares that all is compiled that will be needed, as a program does when it is ready to
   /// serve. Kernels in memory, and records whose bits are stored, are served as before. Every
@@ -247,7 +250,7 @@ class KERNWRIGHT_API Service {
   /// `refused` or in the log, as `mode` says, and is counted (`metrics`). With `error` tuning in
   /// the background ends; other calls that have begun end as they would. Sealing again changes the
   /// mode. Thread-safe.
-  void seal(SealMode mode = SealMode::error) const;
+  void seal(SealMode mode = SealMode::error);
 
   /// Returns how many of the problems that were asked for so far ended in each match, with the
   /// reason. Each problem is counted once, when it is looked up, and a size of a family again if it

@@ -62,7 +62,7 @@ bool reachable(const DriverApi& api, DevicePointer first, std::int64_t bytes) {
 
 }  // namespace
 
-std::shared_ptr<const LoadedKernel> LoadedKernel::of(const Kernel& kernel) {
+std::shared_ptr<const LoadedKernel> LoadedKernel::of(const BorrowedKernel& kernel) {
   return kernel.loaded().shared_from_this();
 }
 
@@ -254,11 +254,11 @@ Result<void> LoadedKernel::launch_checked(void* stream, const Arg* arguments, st
   return enqueue(stream, bound, workspace);
 }
 
-Kernel LazyKernel::handle() const {
-  Kernel handle(nullptr);
-  handle.lazy_ = this;
-  handle.kept_ = shared_from_this();
-  return handle;
+BorrowedKernel LazyKernel::borrowed() const {
+  BorrowedKernel borrowed(nullptr);
+  borrowed.lazy_ = this;
+  borrowed.kept_ = shared_from_this();
+  return borrowed;
 }
 
 const LoadedKernel& LazyKernel::load_once() const {
@@ -269,50 +269,46 @@ const LoadedKernel& LazyKernel::load_once() const {
   return *kept_;
 }
 
-[[gnu::hot]] const LoadedKernel& Kernel::loaded() const {
+[[gnu::hot]] const LoadedKernel& BorrowedKernel::loaded() const {
   return loaded_ != nullptr ? *loaded_ : lazy_->loaded();
 }
 
-[[gnu::hot]] Result<void> Kernel::launch(void* stream, std::initializer_list<Arg> arguments,
-                                         void* workspace) const {
+[[gnu::hot]] Result<void> BorrowedKernel::launch(void* stream, std::initializer_list<Arg> arguments,
+                                                 void* workspace) const {
   return loaded().launch(stream, arguments.begin(), arguments.size(), workspace);
 }
 
-[[gnu::hot]] Result<void> Kernel::launch(void* stream, const Arg* arguments, std::size_t count,
-                                         void* workspace) const {
+[[gnu::hot]] Result<void> BorrowedKernel::launch(void* stream, const Arg* arguments,
+                                                 std::size_t count, void* workspace) const {
   return loaded().launch(stream, arguments, count, workspace);
 }
 
-Result<void> Kernel::launch_checked(void* stream, std::initializer_list<Arg> arguments,
-                                    void* workspace) const {
+Result<void> BorrowedKernel::launch_checked(void* stream, std::initializer_list<Arg> arguments,
+                                            void* workspace) const {
   return loaded().launch_checked(stream, arguments.begin(), arguments.size(), workspace);
 }
 
-Result<void> Kernel::launch_checked(void* stream, const Arg* arguments, std::size_t count,
-                                    void* workspace) const {
+Result<void> BorrowedKernel::launch_checked(void* stream, const Arg* arguments, std::size_t count,
+                                            void* workspace) const {
   return loaded().launch_checked(stream, arguments, count, workspace);
 }
 
-Result<BakedLaunch> Kernel::bake(std::initializer_list<Arg> arguments) const {
+Result<BakedLaunch> BorrowedKernel::bake(std::initializer_list<Arg> arguments) const {
   return loaded().bake(arguments.begin(), arguments.size());
 }
 
-Result<BakedLaunch> Kernel::bake(const Arg* arguments, std::size_t count) const {
+Result<BakedLaunch> BorrowedKernel::bake(const Arg* arguments, std::size_t count) const {
   return loaded().bake(arguments, count);
 }
 
-std::int64_t Kernel::workspace_bytes() const { return loaded().workspace_bytes(); }
+std::int64_t BorrowedKernel::workspace_bytes() const { return loaded().workspace_bytes(); }
 
-const std::vector<ArgumentInfo>& Kernel::arguments() const { return loaded().arguments(); }
+const std::vector<ArgumentInfo>& BorrowedKernel::arguments() const { return loaded().arguments(); }
 
-const KernelSummary& Kernel::summary() const { return loaded().summary(); }
+const KernelSummary& BorrowedKernel::summary() const { return loaded().summary(); }
 
-Kernel Kernel::pin() const {
-  Kernel pinned = *this;
-  pinned.kept_ = loaded().shared_from_this();
-  pinned.loaded_ = &loaded();
-  pinned.lazy_ = nullptr;
-  return pinned;
+Kernel::Kernel(const BorrowedKernel& borrowed) : BorrowedKernel(borrowed) {
+  if (kept_ == nullptr) kept_ = loaded_->shared_from_this();
 }
 
 }  // namespace kernwright

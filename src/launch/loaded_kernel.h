@@ -33,7 +33,7 @@ class BoundArguments {
   std::size_t scalar_count_ = 0;
 };
 
-/// The kernel that a `Kernel` refers to: a winner that is loaded on the device, with its summary.
+/// The kernel that a handle refers to: a winner that is loaded on the device, with its summary.
 /// Immutable. Without a device `launcher` is null; the object then only describes the kernel, and
 /// launching fails with `why_not`.
 class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
@@ -41,8 +41,9 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   LoadedKernel(KernelSummary summary, ExecutionPlan plan, std::unique_ptr<Launcher> launcher,
                Error why_not, bool check_launches = false);
 
-  Kernel handle() const { return Kernel(this); }
-  static std::shared_ptr<const LoadedKernel> of(const Kernel& kernel);
+  Kernel handle() const { return Kernel(borrowed()); }
+  BorrowedKernel borrowed() const { return BorrowedKernel(this); }
+  static std::shared_ptr<const LoadedKernel> of(const BorrowedKernel& kernel);
 
   const KernelSummary& summary() const { return summary_; }
   const std::vector<ArgumentInfo>& arguments() const { return arguments_; }
@@ -107,7 +108,7 @@ class LazyKernel : public std::enable_shared_from_this<LazyKernel> {
   LazyKernel& operator=(const LazyKernel&) = delete;
 
   /// Returns a handle that keeps this.
-  Kernel handle() const;
+  BorrowedKernel borrowed() const;
   /// Loads the kernel, once.
   const LoadedKernel& loaded() const {
     const LoadedKernel* const ready = ready_.load(std::memory_order_acquire);

@@ -187,14 +187,9 @@ std::string describe(const TensorBinding& binding) {
   return json.dump();
 }
 
-// Returns `kernel` as it is handed out, pinned so that it outlives the service.
-std::unique_ptr<kw_kernel> given_out(const Kernel& kernel) {
-  return std::make_unique<kw_kernel>(kernel.pin());
-}
-
 Result<void> give(const Result<Kernel>& kernel, kw_kernel** out) {
   if (!kernel) return kernel.error();
-  *out = given_out(*kernel).release();
+  *out = new kw_kernel(*kernel);
   return {};
 }
 
@@ -276,20 +271,21 @@ KERNWRIGHT_API int kw_find_kernel(kw_service* service, const kw_problem* problem
 KERNWRIGHT_API int kw_find_and_launch(kw_service* service, const kw_problem* problem, void* stream,
                                       const void* const* tensors, size_t tensor_count,
                                       const double* scalars, size_t scalar_count, void* workspace) {
-  return guarded(
-      "kw_find_and_launch",
-      {{"service", service},
-       {"problem", problem},
-       {"tensors", tensors, tensor_count > 0},
-       {"scalars", scalars, scalar_count > 0}},
-      [&]() -> Result<void> {
-        KW_ASSIGN(const Kernel kernel, service->service.get_best_kernel(problem->problem, stream));
-        return with_arguments(kernel.summary(), c_api::Counts(kernel.arguments()),
-                              {tensors, tensor_count, scalars, scalar_count},
-                              [&](const Arg* arguments, size_t count) {
-                                return kernel.launch(stream, arguments, count, workspace);
-                              });
-      });
+  return guarded("kw_find_and_launch",
+                 {{"service", service},
+                  {"problem", problem},
+                  {"tensors", tensors, tensor_count > 0},
+                  {"scalars", scalars, scalar_count > 0}},
+                 [&]() -> Result<void> {
+                   KW_ASSIGN(const BorrowedKernel kernel,
+                             service->service.borrow_best_kernel(problem->problem, stream));
+                   return with_arguments(kernel.summary(), c_api::Counts(kernel.arguments()),
+                                         {tensors, tensor_count, scalars, scalar_count},
+                                         [&](const Arg* arguments, size_t count) {
+                                           return kernel.launch(stream, arguments, count,
+                                                                workspace);
+                                         });
+                 });
 }
 
 KERNWRIGHT_API int kw_get_best_kernels(kw_service* service, const char* problem,
@@ -304,7 +300,9 @@ KERNWRIGHT_API int kw_get_best_kernels(kw_service* service, const char* problem,
                    KW_ASSIGN(const std::vector<Kernel> best,
                              service->service.get_best_kernels(parsed, count));
                    std::vector<std::unique_ptr<kw_kernel>> given;
-                   for (const Kernel& kernel : best) given.push_back(given_out(kernel));
+                   for (const Kernel& kernel : best) {
+                     given.push_back(std::make_unique<kw_kernel>(kernel));
+                   }
                    for (size_t i = 0; i < given.size(); ++i) kernels[i] = given[i].release();
                    *found = given.size();
                    return {};
@@ -376,7 +374,7 @@ KERNWRIGHT_API int kw_find_by_pattern(kw_service* service, const kw_pattern* pat
                    }
                    std::optional<Kernel> found;
                    if (problem) found = service->service.find_in_memory(*problem);
-                   std::unique_ptr<kw_kernel> given_kernel = found ? given_out(*found) : nullptr;
+                   auto given_kernel = found ? std::make_unique<kw_kernel>(*found) : nullptr;
                    // One that could not be loaded has no arguments.
                    if (given_kernel && given_kernel->counts.tensors == 0) given_kernel = nullptr;
                    if (problem) std::copy(sizes.begin(), sizes.end(), made);

@@ -164,17 +164,23 @@ ServiceCore::~ServiceCore() {
 }
 
 Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optional<void*> stream) {
-  if (std::optional<Kernel> found = find_in_memory(problem)) return *std::move(found);
+  KW_ASSIGN(const BorrowedKernel borrowed, borrow_best_kernel(problem, stream));
+  return Kernel(borrowed);
+}
+
+Result<BorrowedKernel> ServiceCore::borrow_best_kernel(const Problem& problem,
+                                                       std::optional<void*> stream) {
+  if (std::optional<BorrowedKernel> found = find_in_memory(problem)) return *std::move(found);
   const LoadedKernel* const hot = table_.find(problem);
   KW_TRY(check_not_forked());
   if (hot && hot->summary().match <= worst_in_memory()) {
     record(hot->summary());
-    return hot->handle();
+    return hot->borrowed();
   }
   KW_ASSIGN(const BoundProblem bound, bind(problem));
   if (!hot) {
     // Another spelling may be known.
-    if (std::optional<Kernel> sized = find_in_family(bound.problem())) {
+    if (std::optional<BorrowedKernel> sized = find_in_family(bound.problem())) {
       families_.learn(problem, bound);
       return *std::move(sized);
     }
@@ -190,17 +196,17 @@ Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optiona
     families_.learn(problem, bound);
     families_.learn(bound.problem(), bound);
   }
-  return (*found)->handle();
+  return (*found)->borrowed();
 }
 
-std::optional<Kernel> ServiceCore::find_in_memory(const Problem& written) {
+std::optional<BorrowedKernel> ServiceCore::find_in_memory(const Problem& written) {
   const LoadedKernel* const hot = table_.find(written);
   if (!hot) return find_in_family(written);
   if (watched_.load(std::memory_order_relaxed)) return std::nullopt;
-  return hot->handle();
+  return hot->borrowed();
 }
 
-std::optional<Kernel> ServiceCore::find_in_family(const Problem& written) {
+std::optional<BorrowedKernel> ServiceCore::find_in_family(const Problem& written) {
   if (!shortlisting_ || background_ || watched_.load(std::memory_order_relaxed)) {
     return std::nullopt;
   }
@@ -212,10 +218,19 @@ std::optional<Kernel> ServiceCore::find_in_family(const Problem& written) {
     if (!chosen) return nullptr;
     const GradedRecord& of = family.kernels[*chosen].record;
     counters_.add(of.match, of.reason);
-    return std::make_shared<const SizedKernel>(family, found->sizes, *chosen, load_sized_);
+    return std::make_shared<const SizedKernel>(family, found->sizes, *chosen, weak_from_this());
   });
   if (kernel == nullptr) return std::nullopt;
-  return kernel->handle();
+  return kernel->borrowed();
+}
+
+std::shared_ptr<const LoadedKernel> SizedKernel::load() const {
+  if (const std::shared_ptr<ServiceCore> service = service_.lock()) {
+    return service->load_sized(*this);
+  }
+  return std::make_shared<const LoadedKernel>(
+      KernelSummary(), ExecutionPlan(), nullptr,
+      Error{ErrorCode::unavailable, "the service was closed before the kernel was first used"});
 }
 
 std::shared_ptr<const LoadedKernel> ServiceCore::load_sized(const SizedKernel& sized) {

@@ -62,18 +62,19 @@ struct Surroundings {
 
 /// The implementation behind `Service`. It decides which of its parts answers a lookup: the table
 /// of loaded kernels, the finder of records, or the desk that makes new ones. Thread-safe.
-class ServiceCore {
+class ServiceCore : public std::enable_shared_from_this<ServiceCore> {
  public:
   static Result<std::shared_ptr<ServiceCore>> open(ServiceOptions options,
                                                    Surroundings surroundings = {});
 
   /// `stream` is the stream of the launch, if it is known.
+  Result<BorrowedKernel> borrow_best_kernel(const Problem& problem, std::optional<void*> stream);
   Result<Kernel> get_best_kernel(const Problem& problem,
                                  std::optional<void*> stream = std::nullopt);
 
   /// Returns the kernel for a problem as it was written if it or its family is in memory, and
   /// nothing watches lookups.
-  std::optional<Kernel> find_in_memory(const Problem& written);
+  std::optional<BorrowedKernel> find_in_memory(const Problem& written);
 
   /// Returns at most `count` kernels: the best, and then those that may take its place in a chain,
   /// the best first.
@@ -109,6 +110,8 @@ class ServiceCore {
   /// Launches once, on zeros, the kernel that get_best_kernel would serve. Errors: `unavailable`
   /// without a GPU; `not_found` if nothing is served; `device` with the driver's words.
   Result<void> canary(const Problem& problem);
+  /// Loads a kernel of a family that was found. If that fails, looks the problem up.
+  std::shared_ptr<const LoadedKernel> load_sized(const SizedKernel& sized);
   /// `Builder::recompile` of a record's winner.
   Result<Builder::Recompiled> recompile(const RecordHead& head);
 
@@ -162,9 +165,7 @@ class ServiceCore {
                                            std::optional<void*> stream);
   /// Returns the kernel of the problem's family for its sizes, without a look at the cache, or
   /// nullopt if there is none, or if this service looks each size up.
-  std::optional<Kernel> find_in_family(const Problem& written);
-  /// Loads the kernel that `find_in_family` chose. If that fails, looks the problem up.
-  std::shared_ptr<const LoadedKernel> load_sized(const SizedKernel& sized);
+  std::optional<BorrowedKernel> find_in_family(const Problem& written);
   /// Returns the budget of tuning a miss, or nullopt if misses are not tuned.
   std::optional<double> tuning_seconds() const;
   /// Returns the worst match that is served from memory.
@@ -221,9 +222,6 @@ class ServiceCore {
   Shortlists shortlists_;
   KernelTable table_;
   FamilyTable families_;
-  const SizedKernel::Load load_sized_ = [this](const SizedKernel& sized) {
-    return load_sized(sized);
-  };
   LookupCounters counters_;
   Mutex watch_mutex_;
   std::shared_ptr<ShapeRecorder> recorder_ KW_GUARDED_BY(watch_mutex_);

@@ -52,12 +52,16 @@ Result<Kernel> Service::get_best_kernel(const Problem& problem, void* stream) co
   return guarded([&] { return core_->get_best_kernel(problem, stream); });
 }
 
+Result<BorrowedKernel> Service::borrow_best_kernel(const Problem& problem, void* stream) const {
+  return guarded([&] { return core_->borrow_best_kernel(problem, stream); });
+}
+
 Result<std::vector<Kernel>> Service::get_best_kernels(const Problem& problem,
                                                       std::size_t count) const {
   return guarded([&] { return core_->get_best_kernels(problem, count); });
 }
 
-Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
+Result<void> Service::prewarm(const std::vector<Problem>& problems) {
   return guarded([&]() -> Result<void> {
     std::string missing;
     std::size_t count = 0;
@@ -103,12 +107,12 @@ Result<std::optional<BindingPattern>> Service::pattern(
 }
 
 std::optional<Kernel> Service::find_in_memory(const Problem& problem) const {
-  const Result<std::optional<Kernel>> found =
-      guarded([&]() -> Result<std::optional<Kernel>> { return core_->find_in_memory(problem); });
-  return found ? *found : std::nullopt;
+  const auto found = guarded(
+      [&]() -> Result<std::optional<BorrowedKernel>> { return core_->find_in_memory(problem); });
+  return found && *found ? std::optional(Kernel(**found)) : std::nullopt;
 }
 
-Result<Kernel> Service::tune(const Problem& problem, const TuneOptions& options) const {
+Result<Kernel> Service::tune(const Problem& problem, const TuneOptions& options) {
   return guarded([&]() -> Result<Kernel> {
     if (!(options.seconds > 0)) {
       return Error{ErrorCode::invalid_argument,
@@ -141,15 +145,15 @@ Result<Kernel> Service::tune(const Problem& problem, const TuneOptions& options)
   });
 }
 
-void Service::stop_tuning() const { core_->stop_tuning(); }
+void Service::stop_tuning() { core_->stop_tuning(); }
 
-Result<void> Service::record_shapes(const std::string& file) const {
+Result<void> Service::record_shapes(const std::string& file) {
   return guarded([&] { return core_->record_shapes(file); });
 }
 
-void Service::autotune(double seconds) const { core_->autotune(seconds); }
+void Service::autotune(double seconds) { core_->autotune(seconds); }
 
-void Service::seal(SealMode mode) const { core_->seal(mode); }
+void Service::seal(SealMode mode) { core_->seal(mode); }
 
 std::vector<LookupCount> Service::lookup_counts() const { return core_->counters().read(); }
 

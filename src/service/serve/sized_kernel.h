@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <utility>
 
@@ -10,26 +9,28 @@
 
 namespace kernwright {
 
+class ServiceCore;
+
 /// The kernel of a family at one size.
 class SizedKernel final : public LazyKernel {
  public:
-  using Load = std::function<std::shared_ptr<const LoadedKernel>(const SizedKernel&)>;
-  /// The family and `load`, which implements `LazyKernel::load`, outlive it until it is loaded.
-  SizedKernel(const Family& family, const FreeSizes& sizes, std::size_t kernel, const Load& load)
-      : family_(family), sizes_(sizes), kernel_(kernel), load_(load) {}
+  /// `service` keeps the family, and loads this if it is still open then.
+  SizedKernel(const Family& family, const FreeSizes& sizes, std::size_t kernel,
+              std::weak_ptr<ServiceCore> service)
+      : family_(family), sizes_(sizes), kernel_(kernel), service_(std::move(service)) {}
 
   const Family& family() const { return family_; }
   const FreeSizes& sizes() const { return sizes_; }
   const Family::Kernel& kernel() const { return family_.kernels[kernel_]; }
 
  protected:
-  std::shared_ptr<const LoadedKernel> load() const override { return load_(*this); }
+  std::shared_ptr<const LoadedKernel> load() const override;  // core.cpp
 
  private:
   const Family& family_;
   FreeSizes sizes_;
   std::size_t kernel_;
-  const Load& load_;
+  std::weak_ptr<ServiceCore> service_;
 };
 
 }  // namespace kernwright

@@ -8,7 +8,7 @@
 
 namespace kernwright {
 
-Result<void> Service::prewarm_worklist(const std::string& file) const {
+Result<void> Service::prewarm_worklist(const std::string& file) {
   return guarded([&]() -> Result<void> {
     KW_ASSIGN(const std::vector<WorklistEntry> entries, read_worklist(file));
     std::vector<Problem> problems;

@@ -20,7 +20,7 @@ class CKernelFixture : public ::testing::Test {
     auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
     EXPECT_TRUE(launcher) << launcher.error().message;
     loaded_ = make_kernel(plan, *std::move(launcher));
-    kernel_ = new kw_kernel(loaded_->handle().pin());
+    kernel_ = new kw_kernel(loaded_->handle());
   }
   ~CKernelFixture() override { kw_release(kernel_); }
 

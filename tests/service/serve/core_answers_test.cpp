@@ -148,7 +148,7 @@ TEST_F(ServiceCoreTest, WithoutABudgetNothingIsTunedInTheBackground) {
 }
 
 TEST_F(ServiceCoreTest, ABannedPredictionIsReplacedByTheNextAndAPinIsServed) {
-  const Kernel first = open()->get_best_kernel(problem_)->pin();
+  const Kernel first = must(open()->get_best_kernel(problem_));
   const auto decide = [&](OverrideAction action) {
     const auto core = open();
     Override made{.key = core->site().key(*core->bind(problem_)), .action = action};
@@ -228,7 +228,7 @@ TEST_F(ServiceCoreTest, PrewarmingListsEveryProblemThatIsMissing) {
   options.cache = cache_.path();
   options.sku = "h200";
   options.min_match = Match::recheck;
-  const Service service = must(Service::open(std::move(options)));
+  Service service = must(Service::open(std::move(options)));
   EXPECT_TRUE(service.prewarm({}));
   EXPECT_THAT(
       service.prewarm({vector_add(1, DType::bf16), problem_, rmsnorm(8, 64, DType::fp16)}),

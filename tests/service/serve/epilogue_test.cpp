@@ -66,7 +66,7 @@ class EpilogueGpuTest : public EpilogueTest {
 };
 
 TEST_F(EpilogueGpuTest, TheTunedKernelIsTheOneThatIsServed) {
-  const Service tuner = open(true);
+  Service tuner = open(true);
   const Kernel tuned = must(tuner.tune(problem_, {.seconds = 5}));
   options_.min_match = Match::exact;
   const Service service = open(true);

@@ -40,8 +40,8 @@ class FamilyTableTest : public ::testing::Test {
     return {found->sizes.values().begin(), found->sizes.values().end()};
   }
   static std::shared_ptr<const SizedKernel> sized(const FamilyTable::Found& found) {
-    static const SizedKernel::Load kNone;
-    return std::make_shared<const SizedKernel>(*found.family, found.sizes, 0, kNone);
+    return std::make_shared<const SizedKernel>(*found.family, found.sizes, 0,
+                                               std::weak_ptr<ServiceCore>());
   }
 
   FamilyTable table_{catalog()};

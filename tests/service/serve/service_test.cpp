@@ -33,12 +33,12 @@ TEST_F(ServiceTest, WhatItCannotWorkWithIsNamed) {
 }
 
 TEST_F(ServiceTest, NothingIsTunedWithoutAGpu) {
-  const Service service = must(open());
+  Service service = must(open());
   EXPECT_EQ(service.tune(problem_, {.seconds = 1}).error().code, ErrorCode::unavailable);
 }
 
 TEST_F(ServiceTest, WhatIsWrongWithAProblemIsSaidByEveryCall) {
-  const Service service = must(open());
+  Service service = must(open());
   const Problem wrong = Problem::make("vector_add", {{"n", 0}}, {{"dtype", "bf16"}});
   EXPECT_EQ(service.get_best_kernel(wrong).error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(service.compile(wrong, "vector_add/vectorized", {}).error().code,
@@ -48,7 +48,7 @@ TEST_F(ServiceTest, WhatIsWrongWithAProblemIsSaidByEveryCall) {
 }
 
 TEST_F(ServiceTest, WhatDoesNotMakeACandidateIsNotCompiled) {
-  const Service service = must(open());
+  Service service = must(open());
   EXPECT_FALSE(service.compile(problem_, "vector_add/none", {}));
   EXPECT_THAT(service.compile(problem_, "vector_add/vectorized", {{"WARPS", 4}}),
               Fails(HasSubstr("no parameter WARPS")));

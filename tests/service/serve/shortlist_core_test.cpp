@@ -136,8 +136,17 @@ TEST_F(ShortlistCoreTest, ASizeOfTheFamilyIsFoundWithoutALookAtTheCache) {
   EXPECT_EQ(kernel->arguments()[0].extent, std::vector<std::int64_t>{900'000});
   EXPECT_EQ(LoadedKernel::of(*kernel), LoadedKernel::of(*core->get_best_kernel(other_)));
   EXPECT_EQ(lookups(), before + 1) << "it is kept";
-  const Kernel pinned = kernel->pin();
-  EXPECT_EQ(LoadedKernel::of(pinned), LoadedKernel::of(*kernel));
+}
+
+TEST_F(ShortlistCoreTest, AKernelThatWasNotUsedBeforeItsServiceClosedIsRefused) {
+  auto core = shortlisted();
+  const Kernel used = must(core->get_best_kernel(other_));
+  EXPECT_EQ(used.summary().problem, other_.text());
+  const Kernel unused = must(core->get_best_kernel(vector_add(900'001, DType::bf16)));
+  core.reset();
+  EXPECT_EQ(used.summary().problem, other_.text());
+  EXPECT_THAT(unused.launch(nullptr, {}),
+              Fails(::testing::HasSubstr("the service was closed before")));
 }
 
 TEST_F(ShortlistCoreTest, MemoryDoesNotGrowWithTheSizes) {
