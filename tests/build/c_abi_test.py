@@ -80,7 +80,7 @@ def main():
                         "(make golden):")
         failures += [f"+{line}" for line in new]
     declared = {re.search(r"kw_\w+(?=\()", row)[0] for row, value in rows if not value}
-    exported = set(re.findall(r" T (kw_\w+)$", output_of(["nm", "-D", "--defined-only", library]),
+    exported = set(re.findall(r" T (kw_\w+)@@KERNWRIGHT_C_\d+$", output_of(["nm", "-D", "--defined-only", library]),
                               flags=re.M))
     failures += [f"declared, but not exported: {name}" for name in sorted(declared - exported)]
     failures += [f"exported, but not declared: {name}" for name in sorted(exported - declared)]

@@ -8,13 +8,14 @@ import sys
 
 library, *more = sys.argv[1:]
 ALLOWED = re.compile(
-    r"(kw_\w+|((non-virtual thunk to|typeinfo( name)? for|vtable for) )?kernwright::(?!cli::).*"
+    r"(kw_\w+|KERNWRIGHT_C_\d+|KERNWRIGHT_CXX_[\d.]+|"
+    r"((non-virtual thunk to|typeinfo( name)? for|vtable for) )?kernwright::(?!cli::).*"
     + "".join(rf"|{re.escape(name)}\(.*" for name in more) + ")$")
 
 failures = []
 names = []
-for line in subprocess.run(["nm", "-DC", "--defined-only", library], check=True, text=True,
-                           stdout=subprocess.PIPE).stdout.splitlines():
+for line in subprocess.run(["nm", "-DC", "--defined-only", "--without-symbol-versions", library],
+                           check=True, text=True, stdout=subprocess.PIPE).stdout.splitlines():
     _, kind, name = line.split(" ", 2)
     names.append(name)
     if not ALLOWED.match(name):

@@ -131,6 +131,15 @@ def check_quickstart(prefix, folder):
         sys.exit(f"the quickstart does not start: {ran.stderr}")
 
 
+def check_version(program, starts):
+    """A program that was built for another C++ interface does not start; one in C needs none."""
+    program.write_bytes(program.read_bytes().replace(b"KERNWRIGHT_CXX", b"KERNWRIGHT_XXC"))
+    ran = subprocess.run([program], text=True, check=False, capture_output=True, cwd=program.parent,
+                         env=os.environ | {"LD_LIBRARY_PATH": ""})
+    if (ran.returncode == 0) != starts or ("KERNWRIGHT_XXC" in ran.stderr) == starts:
+        sys.exit(f"with another C++ interface {program} ends with {ran.returncode}: {ran.stderr}")
+
+
 def headings(text):
     """The anchors of a document's headings."""
     lines = re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines()
@@ -193,6 +202,7 @@ with tempfile.TemporaryDirectory() as folder:
         run(compiler, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", file, "-o", "use",
             *pkg_config(prefix), cwd=folder)
         run(folder / "use", env=os.environ | {"LD_LIBRARY_PATH": ""}, cwd=folder)
+        check_version(folder / "use", starts=file == "use.c")
     check_quickstart(prefix, folder)
 
     (folder / "CMakeLists.txt").write_text(OUTER.format(source=source))
