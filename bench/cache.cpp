@@ -239,12 +239,8 @@ Problem hot_problem() { return matmul({.m = 4096, .n = 6144, .k = 4096}, DType::
 
 /// A service for a SKU without a GPU. Lookups in memory are the same as with a GPU.
 const Service* hot_service() {
-  static const Result<Service> service = [] {
-    ServiceOptions options;
-    options.cache = (folder() / "hot").native();
-    options.sku = "h200";
-    return Service::open(std::move(options));
-  }();
+  static const Result<Service> service =
+      Service::open({.cache = (folder() / "hot").native(), .sku = "h200"});
   return service && service->get_best_kernel(hot_problem()) ? &*service : nullptr;
 }
 

@@ -117,10 +117,7 @@ int run_once(ColdStart start, char** argv) {
   const StreamHandle stream(api, made);
   start.context = now_ns();
 
-  ServiceOptions options;
-  options.cache = argv[2];
-  options.min_match = Match::recheck;
-  const Service service = take(Service::open(std::move(options)));
+  const Service service = take(Service::open({.cache = argv[2], .min_match = Match::recheck}));
   start.opened = now_ns();
 
   const Kernel kernel = take(service.get_best_kernel(take(Problem::parse(argv[3]))));

@@ -65,9 +65,7 @@ struct Answer {
 
 /// `budget` 0: the first answer.
 Result<Answer> answer(const Problem& problem, const std::filesystem::path& cache, double budget) {
-  ServiceOptions options;
-  options.cache = cache.string();
-  KW_ASSIGN(auto core, ServiceCore::open(std::move(options)));
+  KW_ASSIGN(auto core, ServiceCore::open({.cache = cache.string()}));
   const double start = now();
   int measured = 0;
   double estimate = 0;
@@ -189,9 +187,7 @@ int run(int argc, const char* const* argv) {
     budgets.push_back(std::stod(std::string(one)));
   }
   const double stop_after = number_option(argc, argv, "--stop-after", 1e9);
-  ServiceOptions options;
-  options.cache = (cache / "bench").string();
-  const auto core = take(ServiceCore::open(std::move(options)));
+  const auto core = take(ServiceCore::open({.cache = (cache / "bench").string()}));
   auto device = take(BenchDevice::open(core->builder().pool()));
   const ContextScope scope(device.context->api(), device.context->context());
   if (const auto current = device.context->check(scope.status()); !current) fail(current.error());

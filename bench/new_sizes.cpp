@@ -73,10 +73,9 @@ Problem draw(const RangedProblem& family, std::mt19937_64& random) {
 int run(int argc, const char* const* argv) {
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
   expect_options(argc, argv, kUsage);
-  ServiceOptions options;
-  options.cache = text_option(argc, argv, "--cache");
-  options.sku = option_value(argc, argv, "--sku").value_or("");
-  const auto core = take(ServiceCore::open(std::move(options)));
+  const auto core =
+      take(ServiceCore::open({.cache = text_option(argc, argv, "--cache"),
+                              .sku = option_value(argc, argv, "--sku").value_or("")}));
   const auto sizes = integer_option(argc, argv, "--sizes", 1000);
   const auto grow = integer_option(argc, argv, "--grow", 0);
   std::mt19937_64 random(static_cast<std::uint64_t>(integer_option(argc, argv, "--seed", 1)));

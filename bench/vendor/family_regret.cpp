@@ -216,9 +216,7 @@ int run(int argc, const char* const* argv) {
   expect_options(argc, argv, kUsage);
   const std::string cache = text_option(argc, argv, "--cache");
   const auto open = [](std::string folder) {
-    ServiceOptions options;
-    options.cache = std::move(folder);
-    return take(ServiceCore::open(std::move(options)));
+    return take(ServiceCore::open({.cache = std::move(folder)}));
   };
   const auto families = open(cache);
   const auto alone = open(cache + "/alone");

@@ -561,9 +561,7 @@ int run(int argc, char** argv) {
         kUsage);
     return 2;
   }
-  ServiceOptions options;
-  options.cache = option_value(argc, argv, "--cache").value_or("");
-  const auto core = ServiceCore::open(std::move(options));
+  const auto core = ServiceCore::open({.cache = option_value(argc, argv, "--cache").value_or("")});
   if (!core) return report(core.error());
   return run_all(**core, problems->first, problems->second, seconds,
                  option_value(argc, argv, "--json").value_or(""), command_line(argc, argv));

@@ -9,7 +9,6 @@
 #include "cache/fields/json_fields.h"
 #include "support/files.h"
 #include "support/text.h"
-#include "support/try.h"
 
 namespace kernwright {
 namespace {

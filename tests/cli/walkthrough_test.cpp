@@ -34,12 +34,10 @@ TEST_F(WalkthroughToolkitTest, ItsCommandsRunAsTheyStandThere) {
     EXPECT_THAT(ran.out, HasSubstr(checks ? "0 defects" : "scaled_add"));
   }
 
-  ServiceOptions options;
-  options.cache = cache().string();
-  options.template_dirs = {templates()};
-  options.sku = "h200";
-  options.on_miss = MissPolicy::fail;
-  const Service service = must(Service::open(options));
+  const Service service = must(Service::open({.cache = cache().string(),
+                                              .template_dirs = {templates()},
+                                              .sku = "h200",
+                                              .on_miss = MissPolicy::fail}));
   const Kernel kernel = must(fetch(service));
   EXPECT_EQ(kernel.summary().kernel_template, "scaled_add/tiles");
   EXPECT_EQ(kernel.match(), Match::predicted);
@@ -69,11 +67,8 @@ TEST_F(WalkthroughGpuTest, TheKernelIsTunedFetchedAndRight) {
     ASSERT_EQ(ran.exit_code, 0) << command << "\n" << ran.out << ran.err;
   }
 
-  ServiceOptions options;
-  options.cache = cache().string();
-  options.template_dirs = {templates()};
-  options.on_miss = MissPolicy::fail;
-  const Service service = must(Service::open(options));
+  const Service service = must(Service::open(
+      {.cache = cache().string(), .template_dirs = {templates()}, .on_miss = MissPolicy::fail}));
   const Kernel kernel = must(fetch(service));
   EXPECT_EQ(kernel.match(), Match::exact);
 

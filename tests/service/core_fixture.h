@@ -16,16 +16,15 @@ namespace kernwright {
 class ServiceCoreTest : public ::testing::Test {
  protected:
   std::shared_ptr<ServiceCore> open(MissPolicy policy = MissPolicy::predict, std::string sku = {}) {
-    ServiceOptions options;
-    options.measure_in_process = true;
-    options.cache = cache_.path();
-    options.on_miss = policy;
-    options.sku = std::move(sku);
-    options.tune_seconds = tune_seconds_;
-    options.template_dirs = template_dirs_;
-    options.l2 = l2_;
-    options.min_match = min_match_;
-    options.background_seconds = background_seconds_;
+    ServiceOptions options{.cache = cache_.path(),
+                           .template_dirs = template_dirs_,
+                           .sku = std::move(sku),
+                           .l2 = l2_,
+                           .on_miss = policy,
+                           .tune_seconds = tune_seconds_,
+                           .background_seconds = background_seconds_,
+                           .min_match = min_match_,
+                           .measure_in_process = true};
     Surroundings surroundings = fake_surroundings(world_);
     surroundings.shortlists = shortlists_;
     return must(ServiceCore::open(std::move(options), std::move(surroundings)));

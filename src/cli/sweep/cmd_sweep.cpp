@@ -373,18 +373,17 @@ class Sweep : public Command {
     if (shard_ != "1/1") name += concat("-", shard_.getValue());
     std::replace(name.begin(), name.end(), '/', '-');
     const ServiceOptions options = service_.options();
-    ReportRequest request;
-    request.inputs = {
-        .paths = {},
-        .problems = problems,
-        .cache = service.cache().root(),
-        .read_only_caches = {options.read_only_caches.begin(), options.read_only_caches.end()},
-        .sku = service.profile().id};
-    request.title = worklist.filename().string();
-    request.template_dirs = {options.template_dirs.begin(), options.template_dirs.end()};
-    request.epilogues = {options.epilogues.begin(), options.epilogues.end()};
-    request.output = service.cache().root() / "reports" / (name + ".html");
-    const Result<ReportFile> written = write_report(request);
+    const Result<ReportFile> written =
+        write_report({.inputs = {.paths = {},
+                                 .problems = problems,
+                                 .cache = service.cache().root(),
+                                 .read_only_caches = {options.read_only_caches.begin(),
+                                                      options.read_only_caches.end()},
+                                 .sku = service.profile().id},
+                      .title = worklist.filename().string(),
+                      .template_dirs = {options.template_dirs.begin(), options.template_dirs.end()},
+                      .epilogues = {options.epilogues.begin(), options.epilogues.end()},
+                      .output = service.cache().root() / "reports" / (name + ".html")});
     if (written) return written->file.string();
     report_warning(concat("no report: ", written.error().message));
     return {};

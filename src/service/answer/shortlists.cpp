@@ -12,7 +12,6 @@
 #include "support/processes/process_exit.h"
 #include "support/processes/threads.h"
 #include "support/text.h"
-#include "support/try.h"
 #include "support/utc.h"
 #include "tuner/candidates/family_fit.h"
 #include "tuner/cost/cost_model.h"

@@ -221,8 +221,7 @@ extern "C" {
 
 KERNWRIGHT_API int kw_open(const kw_options* options, kw_service** service) {
   return guarded("kw_open", {{"service", service}}, [&]() -> Result<void> {
-    KW_ASSIGN(ServiceOptions read, options == nullptr ? Result<ServiceOptions>(ServiceOptions())
-                                                      : c_api::read_options(*options));
+    KW_ASSIGN(ServiceOptions read, c_api::read_options(options));
     KW_ASSIGN(Service opened, Service::open(std::move(read)));
     *service = new kw_service{std::move(opened)};
     return {};
@@ -396,9 +395,7 @@ KERNWRIGHT_API int kw_tune(kw_service* service, const char* problem, const kw_tu
                            kw_kernel** kernel) {
   return guarded("kw_tune", {{"service", service}, {"problem", problem}, {"kernel", kernel}},
                  [&]() -> Result<void> {
-                   KW_ASSIGN(const TuneOptions read, options == nullptr
-                                                         ? Result<TuneOptions>(TuneOptions())
-                                                         : c_api::read_options(*options));
+                   KW_ASSIGN(const TuneOptions read, c_api::read_options(options));
                    KW_ASSIGN(const Problem parsed, Problem::parse(problem));
                    return give(service->service.tune(parsed, read), kernel);
                  });

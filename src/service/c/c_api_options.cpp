@@ -83,9 +83,10 @@ Result<void> not_below_zero(const char* field, double value) {
 
 }  // namespace
 
-Result<ServiceOptions> read_options(const kw_options& given) {
-  KW_ASSIGN(const kw_options o, copy_known("kw_options", given));
+Result<ServiceOptions> read_options(const kw_options* given) {
   ServiceOptions options;
+  if (given == nullptr) return options;
+  KW_ASSIGN(const kw_options o, copy_known("kw_options", *given));
   if (o.on_miss) {
     KW_ASSIGN(options.on_miss, read_on_miss(o.on_miss));
   }
@@ -122,11 +123,12 @@ Result<ServiceOptions> read_options(const kw_options& given) {
   return options;
 }
 
-Result<TuneOptions> read_options(const kw_tune_options& given) {
-  KW_ASSIGN(const kw_tune_options o, copy_known("kw_tune_options", given));
+Result<TuneOptions> read_options(const kw_tune_options* given) {
+  TuneOptions options;
+  if (given == nullptr) return options;
+  KW_ASSIGN(const kw_tune_options o, copy_known("kw_tune_options", *given));
   KW_TRY(not_below_zero("kw_tune_options.seconds", o.seconds));
   KW_TRY(not_below_zero("kw_tune_options.trials", o.trials));
-  TuneOptions options;
   if (o.seconds > 0) options.seconds = o.seconds;
   options.trials = o.trials;
   if (o.strategy) options.strategy = o.strategy;

@@ -72,9 +72,9 @@ int guarded(const char* function, std::initializer_list<Needed> pointers, Body&&
   }
 }
 
-/// Reads a caller's struct, whatever version of it that is. Errors: `invalid_argument`, which names
-/// the field.
-Result<ServiceOptions> read_options(const kw_options& given);
-Result<TuneOptions> read_options(const kw_tune_options& given);
+/// Reads a caller's struct, whatever version of it that is; null: the defaults. Errors:
+/// `invalid_argument`, which names the field.
+Result<ServiceOptions> read_options(const kw_options* given);
+Result<TuneOptions> read_options(const kw_tune_options* given);
 
 }  // namespace kernwright::c_api

@@ -2,7 +2,6 @@
 
 #include "service/serve/guarded.h"
 #include "service/sweep/worklist.h"
-#include "support/files.h"
 #include "support/try.h"
 #include <kernwright/service.h>
 

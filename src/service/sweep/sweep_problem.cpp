@@ -20,32 +20,20 @@ constexpr std::size_t kProblemsAhead = 8;
 
 SweepResult sweep_problem(const ServiceCore& service, const Problem& problem,
                           const SweepSettings& settings, const SweepTune& tune) {
-  SweepResult result;
   const RecordGrade wanted = service.has_device() ? RecordGrade::measured : RecordGrade::predicted;
   const Result<BoundProblem> bound = service.bind(problem);
-  if (!bound) {
-    result.error = bound.error().message;
-    return result;
-  }
+  if (!bound) return {.error = bound.error().message};
   const std::vector<GradedRecord> known = service.answers().look_up(*bound).records;
   const SweepState state = sweep_state(known, wanted, settings.recheck);
   if (state.settled != nullptr) {
     Lookup<TuningRecord> record = read_record(state.settled->file);
-    if (record) {
-      result.record = std::move(record.value);
-      result.found = true;
-      return result;
-    }
+    if (record) return {.record = std::move(record.value), .found = true};
   }
   Result<TuningResult> tuned = tune(problem, {.budget = {.seconds = settings.seconds}});
-  if (!tuned) {
-    result.error = tuned.error().message;
-    return result;
-  }
-  result.record = std::move(tuned->record);
-  result.unstored = std::move(tuned->unstored);
-  result.tuned_again = state.provisional;
-  return result;
+  if (!tuned) return {.error = tuned.error().message};
+  return {.record = std::move(tuned->record),
+          .tuned_again = state.provisional,
+          .unstored = std::move(tuned->unstored)};
 }
 
 void compile_for_next(ServiceCore& service, std::span<const Problem> problems,

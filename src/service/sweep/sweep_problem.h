@@ -22,11 +22,11 @@ struct SweepSettings {
 
 /// How one problem of a sweep ended.
 struct SweepResult {
-  std::optional<TuningRecord> record;
-  bool found = false;        ///< the record was in the cache
-  bool tuned_again = false;  ///< there was one of trust C
-  std::string unstored;      ///< why the cache does not have the record; empty: it has
-  std::string error;         ///< where there is no record
+  std::optional<TuningRecord> record = {};
+  bool found = false;         ///< the record was in the cache
+  bool tuned_again = false;   ///< there was one of trust C
+  std::string unstored = {};  ///< why the cache does not have the record; empty: it has
+  std::string error = {};     ///< where there is no record
 };
 
 /// Tunes a problem, or predicts for it.

@@ -68,15 +68,14 @@ Result<std::unique_ptr<Measuring>> measure_in_worker(MeasuringContext context,
     return Error{program.error().code,
                  concat("no worker to measure with: ", program.error().message)};
   }
-  WorkerOptions options;
-  options.program = *std::move(program);
-  options.device = context.identity.ordinal;
-  options.uuid = context.identity.uuid;
-  options.cache_root = context.cache_root;
-  options.log = context.log;
-  options.inform = context.inform;
-  options.stopped = context.stopped;
-  KW_ASSIGN(auto started, Worker::start(std::move(options), context.pool));
+  KW_ASSIGN(auto started, Worker::start({.program = *std::move(program),
+                                         .device = context.identity.ordinal,
+                                         .uuid = context.identity.uuid,
+                                         .cache_root = context.cache_root,
+                                         .log = context.log,
+                                         .inform = context.inform,
+                                         .stopped = context.stopped},
+                                        context.pool));
   return std::unique_ptr<Measuring>(
       std::make_unique<WorkerMeasuring>(std::move(context), std::move(started)));
 }

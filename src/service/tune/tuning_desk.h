@@ -35,10 +35,10 @@ struct TunedFamily {
 class TuningDesk {
  public:
   struct Options {
-    std::vector<std::filesystem::path> template_dirs;
+    std::vector<std::filesystem::path> template_dirs = {};
     int device = 0;
-    bool in_process = false;       ///< candidates run in this process
-    std::filesystem::path worker;  ///< see `measure_in_worker`
+    bool in_process = false;            ///< candidates run in this process
+    std::filesystem::path worker = {};  ///< see `measure_in_worker`
     OpenDevice open_device;
     MakeDataOps make_data_ops;
   };

@@ -93,7 +93,7 @@ TEST(CApiTest, EveryNameOfAnOptionIsTaken) {
     options.on_miss = on_miss;
     options.l2 = l2;
     options.min_match = min_match;
-    return must(c_api::read_options(options));
+    return must(c_api::read_options(&options));
   };
   EXPECT_EQ(read("predict", nullptr, nullptr).on_miss, MissPolicy::predict);
   EXPECT_EQ(read("tune_now", nullptr, nullptr).on_miss, MissPolicy::tune_now);
@@ -111,7 +111,7 @@ TEST(CApiTest, EveryNameOfAnOptionIsTaken) {
 TEST(CApiTest, WhatIsNotGivenIsTheDefault) {
   kw_options options{};
   options.struct_size = sizeof options;
-  const ServiceOptions taken = must(c_api::read_options(options));
+  const ServiceOptions taken = must(c_api::read_options(&options));
   const ServiceOptions standard;
   EXPECT_EQ(taken.on_miss, standard.on_miss);
   EXPECT_EQ(taken.l2, standard.l2);
@@ -122,11 +122,11 @@ TEST(CApiTest, WhatIsNotGivenIsTheDefault) {
   EXPECT_TRUE(taken.template_dirs.empty());
 
   options.tune_seconds = -0.5;
-  EXPECT_EQ(c_api::read_options(options).error().message,
+  EXPECT_EQ(c_api::read_options(&options).error().message,
             "kw_options.tune_seconds is -0.5; it must be 0 or more");
   options.tune_seconds = 0;
   options.compile_threads = -1;
-  EXPECT_EQ(c_api::read_options(options).error().message,
+  EXPECT_EQ(c_api::read_options(&options).error().message,
             "kw_options.compile_threads is -1; it must be 0 or more");
 }
 
@@ -196,15 +196,15 @@ TEST(CApiTest, ATuningTakesAnOlderStructAndTellsTheSizeOfItsOwn) {
   options.struct_size = offsetof(kw_tune_options, progress);
   options.trials = 7;
   options.data = reinterpret_cast<void*>(16);  // behind the end of an older, smaller struct
-  EXPECT_EQ(c_api::read_options(options)->trials, 7);
-  EXPECT_FALSE(c_api::read_options(options)->progress);
+  EXPECT_EQ(c_api::read_options(&options)->trials, 7);
+  EXPECT_FALSE(c_api::read_options(&options)->progress);
   kw_tune_progress seen{};
   options.struct_size = sizeof options;
   options.data = &seen;
   options.progress = [](void* data, const kw_tune_progress* at) {
     *static_cast<kw_tune_progress*>(data) = *at;
   };
-  c_api::read_options(options)->progress({.candidates = 9, .measured = 3});
+  c_api::read_options(&options)->progress({.candidates = 9, .measured = 3});
   EXPECT_EQ(seen.struct_size, sizeof(kw_tune_progress));
   EXPECT_EQ(seen.candidates, 9);
   EXPECT_EQ(seen.measured, 3);
@@ -475,7 +475,7 @@ TEST(CApiTest, WarningsGoToTheCallersFunction) {
   options.log = [](void* data, int level, const char* message) {
     static_cast<std::string*>(data)->append(std::to_string(level) + " " + message);
   };
-  const ServiceOptions read = must(c_api::read_options(options));
+  const ServiceOptions read = must(c_api::read_options(&options));
   read.log(LogLevel::warning, "record not stored");
   EXPECT_EQ(heard, std::to_string(KW_LOG_WARNING) + " record not stored");
 }

@@ -104,12 +104,12 @@ TEST_F(ServiceCoreTest, WhatAnotherDriverMeasuredIsMeasuredAgainInTheBackground)
 
 TEST_F(ServiceCoreTest, WhatCannotBeTunedInTheBackgroundIsSaidAndThePredictionStays) {
   std::vector<std::string> said;
-  ServiceOptions options;
-  options.cache = cache_.path();
-  options.on_miss = MissPolicy::tune_in_background;
-  options.worker = (cache_.path() / "none").string();
-  options.log = [&](LogLevel, std::string_view line) { said.emplace_back(line); };
-  const auto core = must(ServiceCore::open(std::move(options), fake_surroundings(world_)));
+  const auto core = must(
+      ServiceCore::open({.cache = cache_.path(),
+                         .on_miss = MissPolicy::tune_in_background,
+                         .worker = (cache_.path() / "none").string(),
+                         .log = [&](LogLevel, std::string_view line) { said.emplace_back(line); }},
+                        fake_surroundings(world_)));
   EXPECT_TRUE(core->get_best_kernel(problem_));
   core->wait_for_background();
   // A slow machine's log has other lines too.
@@ -183,12 +183,10 @@ TEST_F(ServiceCoreTest, ALookupWaitsForAnotherProcessForAWhileAlone) {
 TEST_F(ServiceCoreTest, ServicesThatMissTheSameAtOncePredictItOnce) {
   std::vector<std::shared_ptr<ServiceCore>> cores;
   for (int i = 0; i < 8; ++i) {
-    ServiceOptions options;
-    options.cache = cache_.path();
-    options.sku = "h200";
     Surroundings surroundings = fake_surroundings(world_);
     surroundings.patience = std::chrono::minutes(1);
-    cores.push_back(*ServiceCore::open(std::move(options), std::move(surroundings)));
+    cores.push_back(
+        *ServiceCore::open({.cache = cache_.path(), .sku = "h200"}, std::move(surroundings)));
   }
   std::vector<std::thread> threads;
   for (const auto& core : cores) {
@@ -224,11 +222,8 @@ TEST_F(ServiceCoreTest, ACacheThatFailsCostsTheCachingOnly) {
 
 TEST_F(ServiceCoreTest, PrewarmingListsEveryProblemThatIsMissing) {
   ASSERT_TRUE(open()->tune(problem_, few_trials()));
-  ServiceOptions options;
-  options.cache = cache_.path();
-  options.sku = "h200";
-  options.min_match = Match::recheck;
-  Service service = must(Service::open(std::move(options)));
+  Service service =
+      must(Service::open({.cache = cache_.path(), .sku = "h200", .min_match = Match::recheck}));
   EXPECT_TRUE(service.prewarm({}));
   EXPECT_THAT(
       service.prewarm({vector_add(1, DType::bf16), problem_, rmsnorm(8, 64, DType::fp16)}),

@@ -184,10 +184,8 @@ TEST_F(ServiceCoreTest, AlternativesOfOneKernelDoNotWaitForCompilesOfAnother) {
     waits.set_value();
     released.get_future().wait();
   };
-  ServiceOptions options;
-  options.cache = cache_.path();
-  options.compile_threads = 2;
-  const auto core = *ServiceCore::open(std::move(options), fake_surroundings(world_));
+  const auto core =
+      *ServiceCore::open({.cache = cache_.path(), .compile_threads = 2}, fake_surroundings(world_));
   const auto best_two = [&](const Problem& problem) {
     return core->get_best_kernels(problem, 2).value().size();
   };

@@ -71,10 +71,10 @@ TEST_F(SealedCoreTest, MoreKernelsAreThoseThatAreStored) {
 
 TEST_F(SealedCoreTest, AWarningNamesTheProblemAndTheCompileGoesOn) {
   std::vector<std::string> said;
-  ServiceOptions options;
-  options.cache = cache_.path();
-  options.log = [&](LogLevel, std::string_view line) { said.emplace_back(line); };
-  const auto core = *ServiceCore::open(std::move(options), fake_surroundings(world_));
+  const auto core =
+      *ServiceCore::open({.cache = cache_.path(),
+                          .log = [&](LogLevel, std::string_view line) { said.emplace_back(line); }},
+                         fake_surroundings(world_));
   core->seal(SealMode::warning);
   EXPECT_TRUE(core->get_best_kernel(unknown_));
   ASSERT_EQ(said.size(), 1U);

@@ -21,12 +21,12 @@ class SignedCacheTest : public ServiceCoreTest {
  protected:
   /// A service of an empty cache with the bundle in `folder` as its further layer.
   std::shared_ptr<ServiceCore> open_with(const std::filesystem::path& folder) {
-    ServiceOptions options;
-    options.cache = user_.path();
-    options.signed_caches = {folder};
-    options.min_match = Match::recheck;  // nothing is compiled in place of what is refused
-    options.log = [this](LogLevel, std::string_view line) { said_.emplace_back(line); };
-    return *ServiceCore::open(std::move(options), fake_surroundings(world_));
+    return *ServiceCore::open(
+        {.cache = user_.path(),
+         .signed_caches = {folder},
+         .min_match = Match::recheck,  // nothing is compiled in place of what is refused
+         .log = [this](LogLevel, std::string_view line) { said_.emplace_back(line); }},
+        fake_surroundings(world_));
   }
 
   /// A bundle of the tuned problem, unpacked.

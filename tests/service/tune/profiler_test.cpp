@@ -23,11 +23,10 @@ class ProfilerTest : public SiteFixture {
  protected:
   void SetUp() override {
     const Surroundings surroundings = fake_surroundings(world_);
-    TuningDesk::Options options;
-    options.in_process = true;
-    options.open_device = surroundings.open_device;
-    options.make_data_ops = surroundings.make_data_ops;
-    TuningDesk desk(site_, *builder_, answers_, std::move(options));
+    TuningDesk desk(site_, *builder_, answers_,
+                    {.in_process = true,
+                     .open_device = surroundings.open_device,
+                     .make_data_ops = surroundings.make_data_ops});
     tuned_ = must(desk.tune(problem_, {.budget = {.trials = 6}})).record;
     world_.counters = [this](const ExecutionPlan& plan) -> Result<CounterSet> {
       if (!refusal_.message.empty() && counted_ >= allowed_) return refusal_;

@@ -38,11 +38,11 @@ class TuningDeskTest : public SiteFixture {
  protected:
   std::unique_ptr<TuningDesk> desk() {
     const Surroundings surroundings = fake_surroundings(world_);
-    TuningDesk::Options options;
-    options.in_process = true;
-    options.open_device = surroundings.open_device;
-    options.make_data_ops = surroundings.make_data_ops;
-    return std::make_unique<TuningDesk>(site_, *builder_, answers_, std::move(options));
+    return std::make_unique<TuningDesk>(
+        site_, *builder_, answers_,
+        TuningDesk::Options{.in_process = true,
+                            .open_device = surroundings.open_device,
+                            .make_data_ops = surroundings.make_data_ops});
   }
   static TuningOptions few_trials() { return {.budget = {.trials = 4}}; }
   std::size_t stored() const { return answers_.look_up(problem_).records.size(); }
