@@ -72,6 +72,58 @@ Result<std::shared_ptr<LoadedLibrary>> LoadedLibrary::share(const DriverApi& api
   return SharedLibraries::of_process().share(api, cubin, status);
 }
 
+Result<const DriverKernel*> LoadedLibrary::kernel(const std::string& name, CUdevice device,
+                                                  DriverStatus& status) {
+  const MutexLock lock(mutex_);
+  auto known = kernels_.find({name, device});
+  if (known == kernels_.end()) {
+    KW_ASSIGN(DriverKernel asked, ask(name, device, status));
+    known = kernels_.emplace(std::pair(name, device), std::move(asked)).first;
+  }
+  return &known->second;
+}
+
+Result<DriverKernel> LoadedLibrary::ask(const std::string& name, CUdevice device,
+                                        DriverStatus& status) const {
+  DriverKernel entry;
+  status = {"cuLibraryGetKernel",
+            api_.library_get_kernel(&entry.kernel, library_.get(), name.c_str())};
+  if (!status) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("kernel ", name, ": ", driver_error(api_, status).message)};
+  }
+  const auto attribute = [&](CUfunction_attribute id) {
+    int value = 0;
+    if (status) {
+      status = {"cuKernelGetAttribute",
+                api_.kernel_get_attribute(&value, id, entry.kernel, device)};
+    }
+    return static_cast<std::uint64_t>(value);
+  };
+  entry.max_threads = attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  entry.static_smem = attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  int smem_limit = 0;
+  if (status) {
+    status = {"cuDeviceGetAttribute",
+              api_.device_get_attribute(
+                  &smem_limit, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device)};
+  }
+  entry.smem_limit = static_cast<std::uint64_t>(smem_limit);
+  while (status) {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+    const std::size_t index = entry.parameter_bytes.size();
+    status = {"cuKernelGetParamInfo",
+              api_.kernel_get_param_info(entry.kernel, index, &offset, &bytes)};
+    if (status.result == CUDA_ERROR_INVALID_VALUE) {  // there are no more
+      status = {};
+      return entry;
+    }
+    entry.parameter_bytes.push_back(bytes);
+  }
+  return driver_error(api_, status);
+}
+
 DriverStatus LoadedLibrary::raise(CUkernel kernel, CUdevice device, CUfunction_attribute attribute,
                                   int value) {
   const MutexLock lock(mutex_);

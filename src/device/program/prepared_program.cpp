@@ -80,6 +80,24 @@ constexpr std::array<std::byte, sizeof(CUtensorMap)> kZeros{};
 
 std::uintptr_t address_of(const void* object) { return reinterpret_cast<std::uintptr_t>(object); }
 
+Result<void> check_limits(const LaunchPlan& launch, const DriverKernel& kernel) {
+  if (volume(launch.block) > kernel.max_threads) {
+    return unfit(launch, concat(volume(launch.block), " threads per block > ", kernel.max_threads,
+                                " that its registers and launch bounds allow"));
+  }
+  if (kernel.static_smem + launch.dynamic_smem > kernel.smem_limit) {
+    return unfit(launch, concat(kernel.static_smem, " static + ", launch.dynamic_smem,
+                                " dynamic bytes of shared memory > ", kernel.smem_limit));
+  }
+  for (std::size_t i = 0; i < launch.grid.size(); ++i) {
+    if (launch.cluster[i] == 0 || launch.grid[i] % launch.cluster[i] != 0) {
+      return unfit(launch, concat("grid extent ", launch.grid[i],
+                                  " is not a multiple of the cluster's ", launch.cluster[i]));
+    }
+  }
+  return {};
+}
+
 /// An address for checking and encoding everything else before the real one is known. It is never
 /// dereferenced.
 constexpr CUdeviceptr kPlaceholderAddress = CUdeviceptr{1} << 32;
@@ -125,12 +143,11 @@ Result<void> PreparedProgram::prepare(DriverStatus& status) {
 }
 
 Result<void> PreparedProgram::prepare_launch(const LaunchPlan& launch, DriverStatus& status) {
+  KW_ASSIGN(const DriverKernel* const kernel, library_->kernel(launch.kernel, device_, status));
+  KW_TRY(check_limits(launch, *kernel));
+  KW_TRY(check_parameters(plan_, launch, kernel->parameter_bytes));
   PreparedLaunch prepared;
-  status = {"cuLibraryGetKernel",
-            api_.library_get_kernel(&prepared.kernel, library_->get(), launch.kernel.c_str())};
-  if (!status) return unfit(launch, driver_error(api_, status).message);
-  KW_TRY(check_limits(launch, prepared.kernel, status));
-  KW_TRY(check_kernel_parameters(launch, prepared.kernel, status));
+  prepared.kernel = kernel->kernel;
   KW_TRY(set_kernel_attributes(launch, prepared.kernel, status));
   prepare_parameters(launch, prepared);
 
@@ -199,59 +216,6 @@ void PreparedProgram::prepare_parameters(const LaunchPlan& launch, PreparedLaunc
         break;
     }
   }
-}
-
-Result<void> PreparedProgram::check_limits(const LaunchPlan& launch, CUkernel kernel,
-                                           DriverStatus& status) const {
-  const auto attribute = [&](CUfunction_attribute id) {
-    int value = 0;
-    if (status) {
-      status = {"cuKernelGetAttribute", api_.kernel_get_attribute(&value, id, kernel, device_)};
-    }
-    return static_cast<std::uint64_t>(value);
-  };
-  const std::uint64_t max_threads = attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  const std::uint64_t static_smem = attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
-  int max_smem = 0;
-  if (status) {
-    status = {"cuDeviceGetAttribute",
-              api_.device_get_attribute(
-                  &max_smem, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device_)};
-  }
-  if (!status) return driver_error(api_, status);
-
-  if (volume(launch.block) > max_threads) {
-    return unfit(launch, concat(volume(launch.block), " threads per block > ", max_threads,
-                                " that its registers and launch bounds allow"));
-  }
-  if (static_smem + launch.dynamic_smem > static_cast<std::uint64_t>(max_smem)) {
-    return unfit(launch, concat(static_smem, " static + ", launch.dynamic_smem,
-                                " dynamic bytes of shared memory > ", max_smem));
-  }
-  for (std::size_t i = 0; i < launch.grid.size(); ++i) {
-    if (launch.cluster[i] == 0 || launch.grid[i] % launch.cluster[i] != 0) {
-      return unfit(launch, concat("grid extent ", launch.grid[i],
-                                  " is not a multiple of the cluster's ", launch.cluster[i]));
-    }
-  }
-  return {};
-}
-
-Result<void> PreparedProgram::check_kernel_parameters(const LaunchPlan& launch, CUkernel kernel,
-                                                      DriverStatus& status) const {
-  std::vector<std::size_t> sizes;
-  for (std::size_t i = 0; i <= kMaxArguments; ++i) {
-    std::size_t offset = 0;
-    std::size_t bytes = 0;
-    status = {"cuKernelGetParamInfo", api_.kernel_get_param_info(kernel, i, &offset, &bytes)};
-    if (status.result == CUDA_ERROR_INVALID_VALUE) {
-      status = {};
-      return check_parameters(plan_, launch, sizes);
-    }
-    if (!status) return driver_error(api_, status);
-    sizes.push_back(bytes);
-  }
-  return unfit(launch, concat("takes more than ", kMaxArguments, " parameters"));
 }
 
 Result<void> PreparedProgram::set_kernel_attributes(const LaunchPlan& launch, CUkernel kernel,

@@ -174,9 +174,6 @@ class PreparedProgram {
   Result<void> prepare(DriverStatus& status);
   Result<void> prepare_launch(const LaunchPlan& launch, DriverStatus& status);
   void prepare_parameters(const LaunchPlan& launch, PreparedLaunch& prepared) const;
-  Result<void> check_limits(const LaunchPlan& launch, CUkernel kernel, DriverStatus& status) const;
-  Result<void> check_kernel_parameters(const LaunchPlan& launch, CUkernel kernel,
-                                       DriverStatus& status) const;
   Result<void> set_kernel_attributes(const LaunchPlan& launch, CUkernel kernel,
                                      DriverStatus& status) const;
 

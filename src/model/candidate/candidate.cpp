@@ -5,6 +5,7 @@
 
 #include "model/candidate/candidate_maker.h"
 #include "model/candidate/plan_builder.h"
+#include "model/candidate/size_check.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -158,6 +159,18 @@ CandidatePlaces::CandidatePlaces(const KernelTemplate& kernel_template, const Sc
   }
   for (const DemandSpec& spec : kernel_template.cost) demands.push_back(row.place(spec.expression));
   launches = detail::place_launches(kernel_template, row);
+}
+
+CandidatePlaces::CandidatePlaces(const Candidate& valid, std::span<const std::string> free)
+    : CandidatePlaces(
+          *valid.kernel_template,
+          valid.scope.first(valid.scope.entries().size() - valid.kernel_template->derived.size() -
+                            valid.kernel_template->space.parameters().size())) {
+  const SizedValues values(valid, free);
+  for (auto* list : {&derived, &demands}) {
+    for (PlacedExpression& one : *list) one = values.fold(one);
+  }
+  for (auto& [expression, placed] : launches) placed = values.fold(placed);
 }
 
 CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const BoundProblem& problem,

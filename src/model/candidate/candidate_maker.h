@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ namespace kernwright {
 struct CandidatePlaces {
   /// `scope` has the names of a problem and of the device.
   CandidatePlaces(const KernelTemplate& kernel_template, const Scope& scope);
+  /// Computes now whatever is the same in candidates that differ from a valid one in the sizes of
+  /// the dims `free` alone.
+  CandidatePlaces(const Candidate& valid, std::span<const std::string> free);
 
   std::size_t first_derived = 0;  ///< the place of the first derived value
   std::vector<PlacedExpression> derived;

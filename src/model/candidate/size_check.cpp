@@ -8,54 +8,53 @@
 
 namespace kernwright {
 
-SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
-    : free_count_(free.size()) {
-  const KernelTemplate& kernel_template = *valid.kernel_template;
+SizedValues::SizedValues(const Candidate& valid, std::span<const std::string> free)
+    : scope_(valid.scope) {
   const BoundProblem& problem = *valid.problem;
-  const Operation& operation = problem.operation();
-  const auto& entries = valid.scope.entries();  // in the order in which they are computed
   const std::size_t of_problem = problem.scope().entries().size();
-  // The place of a name among the first entries, in which a later one hides an earlier one.
-  const auto find = [&](std::string_view name, std::size_t count) {
-    while (count > 0 && entries[count - 1].first != name) --count;
-    return count == 0 ? PlacedExpression::kUnknown : count - 1;
-  };
-  std::vector<std::optional<std::int64_t>> known;
-  for (const auto& [name, value] : entries) known.emplace_back(value);
-  const auto fold = [&](const Expression& expression, std::size_t count) {
-    std::vector<std::size_t> places;
-    for (const std::string& name : expression.names()) places.push_back(find(name, count));
-    return PlacedExpression(expression, std::move(places)).folded(known);
-  };
-
-  std::vector<std::size_t> to(entries.size(), PlacedExpression::kUnknown);
-  for (std::size_t i = 0; i < free.size(); ++i) {
-    const std::size_t place = find(free[i], of_problem);
-    known[place] = std::nullopt;
-    to[place] = i;
-  }
-  std::vector<std::pair<std::size_t, Step>> steps;
-  const auto add_value = [&](std::string_view name, const Expression& expression, std::size_t count,
-                             bool zero_if_none) {
+  for (const auto& [name, value] : scope_.entries()) known_.emplace_back(value);
+  for (const std::string& dim : free) known_[find(dim, of_problem)] = std::nullopt;
+  const auto add = [&](std::string_view name, const Expression& expression, std::size_t count,
+                       bool zero_if_none) {
     const std::size_t place = find(name, count);
     PlacedExpression left = fold(expression, place);
     if (left.constant()) return;
-    known[place] = std::nullopt;
-    steps.emplace_back(place, Step{std::move(left), zero_if_none});
+    known_[place] = std::nullopt;
+    steps_.push_back({place, std::move(left), zero_if_none});
   };
-  for (const Dim& dim : operation.dims) {
+  for (const Dim& dim : problem.operation().dims) {
     const bool given = std::ranges::any_of(problem.problem().dims(),
                                            [&](const auto& one) { return one.first == dim.name; });
-    if (dim.default_size && !given) add_value(dim.name, *dim.default_size, of_problem, true);
+    if (dim.default_size && !given) add(dim.name, *dim.default_size, of_problem, true);
   }
-  for (const NamedValue& value : operation.derived) {
-    add_value(value.name, value.expression, of_problem, true);
+  for (const NamedValue& value : problem.operation().derived) {
+    add(value.name, value.expression, of_problem, true);
   }
-  for (const Derived& value : kernel_template.derived) {
-    add_value(value.name, value.expression, entries.size(), false);
+  for (const Derived& value : valid.kernel_template->derived) {
+    add(value.name, value.expression, known_.size(), false);
   }
+}
+
+std::size_t SizedValues::find(std::string_view name, std::size_t count) const {
+  while (count > 0 && scope_.entries()[count - 1].first != name) --count;
+  return count == 0 ? PlacedExpression::kUnknown : count - 1;
+}
+
+PlacedExpression SizedValues::fold(const Expression& expression, std::size_t count) const {
+  std::vector<std::size_t> places;
+  for (const std::string& name : expression.names()) places.push_back(find(name, count));
+  return fold(PlacedExpression(expression, std::move(places)));
+}
+
+SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
+    : free_count_(free.size()) {
+  const KernelTemplate& kernel_template = *valid.kernel_template;
+  const Operation& operation = valid.problem->operation();
+  const auto& entries = valid.scope.entries();  // in the order in which they are computed
+  const std::size_t of_problem = valid.problem->scope().entries().size();
+  const SizedValues values(valid, free);
   const auto add_condition = [&](const Expression& expression, std::size_t count) {
-    PlacedExpression left = fold(expression, count);
+    PlacedExpression left = values.fold(expression, count);
     if (!left.constant()) conditions_.push_back(std::move(left));  // a constant one holds
   };
   for (const Rule& rule : operation.requirements) add_condition(rule.expression, of_problem);
@@ -66,12 +65,12 @@ SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
   // What bits hold must stay as it is.
   std::vector<std::size_t> fixed;
   for (const std::string& dim : kernel_template.constant_dims) {
-    const std::size_t place = find(dim, of_problem);
-    if (place != PlacedExpression::kUnknown && !known[place]) fixed.push_back(place);
+    const std::size_t place = values.find(dim, of_problem);
+    if (place != PlacedExpression::kUnknown && values.depends(place)) fixed.push_back(place);
   }
   for (const Derived& value : kernel_template.derived) {
-    const std::size_t place = find(value.name, entries.size());
-    if (!value.bound || known[place]) continue;
+    const std::size_t place = values.find(value.name, entries.size());
+    if (!value.bound || !values.depends(place)) continue;
     compiled_.push_back(entries[place]);
     fixed.push_back(place);
   }
@@ -84,14 +83,15 @@ SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
   };
   std::ranges::for_each(conditions_, read);
   for (const std::size_t place : fixed) is_read[place] = true;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (is_read[step->first]) read(step->second.expression);
+  for (auto step = values.steps().rbegin(); step != values.steps().rend(); ++step) {
+    if (is_read[step->place]) read(step->expression);
   }
-  for (auto& [place, step] : steps) {
-    if (!is_read[place]) continue;
-    step.expression = step.expression.moved(to);
-    to[place] = free_count_ + steps_.size();
-    steps_.push_back(std::move(step));
+  std::vector<std::size_t> to(entries.size(), PlacedExpression::kUnknown);
+  for (std::size_t i = 0; i < free.size(); ++i) to[values.find(free[i], of_problem)] = i;
+  for (const SizedValues::Step& step : values.steps()) {
+    if (!is_read[step.place]) continue;
+    to[step.place] = free_count_ + steps_.size();
+    steps_.push_back({to[step.place], step.expression.moved(to), step.zero_if_none});
   }
   for (PlacedExpression& condition : conditions_) condition = condition.moved(to);
   for (const std::size_t place : fixed) fixed_.emplace_back(to[place], entries[place].second);

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,12 +15,42 @@
 
 namespace kernwright {
 
+/// The values of a candidate, of which some depend on the sizes of some dims.
+class SizedValues {
+ public:
+  /// A value that depends on them.
+  struct Step {
+    std::size_t place;
+    PlacedExpression expression;
+    bool zero_if_none;  ///< a value of the operation, which is 0 if it cannot be computed
+  };
+
+  /// `free` are dims of the candidate's problem. Dims with a default that its problem leaves out
+  /// follow the others.
+  SizedValues(const Candidate& valid, std::span<const std::string> free);
+
+  /// Returns the place of a name among the first `count` values, where a later one hides an earlier
+  /// one, or `PlacedExpression::kUnknown`.
+  std::size_t find(std::string_view name, std::size_t count) const;
+  /// Returns what is left to compute of an expression over the first `count` values.
+  PlacedExpression fold(const Expression& expression, std::size_t count) const;
+  PlacedExpression fold(const PlacedExpression& expression) const {
+    return expression.folded(known_);
+  }
+  bool depends(std::size_t place) const { return !known_[place]; }
+  const std::vector<Step>& steps() const { return steps_; }
+
+ private:
+  const Scope& scope_;
+  std::vector<std::optional<std::int64_t>> known_;
+  std::vector<Step> steps_;
+};
+
 /// Tells quickly at which sizes of some dims a candidate is valid: it computes only the values and
 /// conditions that depend on these dims. Immutable; any thread may use it.
 class SizeCheck {
  public:
-  /// `valid` is a candidate that breaks no habit, and `free` are dims of its problem. Dims with a
-  /// default that its problem leaves out follow the others.
+  /// `valid` is a candidate that breaks no habit. For `free` see `SizedValues`.
   SizeCheck(const Candidate& valid, std::span<const std::string> free);
 
   /// Returns whether the operation takes the problem with these sizes of the free dims, the
@@ -34,14 +66,8 @@ class SizeCheck {
  private:
   static constexpr std::size_t kMostValues = 96;
 
-  /// A value that depends on the free dims, and that conditions read.
-  struct Step {
-    PlacedExpression expression;
-    bool zero_if_none;  ///< a value of the operation, which is 0 if it cannot be computed
-  };
-
   std::size_t free_count_;
-  std::vector<Step> steps_;  ///< in a row their values follow the sizes
+  std::vector<SizedValues::Step> steps_;  ///< that conditions read; their values follow the sizes
   std::vector<PlacedExpression> conditions_;
   std::vector<std::pair<std::string, std::int64_t>> compiled_;
   std::vector<std::pair<std::size_t, std::int64_t>> fixed_;  ///< places, and what bits have there

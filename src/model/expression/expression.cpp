@@ -58,6 +58,15 @@ struct FoundValues {
   std::optional<std::int64_t> find(const std::string& name, int) const { return find_value(name); }
 };
 
+/// Returns the length of a name with a few of its characters.
+std::uint32_t tag_of(std::string_view name) {
+  if (name.empty()) return 0;
+  const auto at = [&](std::size_t i) { return std::uint32_t{static_cast<unsigned char>(name[i])}; };
+  const std::size_t last = name.size() - 1;
+  return static_cast<std::uint32_t>(name.size()) << 24 ^ at(0) << 18 ^ at(last / 2) << 12 ^
+         at(last - last / 4) << 6 ^ at(last);
+}
+
 /// Values at known places, without descriptions of errors.
 struct PlacedValues {
   static constexpr bool kTellsErrors = false;
@@ -163,14 +172,24 @@ Result<std::int64_t> result_of(const detail::ExpressionProgram& program, Values 
 }  // namespace
 
 void Scope::set(std::string name, std::int64_t value) {
+  tags_.push_back(tag_of(name));
   entries_.emplace_back(std::move(name), value);
 }
 
 std::optional<std::int64_t> Scope::find(std::string_view name) const {
-  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
-    if (entry->first == name) return entry->second;
+  const std::uint32_t tag = tag_of(name);
+  for (std::size_t i = tags_.size(); i-- > 0;) {
+    if (tags_[i] == tag && entries_[i].first == name) return entries_[i].second;
   }
   return std::nullopt;
+}
+
+Scope Scope::first(std::size_t count) const {
+  Scope part;
+  part.entries_.reserve(entries_.size());
+  part.entries_.assign(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(count));
+  part.tags_.assign(tags_.begin(), tags_.begin() + static_cast<std::ptrdiff_t>(count));
+  return part;
 }
 
 std::size_t RowNames::find(std::string_view name) const {

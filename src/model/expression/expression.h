@@ -25,9 +25,12 @@ class Scope {
   void set(std::string name, std::int64_t value);
   std::optional<std::int64_t> find(std::string_view name) const;
   const std::vector<std::pair<std::string, std::int64_t>>& entries() const { return entries_; }
+  /// Returns the first `count` entries.
+  Scope first(std::size_t count) const;
 
  private:
   std::vector<std::pair<std::string, std::int64_t>> entries_;
+  std::vector<std::uint32_t> tags_;  ///< of the names: equal names have equal tags
 };
 
 /// Returns whether `name` can be a name in the expression language and in generated C++: an

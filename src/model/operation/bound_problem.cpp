@@ -1,5 +1,7 @@
 #include "model/operation/bound_problem.h"
 
+#include <cstddef>
+
 #include "support/try.h"
 
 namespace kernwright {
@@ -13,7 +15,8 @@ Result<BoundProblem> BoundProblem::bind(const Operation& operation, const Proble
 
 Result<BoundProblem> BoundProblem::resized(Problem::Dims dims) const {
   Problem problem = Problem::make(problem_.operation(), std::move(dims), problem_.flags());
-  Scope scope = operation_->scope(problem);
+  const std::size_t sizes = operation_->dims.size() + operation_->derived.size();
+  Scope scope = operation_->add_sizes(scope_.first(scope_.entries().size() - sizes), problem);
   KW_ASSIGN(std::vector<TensorShape> shapes, operation_->tensor_shapes(problem, scope));
   return BoundProblem(*operation_, std::move(problem), std::move(scope), std::move(shapes));
 }

@@ -446,7 +446,10 @@ Scope Operation::flag_scope(const Problem& given) const {
 }
 
 Scope Operation::scope(const Problem& normalized) const {
-  Scope values = flag_scope(normalized);
+  return add_sizes(flag_scope(normalized), normalized);
+}
+
+Scope Operation::add_sizes(Scope values, const Problem& normalized) const {
   for (const Dim& dim : dims) {
     const auto given = find_entry(normalized.dims(), dim.name);
     std::int64_t size = given == normalized.dims().end() ? 0 : given->second;

@@ -280,6 +280,8 @@ struct Operation {
 
   /// Returns the names of dtypes and flags alone, with their constants.
   Scope flag_scope(const Problem& given) const;
+  /// Returns what `scope` returns, from what `flag_scope` returned.
+  Scope add_sizes(Scope values, const Problem& normalized) const;
 
   /// Returns the names that `scope` has, in its order.
   std::vector<std::string> value_names() const;

@@ -96,11 +96,9 @@ std::size_t Shortlists::add_kernel(Family& family, Offer offer, GradedRecord rec
                                    const Load& load) const {
   std::vector<std::string> free;
   for (const FreeDim& dim : family.free) free.push_back(dim.name);
-  const KernelTemplate& of = *offer.candidate.kernel_template;
-  Scope scope = family.example.scope();
-  site_.profile.add_to(scope);
   std::shared_ptr<const Launcher> launcher = loaded(offer, load);
-  family.kernels.push_back({SizeCheck(offer.candidate, free), CandidatePlaces(of, scope), &of,
+  family.kernels.push_back({SizeCheck(offer.candidate, free),
+                            CandidatePlaces(offer.candidate, free), offer.candidate.kernel_template,
                             offer.candidate.configuration, std::move(record),
                             std::move(offer.artifact), std::move(launcher)});
   return family.kernels.size() - 1;

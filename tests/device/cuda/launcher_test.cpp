@@ -249,10 +249,17 @@ TEST_F(LauncherTest, RefusesWhatThePlanAndTheCubinDisagreeOn) {
 
   driver_.kernels["second"] = {8};
   EXPECT_THAT(refusal(plan), HasSubstr("parameter 0 has 8 bytes; the launch gives 4 (int32)"));
+}
 
-  driver_.kernels["second"] = std::vector<std::size_t>(PreparedProgram::kMaxArguments + 1, 4);
-  EXPECT_THAT(refusal(plan), HasSubstr(concat("kernel second: takes more than ",
-                                              PreparedProgram::kMaxArguments, " parameters")));
+TEST_F(LauncherTest, AFurtherPlanAsksTheDriverNothingAboutItsKernels) {
+  ExecutionPlan plan;
+  plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {})};
+  const auto launcher = must(load(plan));
+  driver_.kernels["second"] = {8};
+  plan.launches[0].grid = {2, 1, 1};
+  EXPECT_TRUE(launcher->with(plan));
+  plan.launches[0].block = {2048, 1, 1};
+  EXPECT_FALSE(launcher->with(plan)) << "limits count for each";
 }
 
 TEST_F(LauncherTest, RefusesWhatTheGpuCannotCarryWithBothValues) {
