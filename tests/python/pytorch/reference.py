@@ -96,21 +96,33 @@ def norm_rope(q, k, v, q_norm, k_norm, cos, sin, *, eps=1e-6):
     return turned[0].to(q.dtype), turned[1].to(k.dtype), v.clone()
 
 
-def attend(q, k, v, mask, scale):
+def attend(q, k, v, mask, scale, softcap=None, sinks=None):
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     groups = q.shape[1] // k.shape[1]
     k, v = (part.float().repeat_interleave(groups, 1) for part in (k, v))
     logits = scale * q.float() @ k.transpose(2, 3)
-    return (logits.masked_fill(~mask, -torch.inf).softmax(-1) @ v).to(q.dtype)
+    if softcap is not None:
+        logits = softcap * torch.tanh(logits / softcap)
+    logits = logits.masked_fill(~mask, -torch.inf)
+    if sinks is not None:  # a further key, whose value is 0
+        logits = torch.cat((logits, sinks.view(-1, 1, 1).expand(*logits.shape[:-1], 1)), -1)
+    return (logits.softmax(-1)[..., :k.shape[2]] @ v).to(q.dtype)
 
 
 def attention(q, k, v, sinks=None, alibi_slopes=None, kv_lengths=None, *, causal=False, scale=None,
               window=None, softcap=None):
-    mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool)
-    if causal:
-        mask = mask.tril(k.shape[2] - q.shape[2])
+    assert alibi_slopes is None
+    (batch, _, queries, _), keys = q.shape, k.shape[2]
+    lengths = (torch.full((batch,), keys) if kv_lengths is None else kv_lengths).view(-1, 1, 1, 1)
+    own = lengths - queries + torch.arange(queries)[:, None]
+    at = torch.arange(keys)
+    mask = (at < lengths) & (own == own)
+    if causal or window:
+        mask = mask & (at <= own)
+    if window:
+        mask = mask & (at > own - window)
     result = _attention_result(q, v)
-    result.copy_(attend(q, k, v, mask, scale))
+    result.copy_(attend(q, k, v, mask, scale, softcap, sinks))
     return result
 
 

@@ -1,4 +1,4 @@
-"""kernwright in PyTorch: operators, models, Inductor and layers of Hugging Face's `kernels`.
+"""kernwright in PyTorch: operators, models, Inductor, and attention and layers of Hugging Face.
 
     import kernwright.torch
     report = kernwright.torch.patch(model)        # Hugging Face: Llama, Mistral, Mixtral, Qwen
@@ -13,8 +13,9 @@ from .inductor import use_in_inductor
 from .ops import (append_attention, attention, gated_linear, gelu_and_mul, grouped_matmul,
                   layer_norm, linear, matmul, norm_rope, qkv_linear, rms_norm, rope,
                   scaled_dot_product_attention, scaled_matmul, silu_and_mul, silu_mul, softmax)
+from .transformers import use_in_transformers
 
 __all__ = ["Report", "append_attention", "attention", "gated_linear", "gelu_and_mul",
            "grouped_matmul", "layer_norm", "layers", "linear", "matmul", "norm_rope", "patch", "qkv_linear",
            "rms_norm", "rope", "scaled_dot_product_attention", "scaled_matmul", "silu_and_mul", "silu_mul",
-           "softmax", "unpatch", "use_in_inductor"]
+           "softmax", "unpatch", "use_in_inductor", "use_in_transformers"]

@@ -18,6 +18,7 @@ from . import ops as kw
 from ._guards import original
 
 DTYPES = (torch.bfloat16, torch.float16)
+IMPLEMENTATIONS = ("sdpa", "kernwright")  # of attention that is causal without a mask
 MOST_NORMALISED_ROWS = 16  # in a product that normalises its rows itself
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")  # angles are place * inv_freq * scaling
 _PLAIN = (Tensor, nn.Parameter)
@@ -70,13 +71,31 @@ def nobody_watches(x: Tensor) -> bool:
         for mode in torch.overrides._get_current_function_mode_stack())
 
 
+def fits(*tensors: Any, dtypes: Sequence[torch.dtype] = DTYPES) -> bool:
+    """Returns true if a kernel can compute with these tensors, without a gradient."""
+    first = tensors[0]
+    return (all(type(each) in _PLAIN and each.dtype is first.dtype and each.device == first.device
+                and each.numel() > 0 and not (torch.is_grad_enabled() and each.requires_grad)
+                for each in tensors)
+            and first.dtype in dtypes and on_gpu(first) and nobody_watches(first))
+
+
 def takes(x: Any, weight: Any, dtypes: Sequence[torch.dtype] = DTYPES) -> bool:
     """Returns true if a kernel can compute with x and this weight, without a gradient."""
-    return (type(x) in _PLAIN and type(weight) in _PLAIN and x.dtype is weight.dtype
-            and x.dtype in dtypes and x.device == weight.device and on_gpu(x)
-            and x.is_contiguous() and weight.is_contiguous() and x.numel() > 0
-            and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
-            and nobody_watches(x))
+    return fits(x, weight, dtypes=dtypes) and x.is_contiguous() and weight.is_contiguous()
+
+
+def is_description(mask: Any) -> bool:
+    """Returns true for what `mask` makes in place of masks."""
+    return isinstance(mask, Tensor) and mask.dtype is torch.int32 and mask.dim() == 4 and mask.shape[3] == 1
+
+
+def described(description: Tensor, queries: int, keys: int) -> Tensor:
+    """Returns the mask [batch, 1, queries, keys] that is described: true for what a query sees."""
+    window = description.shape[2] - 1
+    own = description[:, :, :1] - queries + torch.arange(queries, device=description.device)[:, None]
+    at = torch.arange(keys, device=description.device)
+    return (at <= own) & (at > own - window) if window else at <= own
 
 
 def weight_of(part: nn.Module) -> Any:
@@ -290,7 +309,7 @@ class DecoderLayer(Packed):
                 and call.get("attention_mask") is None and not torch.is_grad_enabled()
                 and isinstance(angles, tuple) and len(angles) == 2
                 and not self.training and asks_no_more(call, OF_LAYERS)
-                and attention.config._attn_implementation == "sdpa"
+                and attention.config._attn_implementation in IMPLEMENTATIONS
                 and not getattr(attention.config, "output_attentions", False)
                 and step is not None and holds(self))  # the model knows whose angles they are
 
@@ -445,7 +464,7 @@ class Model(Front):
             if self._kernwright_decodes(given, mask, places, cache):
                 return self._kernwright_decode_step(given.shape[0], cache.layers)
             return None
-        if config._attn_implementation != "sdpa":
+        if config._attn_implementation not in IMPLEMENTATIONS:
             return None
         if mask is None and places is None and begins(cache):
             return Prefill([], True)
@@ -509,10 +528,10 @@ class Model(Front):
             return False
         if self._kernwright.unpadded or (mask is None and position_ids is None):
             return True
-        return self._kernwright_is_unpadded(mask, position_ids, layers[0].cumulative_length)
+        return self._kernwright_is_unpadded(mask, position_ids, layers[0].cumulative_length, first[2])
 
-    def _kernwright_is_unpadded(self, mask: Any, position_ids: Optional[Tensor],
-                                length: Tensor) -> bool:
+    def _kernwright_is_unpadded(self, mask: Any, position_ids: Optional[Tensor], length: Tensor,
+                                keys: int) -> bool:
         """Looks at the mask and positions, and so waits for the GPU. Returns False if waiting is
         not possible."""
         if torch.compiler.is_compiling() or is_capturing(length):
@@ -521,6 +540,8 @@ class Model(Front):
             if len(mask) != 1:
                 return False
             mask = next(iter(mask.values()))
+        if is_description(mask):
+            mask = described(mask, 1, keys)
         right = torch.ones((), dtype=torch.bool, device=length.device)
         if mask is not None:
             if not isinstance(mask, Tensor) or mask.dim() not in (2, 4):
