@@ -21,7 +21,8 @@ endforeach()
 install(PROGRAMS src/cmake/run-gpu-tests.sh DESTINATION . COMPONENT dist EXCLUDE_FROM_ALL)
 install(DIRECTORY bench/worklists DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(PROGRAMS bench/load_waits.py bench/vendor/attention_counters.py
-  bench/vendor/attention_vs_peers.py bench/vendor/decode_step.py bench/vendor/grouped_vs_torch.py
+  bench/vendor/attention_vs_peers.py bench/vendor/compiled_models.py bench/vendor/decode_step.py
+  bench/vendor/grouped_vs_torch.py
   bench/vendor/model_decode.py bench/vendor/model_vs_torch.py bench/vendor/python_call.py
   bench/vendor/rows_vs_pytorch.py tests/build/leave_test.py tests/build/leaving_host.py
   DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)

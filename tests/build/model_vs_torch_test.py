@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The parts of bench/vendor/model_vs_torch.py that need neither PyTorch nor a GPU."""
+"""The parts of bench/vendor/model_vs_torch.py and compiled_models.py that need neither PyTorch nor a GPU."""
 
 import pathlib
 import sys
@@ -7,6 +7,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/vendor"))
 sys.dont_write_bytecode = True
+import compiled_models  # noqa: E402
 import model_vs_torch as bench  # noqa: E402
 
 KEY = {"problem": "model_vs_torch model=a case=decode-1 context=8", "model": "a", "case": "decode-1",
@@ -44,6 +45,13 @@ class ModelVsTorchTest(unittest.TestCase):
                          ["patched_compiled", "eager_graph", "reduce_overhead", "max_autotune"])
         done = [bench.make_row(KEY, way, [10], [10]) for way in (*bench.OURS, *bench.PEERS)]
         self.assertEqual(bench.left_to_run(done, KEY["problem"], [*bench.OURS, *bench.PEERS]), [])
+
+    def test_compiled_models_have_a_row_each(self):
+        rows = [bench.make_row(KEY, "max_autotune", [12, 11, 13], [10, 9, 11]),
+                bench.make_row(KEY, "max_autotune", reason="the gate is shut")]
+        self.assertEqual(compiled_models.table(rows).splitlines()[2:],
+                         ["| a | decode-1 | 12.0 | 10.0 | 1.200 | 1.15 |",
+                          "| a | decode-1 | failed | failed | failed | 1.15 |"])
 
     def test_a_budget_ends(self):
         forever, over = bench.Clock(None), bench.Clock(-1)

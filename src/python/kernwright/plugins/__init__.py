@@ -19,5 +19,5 @@ def is_wanted(engine: str) -> bool:
 
 def fuse_graph(graph: Any) -> None:
     """The pass over the graphs of compiled models, which fuses our operators; vLLM takes it by name."""
-    from . import _passes
+    from ..torch import _passes
     _passes.fuse(graph)

@@ -1,6 +1,7 @@
-"""kernwright as a choice of Inductor's matrix products."""
+"""kernwright in Inductor: as a choice of its matrix products, and as passes over its graphs."""
 
 import logging
+import pathlib
 from typing import Any
 
 import torch
@@ -46,3 +47,47 @@ def use_in_inductor(enabled: bool = True) -> None:
         choices.append(kernwright_mm)
     elif not enabled and kernwright_mm in choices:
         choices.remove(kernwright_mm)
+
+
+_SOURCES = [pathlib.Path(__file__).with_name(name) for name in ("_lowered.py", "_passes.py")]
+
+
+def _make_pass() -> Any:
+    from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+
+    class Fusions(CustomGraphPass):
+        """The passes in Inductor's form. The hash of their sources is a part of the key of compiled graphs."""
+
+        def __call__(self, graph: torch.fx.Graph) -> None:
+            from ._lowered import fuse_model  # defines operators for engines
+            fuse_model(graph)
+
+        def uuid(self) -> Any:
+            return get_hash_for_files(tuple(map(str, _SOURCES)))
+
+    return Fusions()
+
+
+_fusions: Any = None  # made once, since Inductor compares passes
+
+
+def fuse_in_inductor(enabled: bool = True) -> None:
+    """Lets torch.compile fuse the layers of any model in inference on a GPU, in bf16 and fp16, or no
+    longer.
+
+    An RMSNorm is computed in the product behind it if that is its only user and there are few rows,
+    a residual is added in the product before it, and SwiGLU is one product if gate and up are one
+    weight. Products are linear layers without bias. Sums are kept in fp32 and rounded once. All else
+    is Inductor's: other norms and weights, results with other users, graphs with a backward. One
+    graph is for all sizes. Graphs that are compiled already stay as they are. Errors: Error if this
+    PyTorch has no place for passes, or if another's is in it."""
+    global _fusions
+    from torch._inductor import config
+
+    if not hasattr(config, "post_grad_custom_pre_pass"):
+        raise make_error(f"PyTorch {torch.__version__} has no torch._inductor.config.post_grad_custom_pre_pass")
+    _fusions = _fusions or _make_pass()
+    there = config.post_grad_custom_pre_pass
+    if there not in (None, _fusions):
+        raise make_error(f"torch._inductor.config.post_grad_custom_pre_pass is {there!r}, and None expected")
+    config.post_grad_custom_pre_pass = _fusions if enabled else None

@@ -1,0 +1,254 @@
+"""Fusions in the graphs that torch.compile makes of models."""
+
+import contextlib
+import types
+
+import kernwright
+import pytest
+import torch
+
+pytest.importorskip("torch._inductor.custom_graph_pass")
+
+from kernwright import torch as kw  # noqa: E402
+from kernwright.plugins import _operators  # noqa: E402
+from kernwright.torch import _lowered, inductor  # noqa: E402
+from torch import nn  # noqa: E402
+
+BF16 = torch.bfloat16
+
+
+@pytest.fixture(autouse=True)
+def on_cpu(monkeypatch):
+    """Operators run their implementation on the CPU, on which kernwright refuses and PyTorch computes."""
+    monkeypatch.setattr(_lowered, "on_gpu", lambda tensor: True)
+    monkeypatch.setattr(_operators, "default_service", lambda: types.SimpleNamespace(prewarm=lambda _: None))
+    with torch.library._scoped_library("kernwright_engine", "IMPL") as library:
+        for name in ("rms_norm", "linear_add", "gated_linear", "norm_linear", "norm_gated_linear"):
+            with contextlib.suppress(RuntimeError):  # another test's is there
+                library.impl(name, getattr(_operators, f"_{name}"), "CPU")
+        yield
+
+
+def bf16(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).to(BF16)
+
+
+def compiled(step, *calls, dynamic=None):
+    """Returns what the step computes when it is compiled with our passes, and the operators that are in its graphs."""
+    names = []
+    kw.fuse_in_inductor()
+    passes = inductor._fusions
+
+    class Watched(type(passes)):
+        def __call__(self, graph):
+            super().__call__(graph)
+            graph.lint()
+            names.extend(str(node.target).split(".")[1] for node in graph.nodes
+                         if str(node.target).startswith("kernwright_engine"))
+
+        def uuid(self):
+            return None
+
+    try:
+        torch._dynamo.reset()
+        with torch._inductor.config.patch(post_grad_custom_pre_pass=Watched(), force_disable_caches=True):
+            step = torch.compile(step, fullgraph=True, dynamic=dynamic)
+            return [step(*arguments) for arguments in calls], names
+    finally:
+        kw.fuse_in_inductor(False)
+
+
+def expect_near(found, wanted, limit=0.02):
+    assert found.shape == wanted.shape and found.dtype is wanted.dtype
+    error = (found.float() - wanted.float()).norm() / wanted.float().norm()
+    assert error < limit, f"a relative error of {error}"
+
+
+class Norm(nn.Module):
+    """As Llama has it; `rounded` is where a norm rounds first, `inside` where eps is."""
+
+    def __init__(self, size, rounded=True, inside=True, dtype=BF16, dim=-1):
+        super().__init__()
+        self.weight = nn.Parameter(bf16(size).abs().to(dtype) + 0.5)
+        self.rounded, self.inside, self.dim = rounded, inside, dim
+
+    def forward(self, x):
+        wide = x.to(torch.float32)
+        mean = wide.pow(2).mean(self.dim, keepdim=True)
+        wide = wide * (torch.rsqrt(mean + 1e-3) if self.inside else 1 / (torch.sqrt(mean) + 1e-3))
+        return self.weight * wide.to(x.dtype) if self.rounded else (self.weight * wide).to(x.dtype)
+
+
+class Layer(nn.Module):
+    """A norm, a product, a residual, a norm, SwiGLU and a residual."""
+
+    def __init__(self, size=32, inner=48, **norms):
+        super().__init__()
+        self.before, self.between = Norm(size, **norms), Norm(size, **norms)
+        self.product = nn.Linear(size, size, bias=False, dtype=BF16)
+        self.mixed = nn.Linear(size, size, bias=False, dtype=BF16)
+        self.gate_up = nn.Linear(size, 2 * inner, bias=False, dtype=BF16)
+        self.down = nn.Linear(inner, size, bias=False, dtype=BF16)
+
+    def forward(self, x):
+        x = x + self.mixed(torch.tanh(self.product(self.before(x))))
+        gate, up = self.gate_up(self.between(x)).chunk(2, -1)
+        return self.down(up * nn.functional.silu(gate)) + x
+
+
+ALL = ["norm_linear", "linear_add", "norm_gated_linear", "linear_add"]
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_layers_of_any_model(rounded, dynamic):
+    layer, calls = Layer(rounded=rounded), [(bf16(2, rows, 32),) for rows in ((3,) if not dynamic else (3, 40))]
+    with torch.no_grad():
+        results, names = compiled(layer, *calls, dynamic=dynamic)
+        assert names == ALL  # one graph for all sizes
+        for result, call in zip(results, calls):
+            expect_near(result, layer(*call))
+
+
+def test_a_norm_of_torch_and_a_matrix():
+    norm, product = nn.RMSNorm(32, 1e-3, dtype=BF16), nn.Linear(32, 16, bias=False, dtype=BF16)
+    with torch.no_grad():
+        (result,), names = compiled(lambda x: product(norm(x)), (bf16(3, 32),))
+        assert names == ["norm_linear"]
+        expect_near(result, product(norm(bf16(3, 32))))
+
+
+def test_without_a_call_of_ours_nothing_is_fused():
+    before = torch._inductor.config.post_grad_custom_pre_pass
+    kw.fuse_in_inductor()
+    kw.fuse_in_inductor()
+    assert torch._inductor.config.post_grad_custom_pre_pass is inductor._fusions
+    kw.fuse_in_inductor(False)
+    assert torch._inductor.config.post_grad_custom_pre_pass is before is None
+    with torch._inductor.config.patch(post_grad_custom_pre_pass=print):
+        with pytest.raises(kernwright.Error, match="post_grad_custom_pre_pass is <built-in function print>"):
+            kw.fuse_in_inductor()
+
+
+def shared_norm(layer, x):
+    y = layer.before(x)
+    return layer.product(y), y
+
+
+def shared_product(layer, x):
+    y = layer.mixed(x)
+    return x + y, y
+
+
+def shared_gate(layer, x):
+    y = layer.gate_up(x)
+    gate, up = y.chunk(2, -1)
+    return up * nn.functional.silu(gate), y
+
+
+def swapped_gate(layer, x):
+    up, gate = layer.gate_up(x).chunk(2, -1)
+    return (up * nn.functional.silu(gate),)
+
+
+def uneven_gate(layer, x):
+    y = layer.gate_up(x)
+    return (nn.functional.silu(y[..., :40]) * y[..., 8:48],)
+
+
+def broadcast(layer, x):
+    return (layer.mixed(x) + x[:, :1],)
+
+
+def scaled_sum(layer, x):
+    return (torch.add(layer.mixed(x), x, alpha=2),)
+
+
+def weight_of_a_step(layer, x):
+    return (nn.functional.linear(layer.before(x), layer.product.weight * 2),)
+
+
+def written_between(layer, x):
+    x = x.clone()
+    y = layer.mixed(x)
+    x.mul_(2)
+    return (x + y, )
+
+
+@pytest.mark.parametrize("step, names", [
+    (shared_norm, []), (shared_product, []), (shared_gate, []), (swapped_gate, []), (uneven_gate, []), (broadcast, []),
+    (scaled_sum, []), (weight_of_a_step, []), (written_between, ["linear_add"])])
+def test_what_is_not_known_is_left(step, names):
+    layer, x = Layer(), bf16(2, 3, 32)
+    with torch.no_grad():
+        (results,), found = compiled(lambda x: step(layer, x), (x,))
+        assert found == names
+        for result, wanted in zip(results, step(layer, x)):
+            expect_near(result, wanted)
+
+
+@pytest.mark.parametrize("norms", [{"inside": False}, {"dtype": torch.float32, "rounded": False}, {"dim": 1}])
+def test_other_norms_are_left(norms):
+    layer, x = Layer(**norms), bf16(2, 3, 32)
+    with torch.no_grad():
+        (result,), names = compiled(layer, (x,))
+        assert names == ["linear_add", "gated_linear", "linear_add"]
+        expect_near(result, layer(x))
+
+
+def test_weights_in_fp32_are_left():
+    layer, x = Layer().float(), bf16(2, 3, 32).float()
+    with torch.no_grad():
+        (result,), names = compiled(layer, (x,))
+        assert names == []
+        expect_near(result, layer(x), 1e-5)
+        with torch.autocast("cpu", BF16):
+            assert compiled(layer, (x,))[1] == []
+
+
+def test_training_is_left():
+    layer, x = Layer(), bf16(2, 3, 32)
+    (result,), names = compiled(layer, (x,))
+    result.float().sum().backward()
+    assert names == [] and layer.gate_up.weight.grad is not None
+
+
+def test_what_is_written_afterwards_is_read_before():
+    layer, x, cache = Layer(), bf16(2, 3, 32), bf16(2, 3, 32)
+
+    def step(x, cache):
+        y = layer.mixed(x) + cache
+        cache.add_(y)
+        return y
+
+    ours, theirs = cache.clone(), cache.clone()
+    with torch.no_grad():
+        (result,), names = compiled(step, (x, ours))
+        assert names == ["linear_add"]
+        expect_near(result, step(x, theirs))
+    expect_near(ours, theirs)
+
+
+# Models of Transformers: what is fused in one of their layers.
+MODELS = {"Phi3": ["norm_linear", "linear_add", "norm_gated_linear", "linear_add"],
+          "Glm4": ["norm_gated_linear"], "Llama": ["linear_add"] * 2, "Qwen3": ["linear_add"] * 2,
+          "Olmo2": [], "Gemma3Text": [], "GptOss": []}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_transformers(name):
+    pytest.importorskip("transformers")
+    from test_transformers import make, tokens
+    model = make(name, num_hidden_layers=1)
+    model.set_attn_implementation("sdpa" if name != "GptOss" else "eager")
+
+    def step(ids):
+        return model(ids, use_cache=False).logits
+
+    with torch.no_grad():
+        (result,), names = compiled(step, (tokens(2, 7),))
+        head = ["norm_linear"]  # the last norm and the head
+        assert [name for name in names if name != "norm_linear"] == [
+            name for name in MODELS[name] if name != "norm_linear"]
+        assert names.count("norm_linear") == MODELS[name].count("norm_linear") + (name != "Gemma3Text") * len(head)
+        expect_near(result, step(tokens(2, 7)), 0.04)
