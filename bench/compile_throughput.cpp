@@ -19,7 +19,7 @@
 #include "compile/render.h"
 #include "support/processes/find_tool.h"
 #include "support/processes/threads.h"
-#include "support/seconds_since.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 
 namespace kernwright {

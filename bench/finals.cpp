@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +23,7 @@
 #include "bench/common/proportion.h"
 #include "cache/stores/record_store.h"
 #include "support/statistics.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "tuner/finals/interval.h"
 #include "tuner/finals/race.h"
@@ -51,10 +51,6 @@ constexpr int kCopies = 8;
 constexpr int kCalibrations = 8;
 constexpr int kCalibrationRounds = 128;
 constexpr int kTruthRounds = 400;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// Passes samples on and no checks: they are not what is measured here.
 class Unchecked final : public Runner {
@@ -130,12 +126,12 @@ RaceResult run_final(FinalsProblem& problem,
     survivor.score_us = median(survivor.samples_us);
     survivors.push_back(std::move(survivor));
   }
-  const double start = now();
+  const double start = steady_seconds();
   RaceOptions options;
   options.random_seed = seed;
   options.clock_seconds = now;
   RaceResult result = take(race(runner, survivors, options));
-  tally.seconds.push_back(now() - start);
+  tally.seconds.push_back(steady_seconds() - start);
   tally.gpu_seconds += tally.seconds.back();
   for (const Survivor& survivor : survivors) runner.drop(survivor.id);
   if (result.finalists.size() != kernels.size()) {

@@ -4,7 +4,6 @@
 // with a cold L2 and random data.
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <deque>
@@ -20,6 +19,7 @@
 #include "service/serve/core.h"
 #include "service/sweep/worklist.h"
 #include "support/files.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -33,10 +33,6 @@ constexpr const char* kUsage =
     "                     [--stop-after SECONDS] [--json FILE]\n"
     "       DIR is empty or is not there yet\n";
 constexpr int kRounds = 15;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::vector<Problem> chosen_problems(int argc, const char* const* argv) {
   std::vector<Problem> problems;
@@ -66,7 +62,7 @@ struct Answer {
 /// `budget` 0: the first answer.
 Result<Answer> answer(const Problem& problem, const std::filesystem::path& cache, double budget) {
   KW_ASSIGN(auto core, ServiceCore::open({.cache = cache.string()}));
-  const double start = now();
+  const double start = steady_seconds();
   int measured = 0;
   double estimate = 0;
   if (budget > 0) {
@@ -75,7 +71,7 @@ Result<Answer> answer(const Problem& problem, const std::filesystem::path& cache
     estimate = tuned.record.search.regret_estimate;
   }
   KW_ASSIGN(auto kernel, core->get_best_kernel(problem));
-  return Answer{std::move(core), std::move(kernel), now() - start, measured, estimate};
+  return Answer{std::move(core), std::move(kernel), steady_seconds() - start, measured, estimate};
 }
 
 class Bench {
@@ -179,7 +175,7 @@ void Bench::report_spread() const {
 int run(int argc, const char* const* argv) {
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
   expect_options(argc, argv, kUsage);
-  const double start = now();
+  const double start = steady_seconds();
   const std::filesystem::path cache = text_option(argc, argv, "--cache");
   std::vector<double> budgets = {0};
   for (const std::string_view one :
@@ -199,7 +195,7 @@ int run(int argc, const char* const* argv) {
   Bench bench(cache, budgets, device, *core, json);
   int status = 0;
   for (const Problem& problem : chosen_problems(argc, argv)) {
-    if (now() - start > stop_after) break;
+    if (steady_seconds() - start > stop_after) break;
     if (const auto done = bench.run(problem); !done) {
       std::fprintf(stderr, "%s: %s\n", problem.text().c_str(), done.error().message.c_str());
       status = 1;

@@ -3,7 +3,6 @@
 // process grows. New sizes of Python calls are measured by vendor/new_sizes.py.
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -17,6 +16,7 @@
 #include "bench/common/command.h"
 #include "service/serve/core.h"
 #include "support/names.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "tuner/candidates/family_fit.h"
 
@@ -40,10 +40,6 @@ constexpr const char* kFamilies =
     "pages=30000 head_dim=128 lengths=kv cache=paged dtype=bf16;"
     "attention batch=1 heads=16 kv_heads=2 q_len=129..2048 kv_len=4097..30000 head_dim=128 "
     "dtype=bf16";
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double resident_mb() {
   std::ifstream statm("/proc/self/statm");
@@ -104,9 +100,9 @@ int run(int argc, const char* const* argv) {
     std::vector<double> again_us;
     for (std::int64_t i = 0; i < sizes; ++i) {
       const Problem problem = draw(family, random);
-      const double start = now();
+      const double start = steady_seconds();
       const Result<Kernel> kernel = core->get_best_kernel(problem);
-      found_us.push_back(1e6 * (now() - start));
+      found_us.push_back(1e6 * (steady_seconds() - start));
       if (kernel) continue;
       if (failed++ == 0) std::printf("%s\n", kernel.error().message.c_str());
     }
@@ -114,11 +110,11 @@ int run(int argc, const char* const* argv) {
       const Problem problem = draw(family, random);
       const Result<Kernel> kernel = core->get_best_kernel(problem);
       if (!kernel) continue;
-      const double found = now();
+      const double found = steady_seconds();
       static_cast<void>(kernel->workspace_bytes());
-      const double planned = now();
+      const double planned = steady_seconds();
       const Result<Kernel> again = core->get_best_kernel(problem);
-      again_us.push_back(1e6 * (now() - planned));
+      again_us.push_back(1e6 * (steady_seconds() - planned));
       planned_us.push_back(1e6 * (planned - found));
     }
     if (planned_us.empty()) continue;

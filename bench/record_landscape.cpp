@@ -4,7 +4,6 @@
 // complete. 3: some configurations are left.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
@@ -20,6 +19,7 @@
 #include "compile/compile_pool.h"
 #include "compile/compiler.h"
 #include "device/cuda/cuda_device.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/measure/device_runner.h"
@@ -37,10 +37,6 @@ constexpr int kMinSamples = 32;
 /// Loading, checking and building of one candidate, for the estimate.
 constexpr double kVisitSeconds = 0.015;
 constexpr std::size_t kReportEvery = 50;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// "matmul_m4096_n4096_k4096_bf16" of a file's name.
 std::string space_name(const std::filesystem::path& path) {
@@ -100,7 +96,7 @@ int run(int argc, const char* const* argv) {
   CompileAhead ahead(list.candidates, *catalog, device->profile().sm_arch, pool);
   double best_us = std::numeric_limits<double>::infinity();
   std::size_t failed = 0;
-  const double start = now();
+  const double start = steady_seconds();
   options.progress = [&](std::size_t candidate, const LandscapeEntry& entry) {
     Measurement measured;
     for (const Sample& sample : entry.samples) measured.samples_us.push_back(sample.us);
@@ -113,14 +109,14 @@ int run(int argc, const char* const* argv) {
     }
     if (file.recorded() % kReportEvery == 0) {
       std::printf("%zu of %zu, %zu failed, best %.2f us, %.0f s\n", file.recorded(), all, failed,
-                  best_us, now() - start);
+                  best_us, steady_seconds() - start);
     }
     std::fflush(stdout);
   };
   const std::size_t left = take(record_space(list.candidates, list.predicted_us, list.default_index,
                                              device->profile(), ahead, *runner, file, options));
   std::printf("%zu recorded in all, %zu failed this time, %zu left, %.0f s\n", file.recorded(),
-              failed, left, now() - start);
+              failed, left, steady_seconds() - start);
   if (left > 0) return kLeft;
   if (auto done = file.finish(); !done) fail(done.error());
   return 0;

@@ -30,7 +30,7 @@
 #include "compile/compile_pool.h"
 #include "device/cuda/cuda_device.h"
 #include "service/serve/core.h"
-#include "support/seconds_since.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "cli/output.h"
-#include "support/seconds_since.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "support/try.h"
 

@@ -16,7 +16,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/processes/process_exit.h"
-#include "support/seconds_since.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "support/try.h"
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "support/steady_seconds.h"
 #include "support/try.h"
 
 namespace kernwright {
@@ -35,11 +36,7 @@ Auditor::Sources Auditor::live(std::string uuid) {
           .mapped_files = [] { return HostReader().mapped_files(); },
           .host_load = [host = HostReader()]() mutable { return host.load(); },
           .sleep = [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); },
-          .seconds =
-              [] {
-                const auto now = std::chrono::steady_clock::now().time_since_epoch();
-                return std::chrono::duration<double>(now).count();
-              }};
+          .seconds = steady_seconds};
 }
 
 Auditor::Auditor(Sources sources, AuditorOptions options)

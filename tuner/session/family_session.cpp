@@ -1,13 +1,10 @@
 #include "tuner/session/family_session.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <functional>
 #include <limits>
-#include <map>
-#include <numeric>
 #include <optional>
 #include <random>
 #include <set>
@@ -16,15 +13,15 @@
 
 #include "compile/launch_fit.h"
 #include "compile/render.h"
-#include "model/candidate/size_check.h"
 #include "support/statistics.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "support/utc.h"
-#include "tuner/candidates/candidate_list.h"
 #include "tuner/candidates/family_fit.h"
 #include "tuner/cost/cost_model.h"
 #include "tuner/search/screening.h"
+#include "tuner/session/family_matrix.h"
 
 namespace kernwright {
 namespace {
@@ -37,17 +34,10 @@ constexpr double kAnchorShare = 0.035;
 constexpr double kFirstShare = 0.75;
 /// Finalists of an anchor that are measured at all sizes where they may be near the best.
 constexpr std::size_t kOfAnchor = 4;
-/// Choices of the cost model at a size that are looked at, that are compiled each time the size
-/// comes up, and that are compiled for a size that validates.
-constexpr std::size_t kListed = 300;
+/// Choices of the cost model that are compiled each time a size comes up, and for one that
+/// validates.
 constexpr std::size_t kNew = 3;
 constexpr std::size_t kNewForValidation = 4;
-/// A choice is measured at a size if it is estimated to take at most so many times as long as the
-/// best; at most so many at a time.
-constexpr double kNear = 1.08;
-/// The same for the best choice of a template of which nothing was measured nearby.
-constexpr double kFarthest = 1.3;
-constexpr std::size_t kAtATime = 8;
 /// Sizes whose choices are compiled before they are measured, and how often sizes come up.
 constexpr std::size_t kAhead = 6;
 constexpr int kPasses = 4;
@@ -81,24 +71,13 @@ constexpr double kAuditSeconds = 10;
 /// How long a runner waits until the device is steady.
 constexpr double kSettleSeconds = 0.3;
 
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// A choice that is measured at many sizes.
-struct Column {
-  Choice choice;
-  const KernelTemplate* kernel_template = nullptr;
-  Build build;
-  bool failed = false;  ///< did not compile, or was wrong at some size
-};
-
 class FamilySearch {
+  using Use = FamilyMatrix::Use;
+
  public:
   FamilySearch(const FamilyInput& input, const FamilySteps& steps, FamilyOptions options)
       : in_(input), steps_(steps), options_(std::move(options)), random_(options_.random_seed) {
     if (!options_.clock_seconds) options_.clock_seconds = steady_seconds;
-    for (const FreeDim& dim : free()) free_names_.push_back(dim.name);
     started_ = options_.clock_seconds();
   }
 
@@ -106,13 +85,13 @@ class FamilySearch {
     KW_ASSIGN(problems_, first_problems());
     KW_TRY(tune_anchors());
     KW_TRY(measure_matrix(kFirstShare * options_.seconds));
-    if (rows_.empty()) {
+    if (matrix_.rows(Use::fit).empty()) {
       return Error{ErrorCode::not_found,
                    concat("no kernel could be measured for ", in_.family.text())};
     }
-    fit();
+    family_ = matrix_.fit();
     KW_TRY(measure_breakpoints());
-    fit();
+    family_ = matrix_.fit();
     while (true) {
       const double before = elapsed();
       KW_TRY(validate());
@@ -130,9 +109,12 @@ class FamilySearch {
         KW_ASSIGN(const BoundProblem problem, in_.family.at(sizes));
         KW_TRY(tune_anchor(problem));
       }
-      take_validation();
+      for (const FamilyRow& row : matrix_.rows(Use::validation)) {
+        if (Result<BoundProblem> problem = at(row.sizes)) problems_.push_back(*std::move(problem));
+      }
+      matrix_.take_validation();
       KW_TRY(measure_matrix(options_.seconds - validated));
-      fit();
+      family_ = matrix_.fit();
     }
     return record();
   }
@@ -145,7 +127,7 @@ class FamilySearch {
     options_.progress({.stage = stage,
                        .done = static_cast<int>(done),
                        .of = static_cast<int>(of),
-                       .kernels = static_cast<int>(columns_.size()),
+                       .kernels = static_cast<int>(matrix_.columns().size()),
                        .seconds = elapsed()});
   }
   std::vector<std::int64_t> sizes_of(const BoundProblem& problem) const {
@@ -212,29 +194,6 @@ class FamilySearch {
     return problems;
   }
 
-  /// Has a choice compiled that is valid for `example`, to be measured where its bits are the same.
-  void add(const Choice& added, const BoundProblem& example) {
-    const auto found = in_.catalog.kernel_template(added.kernel_template);
-    if (!found) return;
-    // A dim that is compiled in makes other bits for each of its sizes.
-    const auto is_free = [this](const std::string& dim) {
-      return find_named(free(), dim) != nullptr;
-    };
-    if (std::ranges::any_of((*found)->constant_dims, is_free)) return;
-    const Result<Candidate> candidate =
-        make_candidate(**found, example, added.configuration, in_.profile);
-    if (!candidate || broken_habit(*candidate) != nullptr) return;
-    Choice choice = choice_of_bits(*candidate, free_names_);
-    if (is_column(choice) || in_.decisions.banned(candidate->id())) return;
-    columns_.push_back(
-        {.choice = std::move(choice),
-         .kernel_template = *found,
-         .build = in_.pool.submit(render(*candidate, in_.catalog, in_.profile.sm_arch))});
-    for (auto* rows : {&rows_, &validation_}) {
-      for (FamilyRow& row : *rows) row.times_us.push_back(0);
-    }
-  }
-
   double anchor_seconds() const {
     return std::max(kLeastAnchorSeconds, kAnchorShare * options_.seconds);
   }
@@ -244,9 +203,9 @@ class FamilySearch {
     KW_ASSIGN(const TuningRecord record, steps_.tune(problem, anchor_seconds()));
     audit_.merge(record.audit);
     device_name_ = record.device_name;
-    add(record.winner.choice, problem);
+    matrix_.add(record.winner.choice, problem);
     for (std::size_t i = 0; i + 1 < kOfAnchor && i < record.runners_up.size(); ++i) {
-      add(record.runners_up[i].choice, problem);
+      matrix_.add(record.runners_up[i].choice, problem);
     }
     return {};
   }
@@ -279,92 +238,16 @@ class FamilySearch {
         report("measuring kernels at sizes", i, problems_.size());
         if (i > 2 && elapsed() > until) return {};
         for (; planned < std::min(i + kAhead, problems_.size()); ++planned) {
-          add_likely(problems_[planned], kNew);
+          matrix_.add_likely(problems_[planned], kNew);
         }
-        const std::vector<std::size_t> columns = worth_measuring(problems_[i], {});
+        const std::vector<std::size_t> columns = matrix_.worth_measuring(problems_[i], {});
         if (columns.empty()) continue;
-        KW_TRY(measure(problems_[i], columns, rows_));
+        KW_TRY(measure(problems_[i], columns, Use::fit));
         measured = true;
       }
       if (!measured) break;
     }
     return {};
-  }
-
-  /// A choice of the cost model for one problem.
-  struct Listed {
-    Choice choice;
-    double predicted_us;
-  };
-  /// Returns the best of the cost model for a problem, the best first.
-  const std::vector<Listed>& listed(const BoundProblem& problem) {
-    const auto [at, is_new] = listed_.try_emplace(sizes_of(problem));
-    if (!is_new) return at->second;
-    if (const auto list = enumerate_candidates(in_.catalog, problem, in_.profile)) {
-      const std::vector<std::size_t> order = best_of_each_group(*list);
-      for (std::size_t i = 0; i < std::min(order.size(), kListed); ++i) {
-        at->second.push_back({choice_of_bits(list->candidates[order[i]], free_names_),
-                              list->predicted_us[order[i]]});
-      }
-    }
-    return at->second;
-  }
-
-  FamilyEstimate estimate() {
-    choices_.clear();
-    for (const Column& column : columns_) choices_.push_back(column.choice);
-    return {choices_, rows_, predict_};
-  }
-
-  /// Adds the choices that are estimated to be the best at a problem, at most so many, if they are
-  /// near the best of the columns. Returns the columns that are new.
-  std::vector<std::size_t> add_likely(const BoundProblem& problem, std::size_t most) {
-    const std::vector<std::int64_t> sizes = sizes_of(problem);
-    const FamilyEstimate by = estimate();
-    double best = std::numeric_limits<double>::infinity();
-    for (std::size_t c = 0; c < columns_.size(); ++c) {
-      const double us = by.us(c, sizes);
-      if (us > 0) best = std::min(best, us);
-    }
-    std::vector<std::pair<double, const Choice*>> likely;
-    for (const Listed& one : listed(problem)) {
-      const double us = by.us(one.choice, one.predicted_us, sizes);
-      best = std::min(best, us);
-      if (us <= kFarthest * best && !is_column(one.choice)) likely.emplace_back(us, &one.choice);
-    }
-    std::erase_if(likely, [&](const auto& one) { return one.first > kFarthest * best; });
-    std::ranges::stable_sort(likely, {}, [](const auto& one) { return one.first; });
-    const std::size_t before = columns_.size();
-    // A template of which nothing is known nearby may be far better than it is predicted.
-    std::set<std::string_view> unknown;
-    for (const auto& [us, choice] : likely) {
-      if (is_known_near(choice->kernel_template, sizes)) continue;
-      if (unknown.insert(choice->kernel_template).second) add(*choice, problem);
-    }
-    for (const auto& [us, choice] : likely) {
-      if (columns_.size() >= before + most || us > kNear * best) break;
-      if (!is_column(*choice)) add(*choice, problem);
-    }
-    std::vector<std::size_t> added(columns_.size() - before);
-    std::iota(added.begin(), added.end(), before);
-    return added;
-  }
-
-  /// Returns whether a choice of the template was measured within an octave of these sizes.
-  bool is_known_near(std::string_view kernel_template,
-                     const std::vector<std::int64_t>& sizes) const {
-    return std::ranges::any_of(rows_, [&](const FamilyRow& row) {
-      if (distance(row.sizes, sizes) > 1) return false;
-      for (std::size_t c = 0; c < columns_.size(); ++c) {
-        if (row.times_us[c] > 0 && columns_[c].choice.kernel_template == kernel_template)
-          return true;
-      }
-      return false;
-    });
-  }
-
-  bool is_column(const Choice& choice) const {
-    return std::ranges::find(columns_, choice, &Column::choice) != columns_.end();
   }
 
   /// A column at one problem.
@@ -376,8 +259,8 @@ class FamilySearch {
 
   /// Measures columns at a problem, and adds the row, or to the row that is there. The columns in
   /// `exam` are checked as finalists are.
-  Result<void> measure(const BoundProblem& problem, std::span<const std::size_t> columns,
-                       std::vector<FamilyRow>& rows, std::span<const std::size_t> exam = {}) {
+  Result<void> measure(const BoundProblem& problem, std::span<const std::size_t> columns, Use use,
+                       std::span<const std::size_t> exam = {}) {
     KW_ASSIGN(const std::unique_ptr<Runner> runner, steps_.open(problem));
     if (elapsed() >= next_audit_) {
       KW_ASSIGN(const Audit audit, runner->audit());
@@ -404,60 +287,27 @@ class FamilySearch {
       if (std::ranges::find(exam, entry.column) == exam.end()) continue;
       KW_ASSIGN(const Runner::Checked checked,
                 runner->check(entry.id, Runner::CheckDepth::finalist));
-      if (checked.step.outcome != Outcome::ok) columns_[entry.column].failed = true;
+      if (checked.step.outcome != Outcome::ok) matrix_.fail(entry.column);
     }
     audit_.merge(screening.audit());
     for (const Entry& entry : entries) runner->drop(entry.id);
-    if (!entries.empty()) keep(problem, entries, rows);
+    std::vector<FamilyMatrix::Samples> samples;
+    for (Entry& entry : entries) samples.push_back({entry.column, std::move(entry.samples_us)});
+    if (!samples.empty()) matrix_.keep(problem, samples, use);
     return {};
-  }
-
-  /// Returns the columns to measure at a problem, the best first: those in `also`, and those that
-  /// are estimated to be near the best and were not measured there, with the best that was.
-  std::vector<std::size_t> worth_measuring(const BoundProblem& problem,
-                                           std::span<const std::size_t> also) {
-    const std::vector<std::int64_t> sizes = sizes_of(problem);
-    const auto row = std::ranges::find(rows_, sizes, &FamilyRow::sizes);
-    const FamilyEstimate by = estimate();
-    std::vector<std::pair<double, std::size_t>> ranked;
-    for (std::size_t c = 0; c < columns_.size(); ++c) {
-      const double us = by.us(c, sizes);
-      if (us > 0) ranked.emplace_back(us, c);
-    }
-    std::ranges::sort(ranked);
-    std::vector<std::size_t> kept;
-    std::optional<std::size_t> known;
-    std::size_t unknown = 0;
-    for (const auto& [us, c] : ranked) {
-      const bool must = std::ranges::find(also, c) != also.end();
-      const bool measured = row != rows_.end() && row->times_us[c] > 0;
-      if (measured && !known) known = c;
-      const double times = us / ranked.front().first;
-      const bool is_likely =
-          times <= kNear ||
-          (times <= kFarthest && !is_known_near(columns_[c].choice.kernel_template, sizes));
-      const bool is_near = !measured && is_likely && unknown < kAtATime;
-      if (is_near) ++unknown;
-      if (is_near || must) kept.push_back(c);
-    }
-    // Times of two openings are compared by what was measured in both.
-    if (!kept.empty() && known && std::ranges::find(kept, *known) == kept.end()) {
-      kept.insert(kept.begin(), *known);
-    }
-    return kept;
   }
 
   Result<std::optional<Entry>> visit(Runner& runner, Screening& screening,
                                      const BoundProblem& problem, std::size_t c,
                                      double hopeless_us) {
-    Column& column = columns_[c];
+    const FamilyMatrix::Column& column = matrix_.columns()[c];
     if (column.failed) return std::optional<Entry>();
-    const Result<Candidate> candidate = candidate_at(column, problem);
+    const Result<Candidate> candidate = matrix_.candidate_at(c, problem);
     if (!candidate) return std::optional<Entry>();
     const CompileResult compiled = column.build.get();
     if (!compiled && compiled.error().code == ErrorCode::unavailable) return compiled.error();
     if (check_compiled(*candidate, compiled, in_.profile).outcome != Outcome::ok) {
-      column.failed = true;
+      matrix_.fail(c);
       return std::optional<Entry>();
     }
     KW_ASSIGN(Screening::Visit visited, screening.visit(*candidate, **compiled, hopeless_us));
@@ -465,27 +315,10 @@ class FamilySearch {
       if (visited.id >= 0) runner.drop(visited.id);
       if (runner.lost()) return Error{ErrorCode::device, visited.step.detail};
       // A kernel that is wrong at one size is trusted at none.
-      column.failed = true;
+      matrix_.fail(c);
       return std::optional<Entry>();
     }
     return std::optional(Entry{c, visited.id, std::move(visited.samples_us)});
-  }
-
-  Result<Candidate> valid_at(const Column& column, const BoundProblem& problem) const {
-    KW_TRY(applies(*column.kernel_template, problem, in_.profile));
-    KW_ASSIGN(Candidate candidate, make_candidate(*column.kernel_template, problem,
-                                                  column.choice.configuration, in_.profile));
-    if (broken_habit(candidate) == nullptr) return candidate;
-    return Error{ErrorCode::not_found, "a habit is broken"};
-  }
-
-  /// Returns the column's candidate, if its bits are the same there.
-  Result<Candidate> candidate_at(const Column& column, const BoundProblem& problem) const {
-    KW_ASSIGN(Candidate candidate, valid_at(column, problem));
-    KW_ASSIGN(const std::string digest,
-              in_.pool.digest(render(candidate, in_.catalog, in_.profile.sm_arch)));
-    if (digest == column.build.digest) return candidate;
-    return Error{ErrorCode::not_found, "its bits are others at this size"};
   }
 
   /// Samples those near the best in rounds, each in another order.
@@ -501,7 +334,7 @@ class FamilySearch {
       KW_ASSIGN(const std::vector<Runner::Sampled> sampled, screening.top_up(order));
       for (std::size_t i = 0; i < close.size(); ++i) {
         if (sampled[i].step.outcome != Outcome::ok) {
-          columns_[entries[close[i]].column].failed = true;
+          matrix_.fail(entries[close[i]].column);
           continue;
         }
         entries[close[i]].samples_us.push_back(sampled[i].sample.us);
@@ -528,7 +361,7 @@ class FamilySearch {
       std::vector<double> later;
       for (std::size_t i = kAloneSamples / 2; i < sampled.size(); ++i) {
         if (sampled[i].step.outcome != Outcome::ok) {
-          columns_[entry->column].failed = true;
+          matrix_.fail(entry->column);
           return {};
         }
         later.push_back(sampled[i].sample.us);
@@ -538,58 +371,6 @@ class FamilySearch {
     const double scale = median(best.front()->samples_us) / *std::ranges::min_element(alone);
     for (std::size_t i = 0; i < best.size(); ++i) best[i]->samples_us = {scale * alone[i]};
     return {};
-  }
-
-  void keep(const BoundProblem& problem, const std::vector<Entry>& entries,
-            std::vector<FamilyRow>& rows) const {
-    const std::vector<std::int64_t> sizes = sizes_of(problem);
-    auto row = std::ranges::find(rows, sizes, &FamilyRow::sizes);
-    if (row == rows.end()) {
-      row = rows.insert(
-          rows.end(),
-          {.sizes = sizes, .times_us = std::vector<double>(columns_.size()), .spread = 0});
-    }
-    double best = std::numeric_limits<double>::infinity();
-    double scale = 1;
-    for (const Entry& entry : entries) {
-      const double known = row->times_us[entry.column];
-      if (known == 0) continue;
-      scale = known / median(entry.samples_us);
-      break;
-    }
-    for (const Entry& entry : entries) {
-      const double us = scale * median(entry.samples_us);
-      row->times_us[entry.column] = us;
-      if (us >= best) continue;
-      best = us;
-      std::vector<double> apart;
-      for (const double sample : entry.samples_us) apart.push_back(std::abs(scale * sample - us));
-      row->spread = median(std::move(apart)) / us;
-    }
-  }
-
-  void fit() {
-    for (auto* rows : {&rows_, &validation_}) {
-      for (FamilyRow& row : *rows) {
-        for (std::size_t c = 0; c < columns_.size(); ++c) {
-          if (columns_[c].failed) row.times_us[c] = 0;
-        }
-      }
-    }
-    choices_.clear();
-    for (const Column& column : columns_) choices_.push_back(column.choice);
-    family_ = fit_family(choices_, rows_, free(), predict_);
-  }
-
-  /// Returns the predicted time of a column, or 0 if it is not valid at these sizes.
-  double predicted_us(std::size_t c, const std::vector<std::int64_t>& sizes) {
-    const auto [at, added] = predicted_us_.try_emplace({c, sizes}, 0);
-    if (!added) return at->second;
-    const auto problem = bound_.try_emplace(sizes, in_.family.at(sizes)).first;
-    if (!problem->second) return 0;
-    const Result<Candidate> candidate = valid_at(columns_[c], *problem->second);
-    if (candidate) at->second = predict_us(*candidate, in_.profile);
-    return at->second;
   }
 
   /// Measures the family's kernels at both sides of breakpoints, where they must be right too.
@@ -611,7 +392,7 @@ class FamilySearch {
         sizes[dim] = side;
         const Result<BoundProblem> problem = at(sizes);
         if (problem)
-          KW_TRY(measure(*problem, worth_measuring(*problem, family_.kernels), rows_,
+          KW_TRY(measure(*problem, matrix_.worth_measuring(*problem, family_.kernels), Use::fit,
                          family_.kernels));
       }
     }
@@ -627,21 +408,12 @@ class FamilySearch {
     return sizes;
   }
 
-  /// Adds what validated to what the table is made from.
-  void take_validation() {
-    for (FamilyRow& row : validation_) {
-      if (Result<BoundProblem> problem = at(row.sizes)) problems_.push_back(*std::move(problem));
-      rows_.push_back(std::move(row));
-    }
-    validation_.clear();
-  }
-
   /// Measures what may be near the best at sizes that were not looked at, with the first choices of
   /// the cost model there.
   Result<void> validate() {
     std::vector<BoundProblem> problems;
     std::set<std::vector<std::int64_t>> seen;
-    for (const FamilyRow& row : rows_) seen.insert(row.sizes);
+    for (const FamilyRow& row : matrix_.rows(Use::fit)) seen.insert(row.sizes);
     for (int tries = 0; tries < 16 * kValidation && std::ssize(problems) < kValidation; ++tries) {
       const std::vector<std::int64_t> sizes = draw();
       Result<BoundProblem> problem = at(sizes);
@@ -649,32 +421,23 @@ class FamilySearch {
     }
     std::vector<std::vector<std::size_t>> also;  // compiled while those before are measured
     for (const BoundProblem& problem : problems) {
-      also.push_back(add_likely(problem, kNewForValidation));
+      also.push_back(matrix_.add_likely(problem, kNewForValidation));
       also.back().insert(also.back().end(), family_.kernels.begin(), family_.kernels.end());
     }
     for (std::size_t i = 0; i < problems.size(); ++i) {
       report("validating", i, problems.size());
       if (i > 3 && elapsed() > options_.seconds) break;
-      KW_TRY(measure(problems[i], worth_measuring(problems[i], also[i]), validation_,
+      KW_TRY(measure(problems[i], matrix_.worth_measuring(problems[i], also[i]), Use::validation,
                      family_.kernels));
     }
     return {};
-  }
-
-  static double distance(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
-    double sum = 0;
-    for (std::size_t d = 0; d < a.size(); ++d) {
-      const double apart = std::log2(static_cast<double>(a[d]) / static_cast<double>(b[d]));
-      sum += apart * apart;
-    }
-    return std::sqrt(sum);
   }
 
   /// Returns at most so many sizes of the validation to tune: those with the largest regrets and
   /// then, since the best there may be unknown, those that are farthest from all tuned ones.
   std::vector<std::vector<std::int64_t>> worth_tuning(std::size_t most) const {
     std::vector<std::pair<double, const FamilyRow*>> ranked;
-    for (const FamilyRow& row : validation_) {
+    for (const FamilyRow& row : matrix_.rows(Use::validation)) {
       if (anchors_.contains(row.sizes)) continue;
       const double regret = regret_of(family_, row);
       double nearest = std::numeric_limits<double>::infinity();
@@ -692,7 +455,7 @@ class FamilySearch {
 
   FamilyRegret regret() const {
     std::vector<double> regrets;
-    for (const FamilyRow& row : validation_) {
+    for (const FamilyRow& row : matrix_.rows(Use::validation)) {
       const double regret = regret_of(family_, row);
       if (std::isfinite(regret)) regrets.push_back(regret);
     }
@@ -716,15 +479,15 @@ class FamilySearch {
     record.head.regret = regret();
     record.head.created = utc_now();
     std::vector<std::size_t> order = family_.kernels;
-    for (std::size_t c = 0; c < columns_.size(); ++c) {
+    for (std::size_t c = 0; c < matrix_.columns().size(); ++c) {
       if (std::ranges::find(family_.kernels, c) == family_.kernels.end()) order.push_back(c);
     }
-    for (const std::size_t c : order) record.tried.push_back(columns_[c].choice);
+    for (const std::size_t c : order) record.tried.push_back(matrix_.columns()[c].choice);
     for (const std::size_t c : family_.kernels) {
       record.head.kernels.push_back(
-          {.choice = columns_[c].choice,
-           .template_digest = template_digest(*columns_[c].kernel_template, in_.catalog),
-           .artifact = columns_[c].build.digest});
+          {.choice = matrix_.columns()[c].choice,
+           .template_digest = template_digest(*matrix_.columns()[c].kernel_template, in_.catalog),
+           .artifact = matrix_.columns()[c].build.digest});
     }
     const auto reordered = [&](std::vector<FamilyRow> rows) {
       std::ranges::sort(rows, {}, &FamilyRow::sizes);
@@ -736,8 +499,8 @@ class FamilySearch {
       }
       return rows;
     };
-    record.matrix = reordered(rows_);
-    record.validation = reordered(validation_);
+    record.matrix = reordered(matrix_.rows(Use::fit));
+    record.validation = reordered(matrix_.rows(Use::validation));
     record.random_seed = options_.random_seed;
     record.audit = audit_;
     record.device_name = device_name_;
@@ -752,20 +515,10 @@ class FamilySearch {
   std::mt19937_64 random_;
   double started_ = 0;
   double next_audit_ = 0;
-  std::vector<std::string> free_names_;
-  std::vector<Column> columns_;
-  std::vector<FamilyRow> rows_;
-  std::vector<FamilyRow> validation_;
+  FamilyMatrix matrix_{in_};
   std::set<std::vector<std::int64_t>> anchors_;  ///< sizes that were tuned
   FamilyChoice family_;
   std::vector<BoundProblem> problems_;  ///< of the rows
-  std::map<std::vector<std::int64_t>, std::vector<Listed>> listed_;
-  std::map<std::vector<std::int64_t>, Result<BoundProblem>> bound_;
-  std::vector<Choice> choices_;  ///< of the columns, while they are estimated
-  const PredictAt predict_ = [this](std::size_t c, std::span<const std::int64_t> sizes) {
-    return columns_[c].failed ? 0 : predicted_us(c, {sizes.begin(), sizes.end()});
-  };
-  std::map<std::pair<std::size_t, std::vector<std::int64_t>>, double> predicted_us_;
   Audit audit_;
   std::string device_name_;
 };

@@ -1,10 +1,10 @@
 #include "tuner/session/tuning_session.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "compile/render.h"
+#include "support/steady_seconds.h"
 #include "support/try.h"
 #include "tuner/candidates/search_space.h"
 #include "tuner/cost/cost_model.h"
@@ -18,10 +18,6 @@ namespace {
 
 /// Share of the budget that opening may use up.
 constexpr double kOpeningShare = 0.25;
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "cache/stores/artifact_store.h"
-#include "support/seconds_since.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/worker/remote_compiler.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cache/stores/artifact_store.h"
-#include "support/seconds_since.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/audit/audit.h"

@@ -20,7 +20,7 @@
 #include "service/sweep/worklist.h"
 #include "support/json.h"
 #include "support/processes/threads.h"
-#include "support/seconds_since.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "support/try.h"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <functional>
 
 #include "device/cuda/describe_device.h"
@@ -18,6 +17,7 @@
 #include "device/timing/fenced_memory.h"
 #include "device/timing/kernel_paths.h"
 #include "device/timing/timed_graph.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -58,10 +58,6 @@ class CudaProgram final : public LoadedProgram {
 /// kernel of 0.1 ms gets several rounds in 0.1 s.
 constexpr int kPathRounds = 31;
 constexpr double kPathTrainUs = 3'000;
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 const PreparedProgram& prepared(const LoadedProgram& program) {
   return static_cast<const CudaProgram&>(program).prepared();
@@ -114,7 +110,7 @@ class CudaDevice final : public Device {
   Result<CounterSet> count(const LoadedProgram& program, const LaunchArguments& arguments,
                            const std::function<Result<void>()>& before) override;
   TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
-  DeviceUse take_use() override { return use_.take(now_seconds()); }
+  DeviceUse take_use() override { return use_.take(steady_seconds()); }
 
  private:
   /// Does the same in the current context. Fills `graphs`: one graph for each set, and one for all
@@ -129,7 +125,7 @@ class CudaDevice final : public Device {
   /// Does the same if `call` enqueues work.
   template <typename Call>
   Result<void> enqueue_by(Call call) {
-    use_.queued(now_seconds());
+    use_.queued(steady_seconds());
     return begin(std::move(call));
   }
 
@@ -151,7 +147,7 @@ Result<void> CudaDevice::begin(Call call, bool wait) {
   KW_TRY(context_->check(call()));
   if (!wait) return {};
   Result<void> waited = context_->wait();
-  use_.done(now_seconds());
+  use_.done(steady_seconds());
   return waited;
 }
 
@@ -289,9 +285,9 @@ Result<Sample> CudaDevice::sample(TimedUnits& units) {
   KW_TRY(context_->usable());
   const ContextScope scope(context_->api(), context_->context());
   KW_TRY(context_->check(scope.status()));
-  use_.queued(now_seconds());
+  use_.queued(steady_seconds());
   auto sample = static_cast<TimedGraph&>(units).sample(gate_.get(), stamps_.get(), timer_check_);
-  use_.done(now_seconds());
+  use_.done(steady_seconds());
   return sample;
 }
 
@@ -344,7 +340,7 @@ Result<LaunchTimes> CudaDevice::time_launch_paths(
             const DriverStatus bound = graphs.back()->rebind(views);
             return told(bound ? graphs.back()->launch(stream) : bound);
           }};
-  use_.queued(now_seconds());
+  use_.queued(steady_seconds());
   return time_kernel_paths(api, stream, calls, sets.size(),
                            {.rounds = kPathRounds, .seconds = seconds, .train_us = kPathTrainUs});
 }

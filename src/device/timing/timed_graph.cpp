@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -164,8 +165,7 @@ Result<Sample> TimedGraph::sample(StreamGate* gate, ClockStamps* stamps, TimerCh
   const double total_us = static_cast<double>(milliseconds) * 1e3;
   Sample sample;
   sample.us = total_us / units_ / replays;
-  sample.at_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  sample.at_seconds = steady_seconds();
   if (const auto span = stamps ? stamps->read() : std::nullopt) {
     sample.sm_mhz = span->sm_mhz;
     // Without a gate the host may pause between a stamp and its event.

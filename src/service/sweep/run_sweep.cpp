@@ -5,7 +5,7 @@
 
 #include "support/mutex.h"
 #include "support/processes/threads.h"
-#include "support/seconds_since.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 
 namespace kernwright {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "support/seconds_since.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/session/gpu_lock.h"
