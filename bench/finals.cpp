@@ -129,7 +129,7 @@ RaceResult run_final(FinalsProblem& problem,
   const double start = steady_seconds();
   RaceOptions options;
   options.random_seed = seed;
-  options.clock_seconds = now;
+  options.clock_seconds = steady_seconds;
   RaceResult result = take(race(runner, survivors, options));
   tally.seconds.push_back(steady_seconds() - start);
   tally.gpu_seconds += tally.seconds.back();
@@ -203,7 +203,7 @@ std::vector<std::string> problems_of(int argc, const char* const* argv) {
 
 FinalsProblem open_settled(FinalsWorld& world, const std::string& text, double sample_ms) {
   FinalsProblem problem = take(FinalsProblem::open(world, text, sample_ms));
-  Screening screening(problem.runner(), now);
+  Screening screening(problem.runner(), steady_seconds);
   take(screening.settle());
   return problem;
 }

@@ -52,7 +52,7 @@ int run(int argc, const char* const* argv) {
   RecordingOptions options;
   options.samples = static_cast<int>(number_option(argc, argv, "--samples", kMinSamples));
   options.seconds = number_option(argc, argv, "--seconds", options.seconds);
-  options.clock_seconds = now;
+  options.clock_seconds = steady_seconds;
   if (option_value(argc, argv, "--limit")) {
     options.limit = static_cast<std::size_t>(number_option(argc, argv, "--limit", 1));
   }

@@ -34,7 +34,7 @@ class FamilyMatrix {
     std::size_t column;
     std::vector<double> us;
   };
-  /// What rows are for.
+  /// The use of rows.
   enum class Use { fit, validation };
 
   /// The input outlives it.
