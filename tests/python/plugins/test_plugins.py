@@ -12,9 +12,10 @@ torch = pytest.importorskip("torch")
 
 import engines  # noqa: E402
 from torch._inductor import custom_graph_pass  # noqa: E402
-from kernwright.plugins import _operators, fuse_graph, is_wanted  # noqa: E402
+from kernwright.plugins import fuse_graph, is_wanted  # noqa: E402
 from kernwright.plugins import sglang as of_sglang  # noqa: E402
 from kernwright.plugins import vllm as of_vllm  # noqa: E402
+from kernwright.torch import _operators  # noqa: E402
 
 F = torch.nn.functional
 LINEAR = {"ReplicatedLinear", "ColumnParallelLinear", "MergedColumnParallelLinear", "QKVParallelLinear",

@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("torch._inductor.custom_graph_pass")
 
 from kernwright import torch as kw  # noqa: E402
-from kernwright.plugins import _operators  # noqa: E402
+from kernwright.torch import _operators  # noqa: E402
 from kernwright.torch import _lowered, inductor  # noqa: E402
 from torch import nn  # noqa: E402
 

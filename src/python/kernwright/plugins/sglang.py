@@ -23,7 +23,7 @@ def register() -> List[str]:
     """Registers the hooks, and returns the names of the methods that they are around. If this
     SGLang has no such registry, nothing changes. A method that it does not have stays as it is.
     Each case has a line in the log."""
-    from . import _operators as operators
+    from ..torch import _operators as operators
     try:
         from sglang.srt.plugins.hook_registry import HookRegistry, HookType
     except ImportError as error:

@@ -33,7 +33,7 @@ def register() -> List[str]:
     """Registers the layers, and returns the names of vLLM's classes that they replace. A class that
     this vLLM does not have, or not for replacement, is left, with a line in the log. If results
     must not depend on the batch, all of them are left: a kernel is tuned for its number of rows."""
-    from . import _operators as operators
+    from ..torch import _operators as operators
     try:
         from vllm import envs
     except ImportError as error:
@@ -64,7 +64,7 @@ def register() -> List[str]:
 
 
 def _replace(module: str, name: str, make: Any) -> bool:
-    from . import _operators as operators
+    from ..torch import _operators as operators
     try:
         theirs = getattr(importlib.import_module(module), name)
         ours = make(theirs, operators)

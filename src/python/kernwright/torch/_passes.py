@@ -7,7 +7,7 @@ from typing import Any, Callable, NamedTuple, Optional, Set, Tuple
 
 from torch import fx
 
-from ..plugins._operators import OPERATORS
+from ._operators import OPERATORS
 
 
 class Found(NamedTuple):

@@ -1,4 +1,4 @@
-"""Operators for engines. An engine compiles a model once for all numbers of tokens, so which kernel a
+"""Operators of compiled graphs. A graph is compiled once for all numbers of tokens, so which kernel a
 call takes is decided inside of the operator: kernwright's, else PyTorch's."""
 
 import logging
@@ -12,7 +12,7 @@ from .. import _operations as _arrays
 from .._arrays import dtype_text
 from .._kernwright import Error
 from .._service import default_service
-from ..torch import _fused
+from . import _fused
 
 _log = logging.getLogger("kernwright")
 _library = torch.library.Library("kernwright_engine", "DEF")
