@@ -72,24 +72,21 @@ __device__ unsigned long long bits_at(long long seed, long long place) {
                  static_cast<unsigned long long>(place));
 }
 
-extern "C" __global__ void argmax_timing(dtype_t* x, long long seed, long long row_count,
-                                         long long column_count) {
-  draw(x, row_count, column_count,
-       [&](long long r, long long c) { return normal(bits_at(seed, r * column_count + c)); });
+extern "C" __global__ void argmax_timing(KW_PARAMETERS(argmax_timing)) {
+  draw(x, rows, columns,
+       [&](long long r, long long c) { return normal(bits_at(seed, r * columns + c)); });
 }
 
-extern "C" __global__ void argmax_exact(dtype_t* x, long long seed, long long row_count,
-                                        long long column_count) {
-  draw(x, row_count, column_count, [&](long long r, long long c) {
-    const Places places(static_cast<unsigned long long>(seed), r, column_count);
-    return tie((r + seed) % 7, bits_at(seed, r * column_count + c), c, column_count, places);
+extern "C" __global__ void argmax_exact(KW_PARAMETERS(argmax_exact)) {
+  draw(x, rows, columns, [&](long long r, long long c) {
+    const Places places(static_cast<unsigned long long>(seed), r, columns);
+    return tie((r + seed) % 7, bits_at(seed, r * columns + c), c, columns, places);
   });
 }
 
-extern "C" __global__ void argmax_nan(dtype_t* x, long long seed, long long row_count,
-                                      long long column_count) {
-  draw(x, row_count, column_count, [&](long long r, long long c) {
-    const Places places(static_cast<unsigned long long>(seed), r, column_count);
-    return with_nan((r + seed) % 5, bits_at(seed, r * column_count + c), c, column_count, places);
+extern "C" __global__ void argmax_nan(KW_PARAMETERS(argmax_nan)) {
+  draw(x, rows, columns, [&](long long r, long long c) {
+    const Places places(static_cast<unsigned long long>(seed), r, columns);
+    return with_nan((r + seed) % 5, bits_at(seed, r * columns + c), c, columns, places);
   });
 }

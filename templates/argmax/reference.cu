@@ -12,22 +12,21 @@ __device__ bool comes_before(float a, long long i, float b, long long j) {
 
 // Finds the index of a row's largest value in each block. Each thread takes every 256th column, and
 // the first one compares their results.
-extern "C" __global__ void argmax_reference(const dtype_t* x, long long* value, long long row_count,
-                                            long long column_count) {
+extern "C" __global__ void argmax_reference(KW_PARAMETERS(argmax_reference)) {
   __shared__ long long found[256];
-  for (long long r = blockIdx.x; r < row_count; r += gridDim.x) {
-    const auto at = [&](long long c) { return to_float(x[r * column_count + c]); };
+  for (long long r = blockIdx.x; r < rows; r += gridDim.x) {
+    const auto at = [&](long long c) { return to_float(x[r * columns + c]); };
     long long best = threadIdx.x;
-    for (long long c = threadIdx.x; c < column_count; c += 256) {
+    for (long long c = threadIdx.x; c < columns; c += 256) {
       if (comes_before(at(c), c, at(best), best)) best = c;
     }
     found[threadIdx.x] = best;
     __syncthreads();
     if (threadIdx.x == 0) {
-      for (int i = 1; i < 256 && i < column_count; ++i) {
+      for (int i = 1; i < 256 && i < columns; ++i) {
         if (comes_before(at(found[i]), found[i], at(best), best)) best = found[i];
       }
-      value[r] = best;
+      index_reference[r] = best;
     }
     __syncthreads();
   }

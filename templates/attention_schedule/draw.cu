@@ -28,20 +28,12 @@ __device__ void draw(int* q_offsets, int* kv_offsets, int* kv_lengths, unsigned 
   if (kv_offsets) kv_offsets[sequences] = static_cast<int>(kv_first);
 }
 
-extern "C" __global__ void attention_schedule_timing(int* q_offsets, int* kv_offsets,
-                                                     int* kv_lengths, long long seed,
-                                                     long long sequences, long long longest_q,
-                                                     long long longest_kv, long long all_q,
-                                                     long long all_kv) {
-  draw(q_offsets, kv_offsets, kv_lengths, static_cast<unsigned long long>(seed), sequences,
-       longest_q, longest_kv, all_q, all_kv, false);
+extern "C" __global__ void attention_schedule_timing(KW_PARAMETERS(attention_schedule_timing)) {
+  draw(q_offsets, kv_offsets, kv_lengths, static_cast<unsigned long long>(seed), batch, q_len,
+       kv_len, q_total, kv_total, false);
 }
 
-extern "C" __global__ void attention_schedule_exact(int* q_offsets, int* kv_offsets,
-                                                    int* kv_lengths, long long seed,
-                                                    long long sequences, long long longest_q,
-                                                    long long longest_kv, long long all_q,
-                                                    long long all_kv) {
-  draw(q_offsets, kv_offsets, kv_lengths, static_cast<unsigned long long>(seed), sequences,
-       longest_q, longest_kv, all_q, all_kv, true);
+extern "C" __global__ void attention_schedule_exact(KW_PARAMETERS(attention_schedule_exact)) {
+  draw(q_offsets, kv_offsets, kv_lengths, static_cast<unsigned long long>(seed), batch, q_len,
+       kv_len, q_total, kv_total, true);
 }

@@ -13,19 +13,15 @@ __device__ Activated activate(double x) {
   return reference_gelu_tanh(x);
 }
 
-// value[rows, columns] = activation(x + b) + r, not rounded to the result's type. x + b is rounded
-// once, and the magnitude of the activation covers that.
-extern "C" __global__ void bias_activation_reference(const dtype_t* x, const dtype_t* b,
-                                                     const dtype_t* r, float* value,
-                                                     float* magnitude, long long row_count,
-                                                     long long column_count) {
+// y_reference[rows, columns] = activation(x + b) + r, not rounded to the result's type. x + b is
+// rounded once, and the magnitude of the activation covers that.
+extern "C" __global__ void bias_activation_reference(KW_PARAMETERS(bias_activation_reference)) {
   const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-       i < row_count * column_count; i += stride) {
-    const Activated y =
-        activate(static_cast<double>(to_float(x[i])) + to_float(b[i % column_count]));
-    const double added = residual == residual_add ? to_float(r[i]) : 0.0;
-    value[i] = static_cast<float>(y.value + added);
-    magnitude[i] = static_cast<float>(y.magnitude + fabs(added));
+       i < rows * columns; i += stride) {
+    const Activated y = activate(static_cast<double>(to_float(x[i])) + to_float(bias[i % columns]));
+    const double added = config::residual == residual_add ? to_float(residual[i]) : 0.0;
+    y_reference[i] = static_cast<float>(y.value + added);
+    y_magnitude[i] = static_cast<float>(y.magnitude + fabs(added));
   }
 }

@@ -52,25 +52,19 @@ __device__ void draw(Set set, int* tokens, dtype_t* table, int* sequence_lengths
 }
 
 // Draws rows in any order, of a table that is normal.
-extern "C" __global__ void embedding_timing(int* tokens, dtype_t* table, int* sequence_lengths,
-                                            long long seed, long long count, long long rows,
-                                            long long elements) {
-  draw(kTiming, tokens, table, sequence_lengths, static_cast<unsigned long long>(seed), count, rows,
-       elements);
+extern "C" __global__ void embedding_timing(KW_PARAMETERS(embedding_timing)) {
+  draw(kTiming, tokens, table, lengths, static_cast<unsigned long long>(seed), token_count,
+       vocabulary, elements);
 }
 
 // Tokens at the ends of the table, and equal ones. A copy is exact whatever the table holds.
-extern "C" __global__ void embedding_exact(int* tokens, dtype_t* table, int* sequence_lengths,
-                                           long long seed, long long count, long long rows,
-                                           long long elements) {
-  draw(kExact, tokens, table, sequence_lengths, static_cast<unsigned long long>(seed), count, rows,
-       elements);
+extern "C" __global__ void embedding_exact(KW_PARAMETERS(embedding_exact)) {
+  draw(kExact, tokens, table, lengths, static_cast<unsigned long long>(seed), token_count,
+       vocabulary, elements);
 }
 
 // Draws NaN here and there in the table, and tokens beyond its ends.
-extern "C" __global__ void embedding_nan(int* tokens, dtype_t* table, int* sequence_lengths,
-                                         long long seed, long long count, long long rows,
-                                         long long elements) {
-  draw(kNan, tokens, table, sequence_lengths, static_cast<unsigned long long>(seed), count, rows,
+extern "C" __global__ void embedding_nan(KW_PARAMETERS(embedding_nan)) {
+  draw(kNan, tokens, table, lengths, static_cast<unsigned long long>(seed), token_count, vocabulary,
        elements);
 }

@@ -24,7 +24,7 @@ struct Draw {
   float *scale_a, *scale_b;
   int *ends, *counts;
   out_t* d;
-  long long group_count, row_count, n_size, k_size, room_size;
+  long long groups, rows, n, k, room;
 
   __device__ unsigned long long bits(Stream stream, long long place) const {
     return hash_at(hash_at(seed, stream), static_cast<unsigned long long>(place));
@@ -40,7 +40,7 @@ struct Draw {
   __device__ double share(long long group, Kind of) const {
     const unsigned long long random = bits(kShare, group);
     const auto chosen =
-        static_cast<long long>(bits(kKind, 1) % static_cast<unsigned long long>(group_count));
+        static_cast<long long>(bits(kKind, 1) % static_cast<unsigned long long>(groups));
     if (of == kOneHasAll) return group == chosen ? 1 : 0;
     if (of == kManyEmpty) return random % 4 == 0 || group == chosen ? 1 + random / 4 % 64 : 0;
     if (of == kRouted) return exp(0.5 * normal(random));
@@ -59,15 +59,15 @@ struct Draw {
                          : 0.5f + 1.5f * static_cast<float>(random >> 40) * 0x1p-24f;
   }
 
-  // Fills the scales of rows by their places: a group has room_size places, or the rows of all
+  // Fills the scales of rows by their places: a group has `room` places, or the rows of all
   // groups follow each other.
   __device__ void fill_scales(long long first_thread, long long stride, long long places) const {
     const long long stack = gate == gate_stacked ? 2 : 1;
-    const long long blocks_of_k = (k_size + 127) / 128;
+    const long long blocks_of_k = (k + 127) / 128;
     for (long long i = first_thread; scale_a && i < places * blocks_of_k; i += stride) {
       scale_a[i] = scale(kRowScale, i);
     }
-    const long long count = group_count * ((stack * n_size + 127) / 128) * blocks_of_k;
+    const long long count = groups * ((stack * n + 127) / 128) * blocks_of_k;
     for (long long i = first_thread; scale_b && i < count; i += stride) {
       scale_b[i] = scale(kWeightScale, i);
     }
@@ -77,62 +77,62 @@ struct Draw {
     const bool is_masked = layout == layout_masked;
     const Kind of = kind();
     double all = 0;
-    for (long long g = 0; g < group_count; ++g) all += share(g, of);
+    for (long long g = 0; g < groups; ++g) all += share(g, of);
     // Some rows at the end belong to no group.
-    const long long total = of == kFew ? row_count - row_count / 3 : row_count;
+    const long long total = of == kFew ? rows - rows / 3 : rows;
     double shares = 0;
     long long end = 0;
     const long long first_thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    for (long long g = 0; g < group_count; ++g) {
+    for (long long g = 0; g < groups; ++g) {
       shares += share(g, of);
       const long long begin = end;
-      end = g + 1 == group_count
+      end = g + 1 == groups
                 ? total
                 : min(total, static_cast<long long>(static_cast<double>(total) * shares / all));
-      const long long count = min(end - begin, room_size);
-      const long long first = is_masked ? g * room_size : begin;
+      const long long count = min(end - begin, room);
+      const long long first = is_masked ? g * room : begin;
       if (first_thread == 0) {
         if (ends) ends[g] = static_cast<int>(end);
         if (counts) counts[g] = static_cast<int>(count);
       }
       if (!a) continue;
       for (long long r = (blockIdx.x + g) % gridDim.x; r < count; r += gridDim.x) {
-        const long long place = (first + r) * k_size;
-        for (long long c = threadIdx.x; c < k_size; c += blockDim.x) {
+        const long long place = (first + r) * k;
+        for (long long c = threadIdx.x; c < k; c += blockDim.x) {
           a[place + c] = from_float<dtype_t>(element(kRow, place + c));
         }
       }
     }
     const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
     const long long stack = gate == gate_stacked ? 2 : 1;
-    const long long places = is_masked ? group_count * room_size : row_count;
+    const long long places = is_masked ? groups * room : rows;
     fill_scales(first_thread, stride, places);
-    for (long long i = first_thread; b && i < group_count * stack * n_size * k_size; i += stride) {
+    for (long long i = first_thread; b && i < groups * stack * n * k; i += stride) {
       b[i] = from_float<dtype_t>(element(kWeight, i));
     }
-    for (long long i = first_thread; d && i < places * n_size; i += stride) {
+    for (long long i = first_thread; d && i < places * n; i += stride) {
       d[i] = from_float<out_t>(kUnwritten);
     }
   }
 };
 
-#define PARAMETERS                                                                          \
-  dtype_t *a, dtype_t *b, float *scale_a, float *scale_b, int *ends, int *counts, out_t *d, \
-      long long seed, long long group_count, long long row_count, long long n_size,         \
-      long long k_size, long long room_size
-#define DRAW(set)                                        \
-  Draw{set,       static_cast<unsigned long long>(seed), \
-       a,         b,                                     \
-       scale_a,   scale_b,                               \
-       ends,      counts,                                \
-       d,         group_count,                           \
-       row_count, n_size,                                \
-       k_size,    room_size}                             \
+#define DRAW(set)                                      \
+  Draw{set,     static_cast<unsigned long long>(seed), \
+       a,       b,                                     \
+       scale_a, scale_b,                               \
+       ends,    counts,                                \
+       d,       groups,                                \
+       rows,    n,                                     \
+       k,       room}                                  \
       .run()
 
 // Draws normal numbers everywhere, with groups of unlike sizes.
-extern "C" __global__ void grouped_matmul_timing(PARAMETERS) { DRAW(kTiming); }
+extern "C" __global__ void grouped_matmul_timing(KW_PARAMETERS(grouped_matmul_timing)) {
+  DRAW(kTiming);
+}
 
 // Draws small integers. Groups are even, or many are empty, or one has all rows, or rows at the end
 // belong to no group.
-extern "C" __global__ void grouped_matmul_exact(PARAMETERS) { DRAW(kExact); }
+extern "C" __global__ void grouped_matmul_exact(KW_PARAMETERS(grouped_matmul_exact)) {
+  DRAW(kExact);
+}

@@ -31,8 +31,8 @@ __device__ Rows rows_of(long long group, const int* ends, const int* counts, lon
   return {first, ends[group] - first};
 }
 
-// value[places, n] = activation(a * b[group]^T), or with a gate activation(a * gates^T) * (a *
-// others^T). A place that belongs to no group keeps its content in d. With scales of blocks the
+// d_reference[places, n] = activation(a * b[group]^T), or with a gate activation(a * gates^T) * (a
+// * others^T). A place that belongs to no group keeps its content in d. With scales of blocks the
 // terms of each 128 of k are multiplied by the scale of a row of a, scale_a[k / 128, rows], and the
 // scale of 128 rows of b, scale_b[group, n / 128, k / 128].
 //
@@ -40,11 +40,7 @@ __device__ Rows rows_of(long long group, const int* ends, const int* counts, lon
 // added in fp32 over 32 of k at a time and those sums in fp64. Errors e X and e Y of the two
 // factors of a gated product make e (|x| Y + |y| X + e X Y).
 extern "C" __global__ void __launch_bounds__(256)
-    grouped_matmul_reference(const dtype_t* a, const dtype_t* b, const float* scale_a,
-                             const float* scale_b, const int* ends, const int* counts,
-                             const out_t* d, float* value, float* magnitude, long long group_count,
-                             long long row_count, long long n_size, long long k_size,
-                             long long room_size) {
+    grouped_matmul_reference(KW_PARAMETERS(grouped_matmul_reference)) {
   constexpr int kTile = 64;
   constexpr int kDepth = 32;
   constexpr int kBlock = 128;  // of k, and rows of b, that share a scale
@@ -52,35 +48,35 @@ extern "C" __global__ void __launch_bounds__(256)
   __shared__ float tile_b[kDepth][kTile + 4];
 
   const bool is_masked = layout == layout_masked;
-  const long long places_count = is_masked ? group_count * room_size : row_count;
-  const long long used = is_masked ? 0 : ends[group_count - 1];
+  const long long places_count = is_masked ? groups * room : rows;
+  const long long used = is_masked ? 0 : ends[groups - 1];
   for (long long place = blockIdx.x; place < places_count; place += gridDim.x) {
-    const bool owned = is_masked ? place % room_size < counts[place / room_size] : place < used;
-    for (long long c = threadIdx.x; c < n_size && !owned; c += blockDim.x) {
-      value[place * n_size + c] = to_float(d[place * n_size + c]);
-      magnitude[place * n_size + c] = 0;
+    const bool owned = is_masked ? place % room < counts[place / room] : place < used;
+    for (long long c = threadIdx.x; c < n && !owned; c += blockDim.x) {
+      d_reference[place * n + c] = to_float(d[place * n + c]);
+      d_magnitude[place * n + c] = 0;
     }
   }
 
-  const long long tiles_n = (n_size + kTile - 1) / kTile;
+  const long long tiles_n = (n + kTile - 1) / kTile;
   const long long n_first = blockIdx.x % tiles_n * kTile;
   long long group = 0, tile = blockIdx.x / tiles_n;  // of the group, in the end
-  for (; group < group_count; ++group) {
-    const long long tiles = (rows_of(group, ends, counts, room_size).count + kTile - 1) / kTile;
+  for (; group < groups; ++group) {
+    const long long tiles = (rows_of(group, ends, counts, room).count + kTile - 1) / kTile;
     if (tile < tiles) break;
     tile -= tiles;
   }
-  if (group == group_count) return;
-  const Rows its = rows_of(group, ends, counts, room_size);
+  if (group == groups) return;
+  const Rows its = rows_of(group, ends, counts, room);
   const long long m_first = tile * kTile;
-  const long long blocks_of_k = (k_size + kBlock - 1) / kBlock;
-  const long long pitch_scale = is_masked ? room_size : row_count;
-  scale_a += is_masked ? group * blocks_of_k * room_size : its.first;
-  scale_b += group * ((kStack * n_size + kBlock - 1) / kBlock) * blocks_of_k;
-  a += its.first * k_size;
-  b += group * kStack * n_size * k_size;
-  value += its.first * n_size;
-  magnitude += its.first * n_size;
+  const long long blocks_of_k = (k + kBlock - 1) / kBlock;
+  const long long pitch_scale = is_masked ? room : rows;
+  scale_a += is_masked ? group * blocks_of_k * room : its.first;
+  scale_b += group * ((kStack * n + kBlock - 1) / kBlock) * blocks_of_k;
+  a += its.first * k;
+  b += group * kStack * n * k;
+  d_reference += its.first * n;
+  d_magnitude += its.first * n;
   const int row = threadIdx.x / 16 * 4;
   const int column = threadIdx.x % 16 * 4;
 
@@ -89,16 +85,16 @@ extern "C" __global__ void __launch_bounds__(256)
   double squares[kStack][4][4] = {};  // of the absolute terms of each kDepth of k
 #pragma unroll
   for (int half = 0; half < kStack; ++half) {
-    const long long b_first = half * n_size + n_first;
-    for (long long k_first = 0; k_first < k_size; k_first += kDepth) {
+    const long long b_first = half * n + n_first;
+    for (long long k_first = 0; k_first < k; k_first += kDepth) {
       for (int i = threadIdx.x; i < kTile * kDepth; i += 256) {
         const int r = i / kDepth;
         const int c = i % kDepth;
-        const bool in_k = k_first + c < k_size;
+        const bool in_k = k_first + c < k;
         const bool in_a = in_k && m_first + r < its.count;
-        const bool in_b = in_k && n_first + r < n_size;
-        tile_a[c][r] = in_a ? to_float(a[(m_first + r) * k_size + k_first + c]) : 0.0f;
-        tile_b[c][r] = in_b ? to_float(b[(b_first + r) * k_size + k_first + c]) : 0.0f;
+        const bool in_b = in_k && n_first + r < n;
+        tile_a[c][r] = in_a ? to_float(a[(m_first + r) * k + k_first + c]) : 0.0f;
+        tile_b[c][r] = in_b ? to_float(b[(b_first + r) * k + k_first + c]) : 0.0f;
       }
       __syncthreads();
       float part[4][4] = {}, terms[4][4] = {};
@@ -116,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(256)
         for (int j = 0; j < 4; ++j) {
           const long long r = m_first + row + i, row_b = b_first + column + j;
           double factor = 1;
-          if (dtype == dtype_fp8_e4m3 && r < its.count && row_b < kStack * n_size) {
+          if (dtype == dtype_fp8_e4m3 && r < its.count && row_b < kStack * n) {
             const long long block = k_first / kBlock;
             factor = static_cast<double>(scale_a[block * pitch_scale + r]) *
                      scale_b[row_b / kBlock * blocks_of_k + block];
@@ -130,19 +126,19 @@ extern "C" __global__ void __launch_bounds__(256)
       __syncthreads();
     }
   }
-  const float unit = sqrtf(static_cast<float>(k_size)) * kAccepted;
+  const float unit = sqrtf(static_cast<float>(k)) * kAccepted;
   for (int i = 0; i < 4; ++i) {
     for (int j = 0; j < 4; ++j) {
       const long long r = m_first + row + i, c = n_first + column + j;
-      if (r >= its.count || c >= n_size) continue;
+      if (r >= its.count || c >= n) continue;
       const double activated = activate(sum[0][i][j]);
       const float steep = kSteepest * uncertainty(unit, absolute[0][i][j], squares[0][i][j]);
       const double other = gate == gate_stacked ? sum[kStack - 1][i][j] : 1;
       const float of_other = gate == gate_stacked ? uncertainty(unit, absolute[kStack - 1][i][j],
                                                                 squares[kStack - 1][i][j])
                                                   : 0;
-      value[r * n_size + c] = static_cast<float>(activated * other);
-      magnitude[r * n_size + c] =
+      d_reference[r * n + c] = static_cast<float>(activated * other);
+      d_magnitude[r * n + c] =
           static_cast<float>(fabs(activated) * of_other + steep * (fabs(other) + unit * of_other));
     }
   }

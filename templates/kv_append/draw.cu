@@ -29,8 +29,8 @@ struct Draw {
   float *cosine, *sine;
   int *q_offsets, *kv_offsets, *kv_lengths, *page_table;
   kv_t *k_cache, *v_cache;
-  long long sequences, q_heads, k_heads, longest_q, longest_kv, size, size_v, all_q, all_kv;
-  long long page_size, all_pages, pitch_q, pitch_k, pitch_v, pitch_k_cache, pitch_v_cache;
+  long long batch, heads, kv_heads, q_len, kv_len, head_dim, head_dim_v, q_total, kv_total;
+  long long page, pages, ldq, ldk, ldv, ldk_cache, ldv_cache;
 
   __device__ unsigned long long bits(Stream stream, long long place) const {
     return hash_at(hash_at(seed, stream), static_cast<unsigned long long>(place));
@@ -62,20 +62,21 @@ struct Draw {
   __device__ void fill_caches() const {
     const bool is_ragged = lengths == lengths_ragged;
     const bool is_paged = cache == cache_paged;
-    const long long entries = is_paged ? all_pages : is_ragged ? 1 : sequences;
-    const long long tokens = is_paged ? page_size : is_ragged ? all_kv : longest_kv;
+    const long long entries = is_paged ? pages : is_ragged ? 1 : batch;
+    const long long tokens = is_paged ? page : is_ragged ? kv_total : kv_len;
     for (long long i = blockIdx.x; i < entries * tokens; i += gridDim.x) {
-      fill(k_cache, kKeyCache, i, i / tokens, i % tokens, tokens, k_heads, size, pitch_k_cache);
-      fill(v_cache, kValueCache, i, i / tokens, i % tokens, tokens, k_heads, size_v, pitch_v_cache);
+      fill(k_cache, kKeyCache, i, i / tokens, i % tokens, tokens, kv_heads, head_dim, ldk_cache);
+      fill(v_cache, kValueCache, i, i / tokens, i % tokens, tokens, kv_heads, head_dim_v,
+           ldv_cache);
     }
   }
 
   // The angles of an exact set are so small that an 8-bit cache holds the results.
   __device__ void fill_angles(float* to, Stream stream) const {
     if (!to) return;
-    for (long long i = blockIdx.x; i < longest_kv; i += gridDim.x) {
-      for (long long e = threadIdx.x; e < size / 2; e += blockDim.x) {
-        to[i * (size / 2) + e] = number(stream, i * (size / 2) + e, 1);
+    for (long long i = blockIdx.x; i < kv_len; i += gridDim.x) {
+      for (long long e = threadIdx.x; e < head_dim / 2; e += blockDim.x) {
+        to[i * (head_dim / 2) + e] = number(stream, i * (head_dim / 2) + e, 1);
       }
     }
   }
@@ -83,7 +84,7 @@ struct Draw {
   // Fills weights, never with NaN: a weight that is NaN would leave no head a number.
   __device__ void fill_weights(dtype_t* to, Stream stream) const {
     if (!to || blockIdx.x > 0) return;
-    for (long long e = threadIdx.x; e < size; e += blockDim.x) {
+    for (long long e = threadIdx.x; e < head_dim; e += blockDim.x) {
       to[e] = from_float<dtype_t>(normal(bits(stream, e)));
     }
   }
@@ -95,29 +96,29 @@ struct Draw {
     fill_weights(q_norm, kQueryNorm);
     fill_weights(k_norm, kKeyNorm);
     const bool is_ragged = lengths == lengths_ragged;
-    const Order sequence_order(hash_at(seed, kOrder), sequences);
-    const Order page_order(hash_at(seed, kPages), all_pages);
-    const Lengths q_lengths{sequences, all_q, longest_q};
-    const Lengths k_lengths{sequences, all_kv, min(longest_kv, all_kv)};
+    const Order sequence_order(hash_at(seed, kOrder), batch);
+    const Order page_order(hash_at(seed, kPages), pages);
+    const Lengths q_lengths{batch, q_total, q_len};
+    const Lengths k_lengths{batch, kv_total, min(kv_len, kv_total)};
     long long q_first = 0;
     long long kv_first = 0;
     long long page_first = 0;
-    for (long long s = 0; s < sequences; ++s) {
+    for (long long s = 0; s < batch; ++s) {
       const long long rank = sequence_order(s);
       const long long queries = q_lengths(rank);
       long long keys = k_lengths(rank);
       if (set != kTiming && (lengths == lengths_kv || (is_ragged && cache == cache_paged))) {
-        keys = min(keys, edge(bits(kLength, s), page_size, keys));
+        keys = min(keys, edge(bits(kLength, s), page, keys));
       }
       for (long long i = (blockIdx.x + s) % gridDim.x; i < queries; i += gridDim.x) {
         const long long entry = is_ragged ? 0 : s;
         const long long token = is_ragged ? q_first + i : i;
-        const long long tokens = is_ragged ? all_q : longest_q;
-        fill(q, kQuery, q_first + i, entry, token, tokens, q_heads, size, pitch_q);
+        const long long tokens = is_ragged ? q_total : q_len;
+        fill(q, kQuery, q_first + i, entry, token, tokens, heads, head_dim, ldq);
         // A token without a position has no place in the cache, and its content does not count.
         if (i + keys < queries) continue;
-        fill(k, kKey, q_first + i, entry, token, tokens, k_heads, size, pitch_k);
-        fill(v, kValue, q_first + i, entry, token, tokens, k_heads, size_v, pitch_v);
+        fill(k, kKey, q_first + i, entry, token, tokens, kv_heads, head_dim, ldk);
+        fill(v, kValue, q_first + i, entry, token, tokens, kv_heads, head_dim_v, ldv);
       }
       if (blockIdx.x == 0 && threadIdx.x == 0) {
         if (q_offsets) q_offsets[s] = static_cast<int>(q_first);
@@ -125,69 +126,45 @@ struct Draw {
         if (kv_offsets) kv_offsets[s] = static_cast<int>(kv_first);
         if (kv_offsets) kv_offsets[s + 1] = static_cast<int>(kv_first + keys);
         if (kv_lengths) kv_lengths[s] = static_cast<int>(keys);
-        const long long columns = ceil_div(longest_kv, page_size);
+        const long long columns = ceil_div(kv_len, page);
         for (long long c = 0; page_table && c < columns; ++c) {
-          page_table[s * columns + c] = c < ceil_div(keys, page_size)
-                                            ? static_cast<int>(page_order(page_first + c))
-                                            : kNoPage;
+          page_table[s * columns + c] =
+              c < ceil_div(keys, page) ? static_cast<int>(page_order(page_first + c)) : kNoPage;
         }
       }
       q_first += queries;
       kv_first += keys;
-      page_first += ceil_div(keys, page_size);
+      page_first += ceil_div(keys, page);
     }
   }
 };
 
-#define PARAMETERS                                                                          \
-  dtype_t *q, dtype_t *k, dtype_t *v, dtype_t *q_norm, dtype_t *k_norm, float *cosine,      \
-      float *sine, int *q_offsets, int *kv_offsets, int *kv_lengths, int *page_table,       \
-      kv_t *k_cache, kv_t *v_cache, long long seed, long long sequences, long long q_heads, \
-      long long k_heads, long long longest_q, long long longest_kv, long long size,         \
-      long long size_v, long long all_q, long long all_kv, long long page_size,             \
-      long long all_pages, long long pitch_q, long long pitch_k, long long pitch_v,         \
-      long long pitch_k_cache, long long pitch_v_cache
-#define DRAW(set)                             \
-  Draw{set,                                   \
-       static_cast<unsigned long long>(seed), \
-       q,                                     \
-       k,                                     \
-       v,                                     \
-       q_norm,                                \
-       k_norm,                                \
-       cosine,                                \
-       sine,                                  \
-       q_offsets,                             \
-       kv_offsets,                            \
-       kv_lengths,                            \
-       page_table,                            \
-       k_cache,                               \
-       v_cache,                               \
-       sequences,                             \
-       q_heads,                               \
-       k_heads,                               \
-       longest_q,                             \
-       longest_kv,                            \
-       size,                                  \
-       size_v,                                \
-       all_q,                                 \
-       all_kv,                                \
-       page_size,                             \
-       all_pages,                             \
-       pitch_q,                               \
-       pitch_k,                               \
-       pitch_v,                               \
-       pitch_k_cache,                         \
-       pitch_v_cache}                         \
+#define DRAW(set)                                         \
+  Draw{set,        static_cast<unsigned long long>(seed), \
+       q,          k,                                     \
+       v,          q_norm,                                \
+       k_norm,     cosine,                                \
+       sine,       q_offsets,                             \
+       kv_offsets, kv_lengths,                            \
+       page_table, k_cache,                               \
+       v_cache,    batch,                                 \
+       heads,      kv_heads,                              \
+       q_len,      kv_len,                                \
+       head_dim,   head_dim_v,                            \
+       q_total,    kv_total,                              \
+       page,       pages,                                 \
+       ldq,        ldk,                                   \
+       ldv,        ldk_cache,                             \
+       ldv_cache}                                         \
       .run()
 
 // Draws normal numbers everywhere.
-extern "C" __global__ void kv_append_timing(PARAMETERS) { DRAW(kTiming); }
+extern "C" __global__ void kv_append_timing(KW_PARAMETERS(kv_append_timing)) { DRAW(kTiming); }
 
 // Draws small whole numbers. Sequences have lengths at which kernels change their path, and some
 // have fewer keys than new tokens.
-extern "C" __global__ void kv_append_exact(PARAMETERS) { DRAW(kExact); }
+extern "C" __global__ void kv_append_exact(KW_PARAMETERS(kv_append_exact)) { DRAW(kExact); }
 
 // Draws normal numbers with some NaN, and sequences of lengths as in the exact set, which
 // normalised heads do not have.
-extern "C" __global__ void kv_append_nan(PARAMETERS) { DRAW(kNan); }
+extern "C" __global__ void kv_append_nan(KW_PARAMETERS(kv_append_nan)) { DRAW(kNan); }

@@ -17,15 +17,11 @@ __device__ double block_sum(double part) {
   return sum;
 }
 
-// One block per row; mean, variance and root are taken in fp64, in two passes. value[rows, columns]
-// is the result, not rounded to the operation's type; magnitude the sum of the absolute values of
-// its terms x scale w, all terms of the mean times scale w, and b. The kernel normalises x + r as
-// it is written, rounded; sum_value is not rounded.
-extern "C" __global__ void layernorm_reference(const dtype_t* x, const dtype_t* r, const dtype_t* w,
-                                               const dtype_t* b, float* value, float* magnitude,
-                                               float* sum_value, float* sum_magnitude,
-                                               long long row_count, long long column_count,
-                                               float epsilon) {
+// One block per row; mean, variance and root are taken in fp64, in two passes. y_reference[rows,
+// columns] is the result, not rounded to the operation's type; y_magnitude the sum of the absolute
+// values of its terms x scale w, all terms of the mean times scale w, and b. The kernel normalises
+// x + r as it is written, rounded; sum_reference is not rounded.
+extern "C" __global__ void layernorm_reference(KW_PARAMETERS(layernorm_reference)) {
   const auto element = [&](long long i) -> double {
     if constexpr (residual == residual_add) {
       return to_float(from_float<dtype_t>(to_float(x[i]) + to_float(r[i])));
@@ -33,32 +29,32 @@ extern "C" __global__ void layernorm_reference(const dtype_t* x, const dtype_t* 
       return to_float(x[i]);
     }
   };
-  const auto count = static_cast<double>(column_count);
-  for (long long row = blockIdx.x; row < row_count; row += gridDim.x) {
-    const long long first = row * column_count;
+  const auto count = static_cast<double>(columns);
+  for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
+    const long long first = row * columns;
     double part = 0;
     double absolute = 0;
-    for (long long c = threadIdx.x; c < column_count; c += 256) {
+    for (long long c = threadIdx.x; c < columns; c += 256) {
       part += element(first + c);
       absolute += fabs(element(first + c));
     }
     const double mean = block_sum(part) / count;
     const double mean_terms = block_sum(absolute) / count;
     part = 0;
-    for (long long c = threadIdx.x; c < column_count; c += 256) {
+    for (long long c = threadIdx.x; c < columns; c += 256) {
       const double d = element(first + c) - mean;
       part += d * d;
     }
-    const double scale = 1.0 / sqrt(block_sum(part) / count + epsilon);
-    for (long long c = threadIdx.x; c < column_count; c += 256) {
+    const double scale = 1.0 / sqrt(block_sum(part) / count + eps);
+    for (long long c = threadIdx.x; c < columns; c += 256) {
       const long long i = first + c;
       const double factor = weight == weight_scale ? scale * to_float(w[c]) : scale;
       const double shift = bias == bias_add ? to_float(b[c]) : 0.0;
-      value[i] = static_cast<float>((element(i) - mean) * factor + shift);
-      magnitude[i] =
+      y_reference[i] = static_cast<float>((element(i) - mean) * factor + shift);
+      y_magnitude[i] =
           static_cast<float>((fabs(element(i)) + mean_terms) * fabs(factor) + fabs(shift));
       if constexpr (residual == residual_add) {
-        sum_value[i] = to_float(x[i]) + to_float(r[i]);
+        sum_reference[i] = to_float(x[i]) + to_float(r[i]);
         sum_magnitude[i] = fabsf(to_float(x[i])) + fabsf(to_float(r[i]));
       }
     }

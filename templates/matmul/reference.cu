@@ -60,14 +60,15 @@ __device__ float spread(float x, float error, int row, int column) {
   return largest;
 }
 
-// value[m, n] = activation(alpha * a[m, k] * b[n, k]^T + bias[n]) + beta * residual[m, n], where b
-// may also be [k, n]. The values are not rounded to the operation's type. magnitude[m, n] is the
-// same of absolute values, with the activation's steepest slope in its place.
+// d_reference[m, n] = activation(alpha * a[m, k] * b[n, k]^T + bias[n]) + beta * residual[m, n],
+// where b may also be [k, n]. The values are not rounded to the operation's type. d_magnitude[m, n]
+// is the same of absolute values, with the activation's steepest slope in its place.
 //
 // With a gate, b is the gates' [n, k] and another, and value = activation(alpha * a * gate^T) *
 // alpha * a * other^T. Errors e X and e Y of the two factors make e (|x| Y + |y| X + e X Y). A
 // problem's function is applied to the value. The error is then its spread over the error so far,
-// and a share of the result. Split, the last columns belong to value_k and value_v, n_kv each.
+// and a share of the result. Split, the last columns belong to d_k_reference and d_v_reference,
+// n_kv each.
 //
 // With scales of blocks, the terms of each 128 of k are multiplied by the scale of a row of a,
 // scale_a[k / 128, m], and the scale of 128 rows of b, scale_b[n / 128, k / 128].
@@ -78,30 +79,25 @@ __device__ float spread(float x, float error, int row, int column) {
 // does not grow with k. With a norm an element of a is multiplied by its weight and rounded to a's
 // type, and the sums of a row are divided by the root of the mean of its squares, taken in fp64.
 extern "C" __global__ void __launch_bounds__(256)
-    matmul_reference(const dtype_t* a, const dtype_t* b, const float* scale_a, const float* scale_b,
-                     const dtype_t* norm_weight, const out_t* column_bias, const out_t* addend,
-                     float* value, float* magnitude, float* value_k, float* magnitude_k,
-                     float* value_v, float* magnitude_v, long long m_size, long long n_size,
-                     long long k_size, long long n_kv, long long lda, long long ldb, long long lds,
-                     float alpha, float beta, float epsilon) {
+    matmul_reference(KW_PARAMETERS(matmul_reference)) {
   constexpr int kTile = 64;
   constexpr int kDepth = 32;
   __shared__ float tile_a[kDepth][kTile + 4];
   __shared__ float tile_b[kDepth][kTile + 4];
   __shared__ double factors[kTile];  // of a row's sums
-  const long long tiles_n = (n_size + kTile - 1) / kTile;
-  const long long tiles = (m_size + kTile - 1) / kTile * tiles_n;
+  const long long tiles_n = (n + kTile - 1) / kTile;
+  const long long tiles = (m + kTile - 1) / kTile * tiles_n;
   const long long batch = blockIdx.x / tiles;
   const long long m_first = blockIdx.x % tiles / tiles_n * kTile;
   const long long n_first = blockIdx.x % tiles % tiles_n * kTile;
-  a += batch * m_size * lda;
-  b += batch * (b_layout == b_layout_nk ? kStack * n_size : k_size) * ldb;
+  a += batch * m * lda;
+  b += batch * (b_layout == b_layout_nk ? kStack * n : k) * ldb;
   constexpr int kBlock = 128;  // of k, and rows of b, that share a scale
-  scale_a += batch * ((k_size + kBlock - 1) / kBlock) * m_size;
-  scale_b += batch * ((kStack * n_size + kBlock - 1) / kBlock) * lds;
-  addend += batch * m_size * n_size;
-  value += batch * m_size * n_size;
-  magnitude += batch * m_size * n_size;
+  scale_a += batch * ((k + kBlock - 1) / kBlock) * m;
+  scale_b += batch * ((kStack * n + kBlock - 1) / kBlock) * lds;
+  residual += batch * m * n;
+  d_reference += batch * m * n;
+  d_magnitude += batch * m * n;
   const int row = threadIdx.x / 16 * 4;
   const int column = threadIdx.x % 16 * 4;
 
@@ -109,13 +105,13 @@ extern "C" __global__ void __launch_bounds__(256)
   if (config::norm == norm_rms && alpha != 0) {
     const long long r = m_first + threadIdx.x / 4;
     double squares = 0;
-    for (long long c = threadIdx.x % 4; c < k_size && r < m_size; c += 4) {
+    for (long long c = threadIdx.x % 4; c < k && r < m; c += 4) {
       const double x = to_float(a[r * lda + c]);
       squares += x * x;
     }
     squares += __shfl_xor_sync(~0u, squares, 1);
     squares += __shfl_xor_sync(~0u, squares, 2);
-    root = sqrt(squares / static_cast<double>(k_size) + epsilon);
+    root = sqrt(squares / static_cast<double>(k) + eps);
   }
   factors[threadIdx.x / 4] = alpha / root;
   __syncthreads();
@@ -125,8 +121,8 @@ extern "C" __global__ void __launch_bounds__(256)
                                     : x;
   };
   const auto scale_of = [&](long long r, long long row_b, long long c) {
-    if (scaling != scaling_block || r >= m_size || row_b >= kStack * n_size) return 1.0f;
-    return scale_a[c / kBlock * m_size + r] * scale_b[row_b / kBlock * lds + c / kBlock];
+    if (scaling != scaling_block || r >= m || row_b >= kStack * n) return 1.0f;
+    return scale_a[c / kBlock * m + r] * scale_b[row_b / kBlock * lds + c / kBlock];
   };
 
   double sum[kStack][4][4] = {};
@@ -134,14 +130,14 @@ extern "C" __global__ void __launch_bounds__(256)
   double squares[kStack][4][4] = {};  // of the absolute terms of each kDepth of k
 #pragma unroll
   for (int half = 0; half < kStack; ++half) {
-    const long long b_first = half * n_size + n_first;
-    for (long long k_first = 0; k_first < k_size && alpha != 0; k_first += kDepth) {
+    const long long b_first = half * n + n_first;
+    for (long long k_first = 0; k_first < k && alpha != 0; k_first += kDepth) {
       for (int i = threadIdx.x; i < kTile * kDepth; i += 256) {
         const int r = i / kDepth;
         const int c = i % kDepth;
-        const bool in_k = k_first + c < k_size;
-        const bool in_a = in_k && m_first + r < m_size;
-        const bool in_b = in_k && n_first + r < n_size;
+        const bool in_k = k_first + c < k;
+        const bool in_a = in_k && m_first + r < m;
+        const bool in_b = in_k && n_first + r < n;
         tile_a[c][r] = in_a ? element(m_first + r, k_first + c) : 0.0f;
         const long long at_b = b_layout == b_layout_nk ? (b_first + r) * ldb + k_first + c
                                                        : (k_first + c) * ldb + b_first + r;
@@ -175,25 +171,26 @@ extern "C" __global__ void __launch_bounds__(256)
       __syncthreads();
     }
   }
-  const float terms = static_cast<float>(k_size);
+  const float terms = static_cast<float>(k);
   for (int i = 0; i < 4; ++i) {
     for (int j = 0; j < 4; ++j) {
-      if (m_first + row + i < m_size && n_first + column + j < n_size) {
+      if (m_first + row + i < m && n_first + column + j < n) {
         const long long r = m_first + row + i, c = n_first + column + j;
-        const long long at = r * n_size + c;
-        float* to = value + at;
-        float* to_magnitude = magnitude + at;
+        const long long at = r * n + c;
+        float* to = d_reference + at;
+        float* to_magnitude = d_magnitude + at;
         if (split == split_qkv) {
-          const long long first_k = n_size - 2 * n_kv, first_v = n_size - n_kv;
+          const long long first_k = n - 2 * n_kv, first_v = n - n_kv;
           const bool in_v = c >= first_v, in_k = !in_v && c >= first_k;
           const long long in_it = in_v   ? r * n_kv + c - first_v
                                   : in_k ? r * n_kv + c - first_k
                                          : r * first_k + c;
-          to = (in_v ? value_v : in_k ? value_k : value) + in_it;
-          to_magnitude = (in_v ? magnitude_v : in_k ? magnitude_k : magnitude) + in_it;
+          to = (in_v ? d_v_reference : in_k ? d_k_reference : d_reference) + in_it;
+          to_magnitude = (in_v ? d_v_magnitude : in_k ? d_k_magnitude : d_magnitude) + in_it;
         }
-        const float shift = bias == bias_column ? to_float(column_bias[c]) : 0;
-        const float added = residual != residual_none && beta != 0 ? to_float(addend[at]) : 0;
+        const float shift = config::bias == bias_column ? to_float(bias[c]) : 0;
+        const float added =
+            config::residual != residual_none && beta != 0 ? to_float(residual[at]) : 0;
         const double factor = factors[row + i];
         const auto uncertain = [&](int half) {
           return fabsf(static_cast<float>(factor)) *
@@ -215,7 +212,8 @@ extern "C" __global__ void __launch_bounds__(256)
         if constexpr (epilogue != epilogue_none) {
           const int its_row = static_cast<int>(r), its_column = static_cast<int>(c);
           const float x = *to;
-          const float accepted = unit(terms + (bias != bias_none) + (residual != residual_none));
+          const float accepted =
+              unit(terms + (config::bias != bias_none) + (config::residual != residual_none));
           *to = kernwright_epilogue(x, its_row, its_column);
           const float error = spread(x, accepted * *to_magnitude, its_row, its_column);
           *to_magnitude = fabsf(*to) + error / accepted;

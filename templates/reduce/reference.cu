@@ -8,11 +8,10 @@ constexpr bool kMax = kind == kind_max;
 __device__ double minus_infinity() { return __longlong_as_double(0xfff0000000000000ll); }
 __device__ double combine(double a, double b) { return kMax ? larger(a, b) : a + b; }
 
-// Computes one result in each block of 1024 threads, in fp64. value[segment_count] is the result
-// over segment_size consecutive elements, not rounded to the output's type. magnitude is the same
-// for the absolute terms, or for the largest element its absolute value.
-extern "C" __global__ void reduce_reference(const dtype_t* x, float* value, float* magnitude,
-                                            long long segment_count, long long segment_size) {
+// Computes one result in each block of 1024 threads, in fp64. y_reference[segment_count] is the
+// result over segment_size consecutive elements, not rounded to the output's type. y_magnitude is
+// the same for the absolute terms, or for the largest element its absolute value.
+extern "C" __global__ void reduce_reference(KW_PARAMETERS(reduce_reference)) {
   __shared__ double values[1024];
   __shared__ double magnitudes[1024];
   const int thread = threadIdx.x;
@@ -37,8 +36,8 @@ extern "C" __global__ void reduce_reference(const dtype_t* x, float* value, floa
     }
     if (thread == 0) {
       const double count = kind == kind_mean ? static_cast<double>(segment_size) : 1;
-      value[segment] = static_cast<float>(values[0] / count);
-      magnitude[segment] = static_cast<float>(kMax ? fabs(values[0]) : magnitudes[0] / count);
+      y_reference[segment] = static_cast<float>(values[0] / count);
+      y_magnitude[segment] = static_cast<float>(kMax ? fabs(values[0]) : magnitudes[0] / count);
     }
     __syncthreads();
   }

@@ -3,13 +3,11 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// One block of 256 threads per row; the sum of squares and the root are taken in fp64. value[rows,
-// columns] is the result, not rounded to the operation's type; magnitude its absolute value. The
-// kernel normalises x + r as it is written, rounded; sum_value is not rounded.
-extern "C" __global__ void rmsnorm_reference(const dtype_t* x, const dtype_t* r, const dtype_t* w,
-                                             float* value, float* magnitude, float* sum_value,
-                                             float* sum_magnitude, long long row_count,
-                                             long long column_count, float epsilon, float scale) {
+// One block of 256 threads per row; the sum of squares and the root are taken in fp64.
+// y_reference[rows, columns] is the result, not rounded to the operation's type; y_magnitude its
+// absolute value. The kernel normalises x + r as it is written, rounded; sum_reference is not
+// rounded.
+extern "C" __global__ void rmsnorm_reference(KW_PARAMETERS(rmsnorm_reference)) {
   __shared__ double parts[256];
   const auto element = [&](long long i) {
     if constexpr (residual == residual_add) {
@@ -18,10 +16,10 @@ extern "C" __global__ void rmsnorm_reference(const dtype_t* x, const dtype_t* r,
       return to_float(x[i]);
     }
   };
-  for (long long row = blockIdx.x; row < row_count; row += gridDim.x) {
-    const long long first = row * column_count;
+  for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
+    const long long first = row * columns;
     double squares = 0;
-    for (long long c = threadIdx.x; c < column_count; c += 256) {
+    for (long long c = threadIdx.x; c < columns; c += 256) {
       const double v = element(first + c);
       squares += v * v;
     }
@@ -31,15 +29,15 @@ extern "C" __global__ void rmsnorm_reference(const dtype_t* x, const dtype_t* r,
       if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
       __syncthreads();
     }
-    const double factor = scale / sqrt(parts[0] / static_cast<double>(column_count) + epsilon);
-    for (long long c = threadIdx.x; c < column_count; c += 256) {
+    const double factor = scale / sqrt(parts[0] / static_cast<double>(columns) + eps);
+    for (long long c = threadIdx.x; c < columns; c += 256) {
       const long long i = first + c;
       double y = 0;
       if (scale != 0) y = element(i) * factor * (weight == weight_scale ? to_float(w[c]) : 1.0);
-      value[i] = static_cast<float>(y);
-      magnitude[i] = static_cast<float>(fabs(y));
+      y_reference[i] = static_cast<float>(y);
+      y_magnitude[i] = static_cast<float>(fabs(y));
       if constexpr (residual == residual_add) {
-        sum_value[i] = to_float(x[i]) + to_float(r[i]);
+        sum_reference[i] = to_float(x[i]) + to_float(r[i]);
         sum_magnitude[i] = fabsf(to_float(x[i])) + fabsf(to_float(r[i]));
       }
     }

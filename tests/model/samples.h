@@ -72,7 +72,7 @@ inline constexpr std::string_view kScaleManifest = R"json({
       "grid": ["min(tiles, sm_count)"], "block": ["128"], "cluster": ["1"],
       "dynamic_smem": "SMEM_BYTES",
       "arguments": [{"tensor_map": "map_a"}, {"tensor_map": "map_w"}, {"tensor": "w"}, {"tensor": "d"},
-                    {"int32": "m"}, {"int64": "m * n"}, {"scalar": "alpha"}, {"workspace": "counters"}]
+                    {"int32": "m"}, {"int64": "m * n", "name": "elements"}, {"scalar": "alpha"}, {"workspace": "counters"}]
     },
     {"kernel": "scale_tail", "grid": ["1"], "block": ["32"], "when": "m % ROWS != 0", "arguments": [{"int32": "GROUP"}]}
   ]

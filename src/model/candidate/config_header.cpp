@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 
+#include "model/candidate/parameter_list.h"
 #include "model/operation/dtype_format.h"
 #include "support/text.h"
 
@@ -125,6 +126,14 @@ class HeaderWriter {
               concat("rule \"", rule.expression.text(), "\" failed: ", rule.why), rule.place);
   }
 
+  /// Defines the list of a kernel's parameters, unless an earlier launch of it has.
+  void parameters(std::string_view kernel, std::string_view list) {
+    const std::string definition = concat("#define KW_PARAMETERS_", kernel, " ");
+    if (parameters_.find(definition) == std::string::npos) {
+      parameters_ += concat(definition, list, "\n");
+    }
+  }
+
   std::string finish() const {
     std::string text = concat(
         "#pragma once\n#include <kernwright/math/limits.cuh>\n#include "
@@ -135,7 +144,9 @@ class HeaderWriter {
       text += concat("\nnamespace wide {\n", kExpressionFunctions, "\n", constants_, assertions_,
                      "}  // namespace wide\n");
     }
-    return text + "}  // namespace kernwright::config\n" + declarations_;
+    return text + concat("}  // namespace kernwright::config\n",
+                         "#define KW_PARAMETERS(kernel) KW_PARAMETERS_##kernel\n", parameters_,
+                         declarations_);
   }
 
  private:
@@ -158,6 +169,7 @@ class HeaderWriter {
   std::string values_;
   std::string constants_;
   std::string assertions_;
+  std::string parameters_;
 };
 
 /// Returns the names of a problem whose value a compile does not hold: the dims that are not
@@ -244,12 +256,25 @@ std::string config_header(const Candidate& candidate) {
   for (const Rule& rule : made.rules) {
     if (pasted.cover(rule.expression)) writer.rule(rule);
   }
+  for (const LaunchSpec& launch : made.launches) {
+    writer.parameters(launch.kernel,
+                      parameter_list(launch, *candidate.problem, KernelUse::candidate));
+  }
   return writer.finish();
 }
 
 std::string reference_config_header(const BoundProblem& problem) {
   HeaderWriter writer({});
   add_problem(writer, problem, {});
+  const LaunchSpec& reference = problem.operation().reference;
+  writer.parameters(reference.kernel, parameter_list(reference, problem, KernelUse::reference));
+  if (const auto& inputs = problem.operation().input_kernels) {
+    const std::string list = parameter_list(inputs->launch, problem, KernelUse::input);
+    for (const std::string* kernel :
+         {&inputs->timing, &inputs->exact, &inputs->count, &inputs->nan}) {
+      if (!kernel->empty()) writer.parameters(*kernel, list);
+    }
+  }
   return writer.finish();
 }
 

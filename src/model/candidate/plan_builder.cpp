@@ -482,7 +482,7 @@ Result<ExecutionPlan> make_input_plan(const BoundProblem& problem, std::string_v
   if (!tensors) return tensors;
   Scalar seed;
   seed.name = InputKernels::kSeed;
-  seed.dtype = DType::int64;
+  seed.dtype = InputKernels::kSeedDtype;
   tensors->scalars.push_back(std::move(seed));
   LaunchSpec launch = problem.operation().input_kernels->launch;
   launch.kernel = kernel;

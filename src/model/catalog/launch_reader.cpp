@@ -22,12 +22,47 @@ constexpr KindRow kKinds[] = {{"tensor", ArgumentKind::tensor, &ArgumentNames::t
                               {"reference", ArgumentKind::reference, &ArgumentNames::references},
                               {"magnitude", ArgumentKind::magnitude, &ArgumentNames::references}};
 
+/// Returns the name of an argument's parameter, if the argument says none; empty if it has to.
+std::string derived_parameter(const ArgumentSpec& argument) {
+  switch (argument.kind) {
+    case ArgumentKind::early:
+      return "early";
+    case ArgumentKind::ahead:
+      return "ahead";
+    case ArgumentKind::reference:
+      return argument.name + "_reference";
+    case ArgumentKind::magnitude:
+      return argument.name + "_magnitude";
+    case ArgumentKind::int32:
+    case ArgumentKind::int64: {
+      const std::vector<std::string>& names = argument.expression.names();
+      const bool is_name = names.size() == 1 && names.front() == argument.expression.text();
+      return is_name ? names.front() : "";
+    }
+    default:
+      return argument.name;
+  }
+}
+
+/// Reads the name and the type of the parameter that takes `argument`.
+void read_parameter(const JsonReader& json, ArgumentSpec& argument) {
+  const JsonReader name = json.optional("name"), type = json.optional("type");
+  argument.parameter = name.present() ? name.value_name() : derived_parameter(argument);
+  if (!type.present()) return;
+  argument.type = type.string();
+  if (argument.type.empty() || argument.type.find('\n') != std::string::npos) {
+    type.fail("expected a type of CUDA on one line");
+  }
+}
+
 ArgumentSpec read_argument(const JsonReader& json, std::span<const std::string> names,
                            const ArgumentNames& arguments) {
   ArgumentSpec argument;
-  const auto members = json.members();
+  auto members = json.members();
+  std::erase_if(
+      members, [](const auto& member) { return member.first == "name" || member.first == "type"; });
   if (members.size() != 1) {
-    json.fail(concat("expected one key, found ", members.size()));
+    json.fail(concat("expected one key beside \"name\" and \"type\", found ", members.size()));
     return argument;
   }
   const auto& [key, value] = members.front();
@@ -42,13 +77,14 @@ ArgumentSpec read_argument(const JsonReader& json, std::span<const std::string> 
   argument.kind = row->kind;
   if (!row->names) {
     argument.expression = value.expression(names);
-    return argument;
+  } else {
+    argument.name = value.string();
+    const std::vector<std::string>& known = arguments.*(row->names);
+    if (std::find(known.begin(), known.end(), argument.name) == known.end()) {
+      value.fail(concat("no \"", argument.name, "\", there are: ", join(known)));
+    }
   }
-  argument.name = value.string();
-  const std::vector<std::string>& known = arguments.*(row->names);
-  if (std::find(known.begin(), known.end(), argument.name) == known.end()) {
-    value.fail(concat("no \"", argument.name, "\", there are: ", join(known)));
-  }
+  read_parameter(json, argument);
   return argument;
 }
 
@@ -91,7 +127,7 @@ std::vector<Expression> read_extent(const JsonReader& json, std::span<const std:
 LaunchSpec read_launch(const JsonReader& json, std::span<const std::string> names,
                        const ArgumentNames& arguments) {
   json.expect_keys({"kernel", "grid", "block", "cluster", "dynamic_smem", "cooperative",
-                    "programmatic", "waits", "ahead", "when", "arguments"});
+                    "programmatic", "waits", "ahead", "in_place", "when", "arguments"});
   std::string kernel = json.required("kernel").value_name();
   LaunchSpec launch = read_geometry(json, names, arguments);
   launch.kernel = std::move(kernel);
@@ -113,12 +149,20 @@ LaunchSpec read_geometry(const JsonReader& json, std::span<const std::string> na
   const bool waits = json.optional("waits").present();
   const bool may_be_early = waits || json.optional("programmatic").present();
   for (const JsonReader& argument : json.required("arguments").elements()) {
-    launch.arguments.push_back(read_argument(argument, names, arguments));
+    ArgumentSpec read = read_argument(argument, names, arguments);
+    if (!read.parameter.empty() &&
+        std::ranges::find(launch.arguments, read.parameter, &ArgumentSpec::parameter) !=
+            launch.arguments.end()) {
+      argument.fail(concat("two parameters \"", read.parameter, "\": one needs another \"name\""));
+    }
+    launch.arguments.push_back(std::move(read));
     if (launch.arguments.back().kind == ArgumentKind::early && !may_be_early) {
       argument.fail("the launch never starts early: it is not programmatic and does not wait");
     }
   }
   launch.ahead = read_ahead(json, launch, waits, arguments);
+  const JsonReader in_place = json.optional("in_place");
+  launch.in_place = in_place.present() && in_place.boolean();
   return launch;
 }
 

@@ -365,9 +365,26 @@ class ManifestReader {
       arguments.workspaces.push_back(space.name);
     }
     for (const JsonReader& launch : json.elements()) {
-      made_.launches.push_back(detail::read_launch(launch, names_, arguments));
+      LaunchSpec read = detail::read_launch(launch, names_, arguments);
+      expect_parameters_of_before(launch, read);
+      made_.launches.push_back(std::move(read));
     }
     if (json.present() && made_.launches.empty()) json.fail("at least one launch is needed");
+  }
+
+  /// Reports a launch of a kernel that an earlier launch gives other parameters.
+  void expect_parameters_of_before(const JsonReader& json, const LaunchSpec& launch) const {
+    const auto before = std::ranges::find(made_.launches, launch.kernel, &LaunchSpec::kernel);
+    if (before == made_.launches.end()) return;
+    const auto names = [](const LaunchSpec& of) {
+      std::vector<std::string> list;
+      for (const ArgumentSpec& argument : of.arguments) list.push_back(argument.parameter);
+      return list;
+    };
+    if (names(launch) == names(*before)) return;
+    json.required("arguments")
+        .fail(concat("the parameters of ", launch.kernel, " are ", detail::join(names(launch)),
+                     " here, and ", detail::join(names(*before)), " in a launch before"));
   }
 
   JsonReader json_;

@@ -32,6 +32,8 @@ struct ArgumentSpec {
   ArgumentKind kind = ArgumentKind::int32;
   std::string name;       ///< of the tensor, tensor map, workspace or scalar
   Expression expression;  ///< for int32, int64, early and ahead
+  std::string parameter;  ///< the name of the kernel's parameter
+  std::string type;       ///< of the parameter, in CUDA; empty: it follows from the above
 };
 
 /// A kernel launch as written in the manifest. Geometry and arguments are expressions over the
@@ -48,6 +50,7 @@ struct LaunchSpec {
   Expression when;                  ///< 0: this launch is left out for the problem
   /// Tensors that are read before the wait, if the argument `ahead` is not 0.
   std::vector<std::string> ahead;
+  bool in_place = false;  ///< outputs may be in the memory of inputs
   std::vector<ArgumentSpec> arguments;
   JsonPlace place;
 };

@@ -146,6 +146,7 @@ struct NamedValue {
 /// `launch`, and the scalar `kSeed` besides the scalars of the operation.
 struct InputKernels {
   static constexpr std::string_view kSeed = "seed";
+  static constexpr DType kSeedDtype = DType::int64;
 
   std::string timing;  ///< the name of the kernel
   std::string exact;   ///< empty: there is no exact set

@@ -26,18 +26,15 @@ struct Largest {
   }
 };
 
-// Finds the index of each row's largest value. `parts` blocks share a row and take tiles of THREADS
+// Finds the index of each row's largest value. SPLIT blocks share a row and take tiles of THREADS
 // * VECTORS vectors in turn. A block that is not alone writes its largest value to `largest`; the
 // last one to finish has the row's largest value, and writes zeros back. The larger of two numbers
 // does not depend on which came first.
-extern "C" __global__ void __launch_bounds__(THREADS)
-    argmax_split(const dtype_t* __restrict__ x, int* __restrict__ index,
-                 unsigned long long* __restrict__ largest, unsigned* __restrict__ finished,
-                 int parts) {
+extern "C" __global__ void __launch_bounds__(THREADS) argmax_split(KW_PARAMETERS(argmax_split)) {
   __shared__ Largest::Value of_warps[THREADS / 32];
   release_next_kernel();
-  const int row = static_cast<int>(blockIdx.x) / parts;
-  const int part = static_cast<int>(blockIdx.x) % parts;
+  const int row = static_cast<int>(blockIdx.x) / SPLIT;
+  const int part = static_cast<int>(blockIdx.x) % SPLIT;
   const dtype_t* const from = x + static_cast<long long>(row) * columns;
   await_previous_kernel();
 
@@ -46,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   float most = minus_infinity();
   int column = 0;
   for (int first = part * TILE + static_cast<int>(threadIdx.x); first < ROW_VECTORS;
-       first += parts * TILE) {
+       first += SPLIT * TILE) {
     Packed<VECTOR_BYTES> read[VECTORS];
 #pragma unroll
     for (int i = 0; i < VECTORS; ++i) {
@@ -71,11 +68,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   Largest::Value all = combine_warps<Largest, THREADS / 32, 1>(
       warp_reduce<Largest, 32>(Largest::of(most, column)), of_warps);
   if (threadIdx.x > 0) return;
-  if (parts > 1) {
+  if (SPLIT > 1) {
     atomicMax(largest + row, all);
     __threadfence();
-    // Counts to parts - 1 and then from 0 again.
-    if (atomicInc(finished + row, parts - 1) < parts - 1) return;
+    // Counts to SPLIT - 1 and then from 0 again.
+    if (atomicInc(finished + row, SPLIT - 1) < SPLIT - 1) return;
     __threadfence();
     all = atomicExch(largest + row, 0ull);
   }

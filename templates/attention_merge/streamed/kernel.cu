@@ -64,12 +64,7 @@ __device__ __forceinline__ float log_of(const State& state) {
 // vectors of the next head (layout=bshd) or token (bhsd). A thread has its vector in ITEMS tokens,
 // and the lse of a part of these are side by side. Threads along y have different parts.
 extern "C" __global__ void __launch_bounds__(THREADS* SPLIT)
-    attention_merge_streamed(const dtype_t* __restrict__ o_parts,
-                             const float* __restrict__ lse_of_part, out_t* __restrict__ o,
-                             float* __restrict__ lse_out, int part_count, unsigned batch_count,
-                             int token_count, unsigned groups, long long o_pitch,
-                             long long o_part_pitch, long long lse_part_pitch,
-                             long long out_pitch) {
+    attention_merge_streamed(KW_PARAMETERS(attention_merge_streamed)) {
   release_next_kernel();
   const long long task = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
   const int unit = static_cast<int>(task % UNITS);
@@ -80,21 +75,20 @@ extern "C" __global__ void __launch_bounds__(THREADS* SPLIT)
   const unsigned group = kTokensOutside ? rest / kHeads % groups : rest % groups;
   const unsigned sequence = rest / kHeads / groups;
   const int first_token = static_cast<int>(group) * ITEMS;
-  const int tokens = sequence < batch_count ? ::min(ITEMS, token_count - first_token) : 0;
+  const int tokens = sequence < batch ? ::min(ITEMS, q_len - first_token) : 0;
 
   // For the first token: its row among the rows of all heads, and the row of the token or head in
   // o.
-  const int lse_row = static_cast<int>((sequence * kHeads + head) * token_count + first_token);
-  const int o_row =
-      kTokensOutside ? static_cast<int>(sequence * token_count + first_token) : lse_row;
+  const int lse_row = static_cast<int>((sequence * kHeads + head) * q_len + first_token);
+  const int o_row = kTokensOutside ? static_cast<int>(sequence * q_len + first_token) : lse_row;
   const int column = (kTokensOutside ? head * static_cast<int>(head_dim_v) : 0) + unit * LANES;
   await_previous_kernel();
   State state[ITEMS];
   const int own_part = threadIdx.y * UNROLL;
-  const dtype_t* x_from = o_parts + own_part * o_part_pitch + o_row * o_pitch + column;
-  const float* lse_from = lse_of_part + own_part * lse_part_pitch + lse_row;
+  const dtype_t* x_from = o_parts + own_part * o_part_pitch + o_row * ldp + column;
+  const float* lse_from = lse_parts + own_part * lse_part_pitch + lse_row;
 #pragma unroll 1
-  for (int first = own_part; first < part_count; first += SPLIT * UNROLL) {
+  for (int first = own_part; first < parts; first += SPLIT * UNROLL) {
     float exponent[UNROLL][ITEMS];
     Vector x[UNROLL][ITEMS] = {};
     const dtype_t* x_part = x_from;
@@ -104,10 +98,10 @@ extern "C" __global__ void __launch_bounds__(THREADS* SPLIT)
 #pragma unroll
       for (int i = 0; i < ITEMS; ++i) {
         exponent[p][i] = -INFINITY;
-        if (first + p < part_count && i < tokens) {
+        if (first + p < parts && i < tokens) {
           exponent[p][i] = __ldg(lse_part + i);
           if constexpr (EAGER) {
-            x[p][i] = load_elements<Load::read_only, LANES>(x_part + i * o_pitch);
+            x[p][i] = load_elements<Load::read_only, LANES>(x_part + i * ldp);
           }
         }
       }
@@ -124,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(THREADS* SPLIT)
         if constexpr (EAGER) {
           if (empty) x[p][i] = {};
         } else if (!empty) {
-          x[p][i] = load_elements<Load::read_only, LANES>(x_part + i * o_pitch);
+          x[p][i] = load_elements<Load::read_only, LANES>(x_part + i * ldp);
         }
       }
       x_part += o_part_pitch;
@@ -179,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(THREADS* SPLIT)
     for (int j = 0; j < LANES; ++j) {
       value[j] = state[i].value[j] * factor;
     }
-    store_elements<kStore>(o + (o_row + i) * out_pitch + column, value);
-    if (lse != lse_none && unit == 0) lse_out[lse_row + i] = log_of(state[i]);
+    store_elements<kStore>(o + (o_row + i) * ldo + column, value);
+    if (config::lse != lse_none && unit == 0) lse[lse_row + i] = log_of(state[i]);
   }
 }

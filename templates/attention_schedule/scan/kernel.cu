@@ -65,29 +65,27 @@ struct SlotBegin {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    attention_schedule_scan(const int* __restrict__ q_offsets, const int* __restrict__ kv_offsets,
-                            const int* __restrict__ kv_lengths, ScheduleEntry* __restrict__ work,
-                            int sequences, int slots, int q_len) {
+    attention_schedule_scan(KW_PARAMETERS(attention_schedule_scan)) {
   extern __shared__ __align__(16) unsigned char memory[];
   auto* const slot_begins = reinterpret_cast<SlotBegin*>(memory);
   __shared__ int warp_sums[kWarps];
-  const Batch batch{q_offsets, kv_offsets, kv_lengths, q_len};
+  const Batch lists{q_offsets, kv_offsets, kv_lengths, q_len};
   const int thread = static_cast<int>(threadIdx.x);
   // Slots behind all work begin at the end.
-  for (int slot = thread; slot <= slots; slot += THREADS) slot_begins[slot] = {sequences, 0, 0, 0};
+  for (int slot = thread; slot <= slots; slot += THREADS) slot_begins[slot] = {batch, 0, 0, 0};
   await_previous_kernel();
   release_next_kernel();
 
   int own = 0;
-  for (int s = thread; s < sequences; s += THREADS) own += batch.demand_of(s).units;
+  for (int s = thread; s < batch; s += THREADS) own += lists.demand_of(s).units;
   const int all = RunningSum(own, warp_sums).all;
   const int share = max(1, (all + slots - 1) / slots);
 
   int unit = 0;
 #pragma unroll 1
-  for (int first = 0; first < sequences; first += THREADS) {
+  for (int first = 0; first < batch; first += THREADS) {
     const int s = first + thread;
-    const int units = s < sequences ? batch.demand_of(s).units : 0;
+    const int units = s < batch ? lists.demand_of(s).units : 0;
     __syncthreads();
     const RunningSum sum(units, warp_sums);
     const int begin = unit + sum.before, last = begin + units - 1;
@@ -106,11 +104,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (from.sequence != until.sequence || from.tile != until.tile) {
       const bool is_cut = until.tile > 0;  // within its last sequence
       entry.first = from.sequence;
-      entry.first_key = batch.demand_of(from.sequence).begin + from.tile * kPieceKeys;
+      entry.first_key = lists.demand_of(from.sequence).begin + from.tile * kPieceKeys;
       entry.first_begins = from.tile > 0 ? from.begins : slot;
       entry.first_ends = from.ends;
       entry.last = is_cut ? until.sequence : until.sequence - 1;
-      const Demand demand = batch.demand_of(entry.last);
+      const Demand demand = lists.demand_of(entry.last);
       entry.last_end = is_cut ? demand.begin + until.tile * kPieceKeys : demand.end;
       entry.last_ends = is_cut ? until.ends : slot;
     }

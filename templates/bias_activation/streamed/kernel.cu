@@ -24,26 +24,24 @@ __device__ __forceinline__ float activate(float x) {
 
 // All loads are issued before the first is used, because the bytes in flight decide the rate.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    bias_activation_streamed(const dtype_t* __restrict__ x, const dtype_t* __restrict__ b,
-                             const dtype_t* __restrict__ r, out_t* __restrict__ y,
-                             long long row_count, unsigned early_blocks) {
+    bias_activation_streamed(KW_PARAMETERS(bias_activation_streamed)) {
   release_next_kernel();
-  const Place place(blockIdx.x, row_count);
+  const Place place(blockIdx.x, rows);
   const long long first = place.row * columns + place.column;
   constexpr long long kStep = static_cast<long long>(LINE_ROWS) * columns;
   // If the launch starts early, the blocks of the first rows prefetch the bias into the L2 for all.
-  if (blockIdx.x < early_blocks && place.count > 0) prefetch_line(b + place.column);
+  if (blockIdx.x < early && place.count > 0) prefetch_line(bias + place.column);
   await_previous_kernel();
   Vector biases;
   Vector values[ITEMS];
   Vector residuals[ITEMS];
-  if (place.count > 0) biases = load_elements<Load::read_only, LANES>(b + place.column);
+  if (place.count > 0) biases = load_elements<Load::read_only, LANES>(bias + place.column);
 #pragma unroll
   for (int i = 0; i < ITEMS; ++i) {
     if (i < place.count) {
       values[i] = load_elements<Load::read_only, LANES>(x + first + i * kStep);
       if constexpr (kResidual) {
-        residuals[i] = load_elements<Load::read_only, LANES>(r + first + i * kStep);
+        residuals[i] = load_elements<Load::read_only, LANES>(residual + first + i * kStep);
       }
     }
   }

@@ -30,12 +30,10 @@ struct Input<false, T> {
 // Computes one tile in a block; only `rest` elements of it exist. All loads are issued before the
 // first is used, because the bytes in flight decide the rate, not the occupancy.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    elementwise_vectorized(const dtype_t* __restrict__ x, const y_dtype_t* __restrict__ y,
-                           const z_dtype_t* __restrict__ z, const w_dtype_t* __restrict__ w,
-                           out_t* __restrict__ r, long long count, float a, float b) {
+    elementwise_vectorized(KW_PARAMETERS(elementwise_vectorized)) {
   release_next_kernel();
   const long long tile = static_cast<long long>(blockIdx.x) * TILE;
-  const int rest = static_cast<int>(::min(count - tile, static_cast<long long>(TILE)));
+  const int rest = static_cast<int>(::min(n - tile, static_cast<long long>(TILE)));
   await_previous_kernel();
   Input<formula_x, dtype_t> xs;
   Input<formula_y, y_dtype_t> ys;

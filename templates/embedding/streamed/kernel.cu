@@ -18,12 +18,10 @@ __device__ __forceinline__ Vector all_nan() {
 }
 
 // Neighbouring threads have the vectors of a row; the vectors of a thread are TASKS apart. Each
-// element of `next_lengths` is written by the thread that has read it, so it may be the memory of
-// `sequence_lengths`. Nothing is read for a token that the table does not have.
+// element of `lengths_out` is written by the thread that has read it, so it may be the memory of
+// `lengths`. Nothing is read for a token that the table does not have.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    embedding_streamed(const int* __restrict__ tokens, const dtype_t* __restrict__ table,
-                       const int* sequence_lengths, dtype_t* __restrict__ x, int* next_lengths,
-                       int token_count, int rows) {
+    embedding_streamed(KW_PARAMETERS(embedding_streamed)) {
   release_next_kernel();
   const long long task = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
   const long long place = task / TASKS;
@@ -32,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (place >= token_count) return;
 
   const int token = __ldg(tokens + place);
-  const bool is_known = static_cast<unsigned>(token) < static_cast<unsigned>(rows);
+  const bool is_known = static_cast<unsigned>(token) < static_cast<unsigned>(vocabulary);
   const dtype_t* const from = table + static_cast<long long>(token) * hidden;
   Vector row[ITEMS];
 #pragma unroll
@@ -45,8 +43,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
           load<Load::no_allocate, VECTOR_BYTES>(from + vector * (VECTOR_BYTES / sizeof(dtype_t)));
     }
   }
-  if constexpr (lengths == lengths_advance) {
-    if (own == 0) next_lengths[place] = sequence_lengths[place] + 1;
+  if constexpr (config::lengths == lengths_advance) {
+    if (own == 0) lengths_out[place] = lengths[place] + 1;
   }
 #pragma unroll
   for (int i = 0; i < ITEMS; ++i) {

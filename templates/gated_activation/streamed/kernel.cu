@@ -23,15 +23,13 @@ __device__ __forceinline__ float activate(float x) {
 
 // All loads are issued before the first is used, because the bytes in flight decide the rate.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    gated_activation_streamed(const dtype_t* __restrict__ gate, const dtype_t* __restrict__ up,
-                              const dtype_t* __restrict__ x, out_t* __restrict__ y,
-                              long long row_count, float scale) {
+    gated_activation_streamed(KW_PARAMETERS(gated_activation_streamed)) {
   if constexpr (kPacked) {
     gate = x;
     up = x + columns;
   }
   release_next_kernel();
-  const Place place(blockIdx.x, row_count);
+  const Place place(blockIdx.x, rows);
   const long long from = place.row * kPitch + place.column;
   const long long to = place.row * columns + place.column;
   constexpr long long kFromStep = LINE_ROWS * kPitch;

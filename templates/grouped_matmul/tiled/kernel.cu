@@ -48,9 +48,7 @@ __device__ __forceinline__ void copy_rows(unsigned destination, int first_k, int
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    grouped_matmul_tiled(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
-                         const int* __restrict__ ends, const int* __restrict__ counts,
-                         dtype_t* __restrict__ d, int n, int k, int places_of_group, int band) {
+    grouped_matmul_tiled(KW_PARAMETERS(grouped_matmul_tiled)) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned ring = shared_address(shared), table = ring + RING_BYTES;
   await_previous_kernel();
@@ -63,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int steps = (k + kDepth - 1) / kDepth;
   const int row_a = warp_m * WM + lane_id % 16;
   const int row_b = BM + warp_n * WN + lane_id / 16 * 8 + lane_id % 8;
-  Schedule schedule(table, n, band, places_of_group);
+  Schedule schedule(table, n, GROUP, room);
   while (schedule.next()) {
     const int rows = schedule.rows(), columns = n - schedule.column();
     const dtype_t* const first_a = a + static_cast<long long>(schedule.first_row()) * k;

@@ -271,11 +271,7 @@ __device__ __forceinline__ void consume(out_t* d, int n, Schedule& schedule, Til
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    grouped_matmul_wave(const __grid_constant__ TensorMap map_a,
-                        const __grid_constant__ TensorMap map_b, const int* __restrict__ ends,
-                        const int* __restrict__ counts, out_t* __restrict__ d, int n, int k,
-                        int places_of_group, int band, const float* __restrict__ scale_a,
-                        const float* __restrict__ scale_b, int all_places) {
+    grouped_matmul_wave(KW_PARAMETERS(grouped_matmul_wave)) {
   extern __shared__ unsigned char memory[];
   const Addresses at{aligned_shared(memory)};
   const int role = warpgroup_number();
@@ -296,15 +292,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     cluster_arrive();
     cluster_wait();
   }
-  Schedule schedule(at.table(), n, band, places_of_group);
+  Schedule schedule(at.table(), n, GROUP, room);
   TilePipeline pipeline(at.barriers(), 0, static_cast<int>(blockIdx.x) % CN);
 
   if (role == 0) {
     registers_release<kRegisters.producer>();
     if (warp == 0) produce(map_a, map_b, schedule, pipeline, at, n, steps);
     if (SCALED && warp == 1) {
-      produce_scales(scale_a, scale_b, schedule, pipeline, at, n, steps, places_of_group,
-                     all_places);
+      produce_scales(scale_a, scale_b, schedule, pipeline, at, n, steps, room, places);
     }
   } else {
     registers_claim<kRegisters.consumer>();

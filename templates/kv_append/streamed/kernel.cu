@@ -142,17 +142,7 @@ __device__ __forceinline__ void normalise(float (&value)[LANES], const Vector& x
 // the token's place. If heads are normalised, a head of q or k and a token each begin with a
 // multiple of KEY_LANES threads, so that some threads have no unit.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    kv_append_streamed(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
-                       const dtype_t* __restrict__ v, const dtype_t* __restrict__ q_norm,
-                       const dtype_t* __restrict__ k_norm, const float* __restrict__ cosine,
-                       const float* __restrict__ sine, const int* __restrict__ q_offsets,
-                       const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
-                       const int* __restrict__ page_table, dtype_t* __restrict__ q_out,
-                       kv_t* __restrict__ k_cache, kv_t* __restrict__ v_cache, int batch_count,
-                       int q_len, int kv_len, int token_count, int cache_tokens, int table_columns,
-                       long long q_pitch, long long k_pitch, long long v_pitch,
-                       long long k_cache_pitch, long long v_cache_pitch, float k_scale,
-                       float v_scale, float eps) {
+    kv_append_streamed(KW_PARAMETERS(kv_append_streamed)) {
   release_next_kernel();
   const long long task = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
   const long long token_number = task / TASKS;
@@ -166,12 +156,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int all_heads = !has_unit ? 0 : is_value ? static_cast<int>(kv_heads) : KEY_HEADS;
   const int distance = is_value ? HALF_V : HALF;
   await_previous_kernel();
-  if (token_number >= token_count) return;
+  if (token_number >= q_total) return;
   const int token = static_cast<int>(token_number);
 
-  const Sequences sequences{q_offsets, kv_offsets, kv_lengths,   page_table,   batch_count,
-                            q_len,     kv_len,     cache_tokens, table_columns};
-  Place from{0, token, token_count};
+  const Sequences sequences{q_offsets, kv_offsets, kv_lengths, page_table,   batch,
+                            q_len,     kv_len,     kv_tokens,  table_columns};
+  Place from{0, token, q_total};
   if constexpr (!kRagged) {
     from.entry = sequences.sequence_of(token);
     from = {from.entry, token - from.entry * q_len, q_len};
@@ -184,11 +174,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (head >= all_heads) continue;
     const dtype_t* x = nullptr;
     if (is_value) {
-      x = v + from.head(head, kv_heads, head_dim_v, v_pitch);
+      x = v + from.head(head, kv_heads, head_dim_v, ldv);
     } else if (is_query(head)) {
-      x = q + from.head(head, heads, head_dim, q_pitch);
+      x = q + from.head(head, heads, head_dim, ldq);
     } else {
-      x = k + from.head(head - kQueryHeads, kv_heads, head_dim, k_pitch);
+      x = k + from.head(head - kQueryHeads, kv_heads, head_dim, ldk);
     }
     first[i] = load_elements<Load::read_only, LANES>(x + unit * LANES);
     second[i] = load_elements<Load::read_only, LANES>(x + unit * LANES + distance);
@@ -211,8 +201,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int i = 0; i < ITEMS; ++i) {
       const int head = group + i * groups;
       if (head >= all_heads) continue;
-      kv_t* const place = is_value ? v_cache + to.head(head, kv_heads, head_dim_v, v_cache_pitch)
-                                   : k_cache + to.head(head, kv_heads, head_dim, k_cache_pitch);
+      kv_t* const place = is_value ? v_cache + to.head(head, kv_heads, head_dim_v, ldv_cache)
+                                   : k_cache + to.head(head, kv_heads, head_dim, ldk_cache);
       copy(place + unit * LANES, first[i], factor);
       copy(place + unit * LANES + distance, second[i], factor);
     }
@@ -257,7 +247,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         store_elements<kStore>(place + HALF, y);
       } else if (position >= 0) {
         kv_t* const place =
-            k_cache + unit * LANES + to.head(head - kQueryHeads, kv_heads, head_dim, k_cache_pitch);
+            k_cache + unit * LANES + to.head(head - kQueryHeads, kv_heads, head_dim, ldk_cache);
         scale(x, factor);
         scale(y, factor);
         store_elements<kStore>(place, x);

@@ -122,21 +122,19 @@ __device__ __forceinline__ void write_rows(dtype_t* y, const dtype_t* written, l
 // Brings each row to mean 0 and variance 1. x and r may be overwritten in place: a thread reads its
 // elements before it writes them.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-    layernorm_row(const dtype_t* x, const dtype_t* r, const dtype_t* w, const dtype_t* b,
-                  dtype_t* y, dtype_t* sum, long long row_count, float epsilon,
-                  unsigned early_blocks) {
+    layernorm_row(KW_PARAMETERS(layernorm_row)) {
   const dtype_t* tensors[STREAMS] = {x};
   if constexpr (kAdds) tensors[STREAMS - 1] = r;
   Share share;
   Weights<kScales, 0> weights(w, share);
   Weights<kShifts, kScales> biases(b, share);
-  if (blockIdx.x < early_blocks) {
+  if (blockIdx.x < early) {
     weights.prefetch();
     biases.prefetch();
   }
   release_next_kernel();
   await_previous_kernel();
-  Feed feed(tensors, row_count, share);
+  Feed feed(tensors, rows, share);
   weights.hold(feed);
   biases.hold(feed);
 
@@ -210,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
     float scale[ROWS_AT_ONCE];
 #pragma unroll
-    for (int i = 0; i < ROWS_AT_ONCE; ++i) scale[i] = rsqrtf(normal[i].variance + epsilon);
+    for (int i = 0; i < ROWS_AT_ONCE; ++i) scale[i] = rsqrtf(normal[i].variance + eps);
     weights.await(feed);
     biases.await(feed);
     if (!feed.active()) continue;

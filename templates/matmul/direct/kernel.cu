@@ -275,12 +275,7 @@ __device__ __forceinline__ float2 add_up(const float2 (*parts)[FRAGMENTS][32], i
 // The bound of one block for each multiprocessor lets the compiler use registers. Without it the
 // compiler delays loads to save them.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    matmul_direct(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
-                  const dtype_t* __restrict__ norm_weight, out_t* __restrict__ d, int m, int n,
-                  int k, int lda, int ldb, int ldd, const out_t* __restrict__ column_bias,
-                  const out_t* __restrict__ addend, float alpha, float beta, float eps, int early_k,
-                  unsigned early_blocks, int may_read_ahead, out_t* __restrict__ d_k,
-                  out_t* __restrict__ d_v) {
+    matmul_direct(KW_PARAMETERS(matmul_direct)) {
   // The sums of the block's warps and, in the first block of a cluster, the sums of its blocks.
   __shared__ float2 parts[WARPS + (SPLIT > 1 ? SPLIT : 0)][FRAGMENTS][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -292,7 +287,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     a += index * m * lda;
     b += index * STACK * n * ldb;
     d += index * (TRANSPOSED ? n : m) * ldd;
-    if constexpr (kResidual) addend += index * m * n;
+    if constexpr (kResidual) residual += index * m * n;
   }
   Rows rows;
 #pragma unroll
@@ -310,20 +305,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const int turn = rank * WARPS + warp;
   int first = turn * BATCH_K;
 
-  Batch<UNROLL> ahead;
-  const bool reads_ahead = AHEAD_K > 0 && may_read_ahead && first < whole;
-  if (reads_ahead) load_aligned_b(ahead, rows, first);
-  if (blockIdx.y * gridDim.x + blockIdx.x < early_blocks) {
-    prefetch_rows(b, first_b, n, ldb, may_read_ahead ? AHEAD_K : 0, early_k, rank);
+  Batch<UNROLL> batch_ahead;
+  const bool reads_ahead = AHEAD_K > 0 && ahead && first < whole;
+  if (reads_ahead) load_aligned_b(batch_ahead, rows, first);
+  if (blockIdx.y * gridDim.x + blockIdx.x < early) {
+    prefetch_rows(b, first_b, n, ldb, ahead ? AHEAD_K : 0, EARLY_K, rank);
   }
   // The code behind the wait needs these at once, so they are computed before it.
 #pragma unroll
   for (int i = 0; i < kRowsA; ++i) asm volatile("" : "+l"(rows.a[i]));
   release_next_kernel();
   await_previous_kernel();
-  if (reads_ahead) load_aligned_a(ahead, rows, first);
+  if (reads_ahead) load_aligned_a(batch_ahead, rows, first);
 
-  const FewRows target(d, alpha, column_bias, beta, addend, m, n, ldd, d_k, d_v);
+  const FewRows target(d, alpha, bias, beta, residual, m, n, ldd, d_k, d_v);
   // The elements of D that a lane finishes in a group: one row of a and two rows of b.
   const auto row_a_of = [&](int group) { return group / kColumns * 8 + lane / 4; };
   const auto row_b_of = [&](int group) { return first_b + group % kColumns * 8 + lane % 4 * 2; };
@@ -336,7 +331,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
   Acc acc;
   if (reads_ahead) {
-    acc.add(ahead);
+    acc.add(batch_ahead);
     first += kTurns * BATCH_K;
   }
 #pragma unroll 1

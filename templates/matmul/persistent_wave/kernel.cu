@@ -249,14 +249,8 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
-    const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-    const __grid_constant__ TensorMap map_d, out_t* __restrict__ d, int m, int n, int k, int ldd,
-    int group, int b_once, const __grid_constant__ TensorMap map_residual,
-    const out_t* __restrict__ column_bias, float alpha, float beta, out_t* __restrict__ d_k,
-    out_t* __restrict__ d_v, const __grid_constant__ TensorMap map_d_k,
-    const __grid_constant__ TensorMap map_d_v, const float* __restrict__ scale_a,
-    const float* __restrict__ scale_b, int lds) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    matmul_persistent_wave(KW_PARAMETERS(matmul_persistent_wave)) {
   extern __shared__ unsigned char memory[];
   const Addresses at{aligned_shared(memory)};
   const int role = warpgroup_number();
@@ -284,9 +278,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
       }
     }
   }
-  Schedule schedule(rows, columns, group, batch);
+  Schedule schedule(rows, columns, GROUP, batch);
   TilePipeline pipeline(at.barriers(), schedule.rank_m(), schedule.rank_n(), first_sharer());
-  const Addends addends{map_residual, column_bias, alpha, beta, rows, columns};
+  const Addends addends{map_residual, bias, alpha, beta, rows, columns};
   if constexpr (kCluster > 1) {
     __syncwarp();
     cluster_sync_relaxed();

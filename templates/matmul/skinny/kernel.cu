@@ -44,22 +44,16 @@
 #include <kernwright/ptx/warp_roles.cuh>
 #include <kernwright/tile/frame.cuh>
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    matmul_skinny(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-                  out_t* __restrict__ d, int m, int n, int k, int ldb, int ldd,
-                  const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
-                  float alpha, float beta, const dtype_t* b, float4* slices,
-                  out_t* __restrict__ d_k, out_t* __restrict__ d_v, int b_once, int a_first,
-                  const float* __restrict__ scale_a, const float* __restrict__ scale_b, int lds) {
+extern "C" __global__ void __launch_bounds__(THREADS) matmul_skinny(KW_PARAMETERS(matmul_skinny)) {
   extern __shared__ unsigned char memory[];
   const Addresses at{aligned_shared(memory)};
   const int warp = warp_number();
   const bool producer = warp == CONSUMER_THREADS / 32;
   TilePipeline pipeline(at.barriers());
-  const Place place(a_first != 0);
+  const Place place(A_FIRST != 0);
   const int rank = blockIdx.x % SPLIT, part = place.slice * SPLIT + rank;
-  const Tile tile(d, m, n, ldd, column_bias, addend, alpha, beta, place.tile_a, place.tile_b,
-                  place.tiles_a, place.tiles_b, d_k, d_v);
+  const Tile tile(result_of(d, alpha, bias, beta, residual, m, n, ldd, d_k, d_v), place.tile_a,
+                  place.tile_b, place.tiles_a, place.tiles_b);
   const int steps = (k + DEPTH - 1) / DEPTH;
   const int first = part * steps / kParts, last = (part + 1) * steps / kParts;
 
@@ -77,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if constexpr (SPLIT * CM > 1) cluster_arrive_relaxed();
     if constexpr (CM > 1) cluster_wait();
     if (elect_one()) {
-      produce(map_a, map_b, pipeline, at, tile.row_a, tile.row_b, m, n, k, first, last, b_once != 0,
+      produce(map_a, map_b, pipeline, at, tile, {m, n, k}, first, last, b_once != 0,
               reads_operands(alpha));
     }
     __syncwarp();
@@ -87,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     named_barrier_sync(1, THREADS);
     cluster_sync_relaxed<(SPLIT * CM > 1)>();
     const ScaleTensors scales{scale_a, scale_b, m, n, lds, (k + kScaleBlock - 1) / kScaleBlock};
-    produce_scales(scales, pipeline, at, tile.row_a, tile.row_b, first, last);
+    produce_scales(scales, pipeline, at, tile, first, last);
     cluster_sync_relaxed<SUMS_IN_RING>();
   } else {
     prefetch_stages(b, k, ldb, tile.row_b, n, first, last);
@@ -123,14 +117,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 // Adds the sums of the slices and stores D. Each thread has one unit of a tile.
 extern "C" __global__ void __launch_bounds__(kFinishThreads)
-    matmul_finish(float4* slices, out_t* __restrict__ d, int m, int n, int ldd,
-                  const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
-                  float alpha, float beta, out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
+    matmul_finish(KW_PARAMETERS(matmul_finish)) {
   constexpr int kBlocks = kUnits / kFinishThreads;  // of a tile
   release_next_kernel();
   await_previous_kernel();
-  const Tile tile(d, m, n, ldd, column_bias, addend, alpha, beta, blockIdx.y, blockIdx.x / kBlocks,
-                  gridDim.y, gridDim.x / kBlocks, d_k, d_v);
+  const int tile_a = blockIdx.y, tile_b = blockIdx.x / kBlocks, tiles_b = gridDim.x / kBlocks;
+  const Tile tile(result_of(d, alpha, bias, beta, residual, FEW, MANY, ldd, d_k, d_v), tile_a,
+                  tile_b, gridDim.y, tiles_b);
   const unsigned unit = blockIdx.x % kBlocks * kFinishThreads + threadIdx.x;
   Unit whole;
 #pragma unroll

@@ -48,6 +48,11 @@ struct Unit {
   float4 sums[STACK];
 };
 
+// The rows of a, and of b or of its gates alone, and their columns.
+struct Shape {
+  int m, n, k;
+};
+
 // 32-bit addresses in shared memory. `base` is a multiple of 1024, which the swizzle needs.
 struct Addresses {
   static constexpr unsigned kA = STAGES * kRowsB * BK * 2;

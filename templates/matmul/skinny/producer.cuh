@@ -2,6 +2,7 @@
 // Fills the ring: one thread loads both operands by TMA, and one warp copies scales.
 
 #include "layout.cuh"
+#include "result.cuh"
 #include <kernwright/math/vector.cuh>
 #include <kernwright/ptx/mbarrier.cuh>
 #include <kernwright/ptx/programmatic.cuh>
@@ -30,18 +31,17 @@ __device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int ldb
   }
 }
 
-// Loads both operands. Run by the producer, one thread. `rows_b` are the rows of b, or of its gates
-// alone.
+// Loads both operands. Run by the producer, one thread.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
-                                        TilePipeline& pipeline, Addresses at, int row_a, int row_b,
-                                        int rows_a, int rows_b, int k, int first, int last,
-                                        bool b_once, bool reads) {
+                                        TilePipeline& pipeline, Addresses at, const Tile& tile,
+                                        Shape shape, int first, int last, bool b_once, bool reads) {
   constexpr unsigned kAll = (1u << CM) - 1;                           // ranks of the cluster
   constexpr int kPartB = kMajorB == Major::k ? BN / CM : DEPTH / CM;  // rows, or of k
   const int part_b = CM == 1 ? 0 : blockIdx.y % CM * kPartB;
-  row_a += first_of_batch<int>(rows_a);
-  if constexpr (kMajorB == Major::k) row_b += first_of_batch<int>(STACK * rows_b) + part_b;
-  const int first_k = kMajorB == Major::k ? 0 : first_of_batch<int>(k) + part_b;
+  int row_a = tile.row_a, row_b = tile.row_b;
+  row_a += first_of_batch<int>(shape.m);
+  if constexpr (kMajorB == Major::k) row_b += first_of_batch<int>(STACK * shape.n) + part_b;
+  const int first_k = kMajorB == Major::k ? 0 : first_of_batch<int>(shape.k) + part_b;
   release_next_kernel();
   await_previous_kernel();
 #pragma unroll 1
@@ -56,7 +56,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
 #pragma unroll
         for (int half = 0; half < STACK; ++half) {
           tma_load_for<CM>(at.b(stage) + (box * kRowsB + half * BN + part_b) * kRowBytes, map_b, x,
-                           row_b + half * rows_b, full, kAll, b_once);
+                           row_b + half * shape.n, full, kAll, b_once);
         }
       }
       tma_load(at.a(stage) + box * BM * kRowBytes, map_a, x, row_a, full);
@@ -66,7 +66,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
       for (int block = 0; block < kRowsB / 64; ++block) {
         const int half = block * 64 / BN;
         tma_load_for<CM>(at.b(stage) + block * kBlockBytesB + part_b * kRowBytes, map_b,
-                         row_b + block * 64 + half * (rows_b - BN),
+                         row_b + block * 64 + half * (shape.n - BN),
                          reads ? first_k + step * DEPTH : kNowhere, full, kAll, b_once);
       }
     }
@@ -77,7 +77,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
 
 // Copies the scales of each stage. Run with scales of blocks, by one warp.
 __device__ __forceinline__ void produce_scales(const ScaleTensors& scales, TilePipeline& pipeline,
-                                               Addresses at, int row_a, int row_b, int first,
+                                               Addresses at, const Tile& tile, int first,
                                                int last) {
   const ScaleTensors from = scales_of(scales, batch == 1 ? 0 : blockIdx.z);
   await_previous_kernel();
@@ -86,7 +86,7 @@ __device__ __forceinline__ void produce_scales(const ScaleTensors& scales, TileP
     pipeline.producer_wait();
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box) {
-      at.scales(pipeline.stage(), box).load(from, row_a, row_b, step * kBoxes + box);
+      at.scales(pipeline.stage(), box).load(from, tile.row_a, tile.row_b, step * kBoxes + box);
     }
     arrive_with_scales(pipeline.full());
     pipeline.advance();

@@ -12,17 +12,23 @@
 
 namespace {
 
+// Returns the result of this block's product. The arguments are those of the whole batch.
+__device__ __forceinline__ FewRows result_of(out_t* d, float alpha, const out_t* bias, float beta,
+                                             const out_t* residual, int m, int n, int ldd,
+                                             out_t* d_k, out_t* d_v) {
+  d += first_of_batch<long long>(TRANSPOSED ? n : m) * ldd;
+  if constexpr (kResidual) residual += first_of_batch<long long>(m) * n;
+  return {d, alpha, bias, beta, residual, m, n, ldd, d_k, d_v};
+}
+
 // A tile of D in this block's product: its first rows of a and of b, and its number.
 struct Tile {
   FewRows d;
   int row_a, row_b;
   long long number;  // among the tiles of all products
 
-  __device__ Tile(out_t* d, int m, int n, int ldd, const out_t* column_bias, const out_t* addend,
-                  float alpha, float beta, int tile_a, int tile_b, int tiles_a, int tiles_b,
-                  out_t* d_k, out_t* d_v)
-      : d(d + first_of_batch<long long>(TRANSPOSED ? n : m) * ldd, alpha, column_bias, beta,
-          kResidual ? addend + first_of_batch<long long>(m) * n : addend, m, n, ldd, d_k, d_v),
+  __device__ Tile(const FewRows& d, int tile_a, int tile_b, int tiles_a, int tiles_b)
+      : d(d),
         row_a(tile_a * BM),
         row_b(tile_b * BN),
         number(first_of_batch<long long>(tiles_a) * tiles_b +

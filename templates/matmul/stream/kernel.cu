@@ -377,17 +377,13 @@ __device__ __forceinline__ void finish(const FewRows& d, const Shape& shape, flo
 // Computes the product with a loader, consumers and a finisher in each block. ROOM bounds the
 // registers so that blocks of the kernels before and after this one find room too.
 extern "C" __global__ void __launch_bounds__(THREADS, ROOM)
-    matmul_stream(const dtype_t* __restrict__ a, const __grid_constant__ TensorMap map_b,
-                  const dtype_t* __restrict__ norm_weight, out_t* __restrict__ d, int m, int n,
-                  int k, int lda, int ldd, const out_t* __restrict__ column_bias,
-                  const out_t* __restrict__ addend, float alpha, float beta, float eps,
-                  int stages_ahead, out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
+    matmul_stream(KW_PARAMETERS(matmul_stream)) {
   extern __shared__ unsigned char memory[];
   release_next_kernel();
   const Addresses at{aligned_shared(memory), (k + CHUNK - 1) / CHUNK * CHUNK * 2u + 16};
   const Shape shape{m, n, reads_operands(alpha) ? k : 0};
   const int warp = warp_number();
-  const bool is_loader = warp == WARPS, is_consumer = warp < WARPS, reads_ahead = stages_ahead > 0;
+  const bool is_loader = warp == WARPS, is_consumer = warp < WARPS, reads_ahead = ahead > 0;
   Loader loader(map_b, shape, at);
   Activations activations(a, norm_weight, lda, shape, warp);
   if (is_loader) {
@@ -400,7 +396,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, ROOM)
     }
     __syncwarp();
     // The other warps reach the wait after these requests, which they would delay there.
-    if (elect_one()) loader.fill(stages_ahead);
+    if (elect_one()) loader.fill(ahead);
     __syncwarp();
     named_barrier_arrive(1, THREADS);
   } else {
@@ -414,7 +410,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, ROOM)
     activations.copy(at, reads_ahead);
     consume(shape, warp, at);
   } else {
-    const FewRows target(d, alpha, column_bias, beta, addend, m, n, ldd, d_k, d_v);
+    const FewRows target(d, alpha, bias, beta, residual, m, n, ldd, d_k, d_v);
     finish(target, shape, eps, at);
   }
 }

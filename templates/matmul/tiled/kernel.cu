@@ -210,40 +210,35 @@ __device__ __forceinline__ Packed<Count * sizeof(Out)> finish_piece(const unsign
 }
 
 // Computes one BM x COLUMNS tile of d in a block. COLUMNS is BN or, with a gate, half of it. Blocks
-// walk `group` rows of tiles down before they step right, so that concurrent blocks share operands
+// walk GROUP rows of tiles down before they step right, so that concurrent blocks share operands
 // in the L2. The blocks of a batch's products follow each other, as the products do.
-extern "C" __global__ void __launch_bounds__(THREADS)
-    matmul_tiled(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
-                 const float* __restrict__ scale_a, const float* __restrict__ scale_b,
-                 out_t* __restrict__ d, long long m_size, int group,
-                 const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
-                 float alpha, float beta, out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
+extern "C" __global__ void __launch_bounds__(THREADS) matmul_tiled(KW_PARAMETERS(matmul_tiled)) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned ring = shared_address(shared);
   await_previous_kernel();
   release_next_kernel();
 
-  const unsigned tiles_m = static_cast<unsigned>((m_size + BM - 1) / BM);
+  const unsigned tiles_m = static_cast<unsigned>((m + BM - 1) / BM);
   constexpr unsigned kTilesN = static_cast<unsigned>(ceil_div(n, COLUMNS));
   unsigned tile = blockIdx.x;
   if constexpr (batch > 1) {
     const long long index = tile / (tiles_m * kTilesN);
     tile %= tiles_m * kTilesN;
-    a += index * m_size * kPitchA;
+    a += index * m * kPitchA;
     b += index * (kNk ? STACK * kN : kK) * kPitchB;
-    d += index * m_size * kPitchD;
-    if constexpr (kResidual) addend += index * m_size * kN;
+    d += index * m * kPitchD;
+    if constexpr (kResidual) residual += index * m * kN;
     if constexpr (kScaled) {
-      scale_a += index * ceil_div(k, kBlock) * m_size;
+      scale_a += index * ceil_div(k, kBlock) * m;
       scale_b += index * ceil_div(STACK * n, kBlock) * lds;
     }
   }
-  const unsigned band = tile / (group * kTilesN) * group;
-  const unsigned in_band = tile % (group * kTilesN);
-  const unsigned height = ::min(tiles_m - band, static_cast<unsigned>(group));
+  const unsigned band = tile / (GROUP * kTilesN) * GROUP;
+  const unsigned in_band = tile % (GROUP * kTilesN);
+  const unsigned height = ::min(tiles_m - band, static_cast<unsigned>(GROUP));
   const long long m_first = static_cast<long long>(band + in_band % height) * BM;
   const long long n_first = static_cast<long long>(in_band / height) * COLUMNS;
-  const int rows = static_cast<int>(::min(m_size - m_first, static_cast<long long>(BM)));
+  const int rows = static_cast<int>(::min(m - m_first, static_cast<long long>(BM)));
   const int columns = static_cast<int>(::min(kN - n_first, static_cast<long long>(COLUMNS)));
   const dtype_t* from_a = a + m_first * kPitchA + first_piece<DEPTH, ALIGN_A, kPitchA>();
   const dtype_t* from_b =
@@ -313,10 +308,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
   const int first_row = warp_m * WM + lane_id / 4;
   const int first_column = warp_n * WN + lane_id % 4 * 2;
-  const long long last_row = ::min(m_size - 1 - m_first - first_row, static_cast<long long>(BM));
-  const Scales scales{scale_a + ::min(m_first + first_row, m_size - 1),
+  const long long last_row = ::min(m - 1 - m_first - first_row, static_cast<long long>(BM));
+  const Scales scales{scale_a + ::min(m_first + first_row, m - 1),
                       scale_b,
-                      m_size,
+                      m,
                       ::max(static_cast<int>(last_row), 0),
                       static_cast<int>(n_first),
                       first_column};
@@ -400,7 +395,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   __syncthreads();
 
   constexpr int kStores = COLUMNS / ALIGN_D;  // of a row
-  const Epilogue epilogue(alpha, column_bias, beta, addend, m_size, n);
+  const Epilogue epilogue(alpha, bias, beta, residual, m, n);
   const Output<long long> output{d, d_k, d_v, kN, kPitchD};
 #pragma unroll 4
   for (int piece = threadIdx.x; piece < BM * kStores; piece += THREADS) {

@@ -19,12 +19,12 @@ __device__ __forceinline__ float include(float so_far, const Vector& x, const La
 // Reduces each row to one value. No element of a row is needed twice, so the kept vectors are only
 // the loads in flight at once.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-    reduce_row(const dtype_t* __restrict__ x, out_t* __restrict__ y, long long row_count) {
+    reduce_row(KW_PARAMETERS(reduce_row)) {
   const dtype_t* const tensors[STREAMS] = {x};
   Share share;
   release_next_kernel();
   await_previous_kernel();
-  Feed feed(tensors, row_count, share);
+  Feed feed(tensors, rows, share);
 
   do {
     Vector kept[KEPT];

@@ -25,8 +25,7 @@ __device__ __forceinline__ out_t result(float all, long long count) {
 // combines the values of all blocks in the order of their ranks, and writes y. In a larger grid
 // each block writes its value to `parts`.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-    reduce_tensor_parts(const dtype_t* __restrict__ x, float* __restrict__ parts,
-                        out_t* __restrict__ y, long long count) {
+    reduce_tensor_parts(KW_PARAMETERS(reduce_tensor_parts)) {
   __shared__ float warp_parts[THREADS / 32];
   __shared__ float block_parts[CLUSTER];         // used by the first block
   __shared__ unsigned long long received_parts;  // barrier: all values have arrived
@@ -85,12 +84,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 
 // Combines the blocks' values in their order, in one block.
 extern "C" __global__ void __launch_bounds__(kFinishThreads)
-    reduce_tensor_finish(const float* parts, out_t* y, int part_count, long long count) {
+    reduce_tensor_finish(KW_PARAMETERS(reduce_tensor_finish)) {
   __shared__ float warp_parts[kFinishThreads / 32];
   release_next_kernel();
   await_previous_kernel();
   float sum = Reduction::identity();
-  for (int i = threadIdx.x; i < part_count; i += kFinishThreads) {
+  for (int i = threadIdx.x; i < blocks; i += kFinishThreads) {
     sum = Reduction::combine(sum, parts[i]);
   }
   const float all =

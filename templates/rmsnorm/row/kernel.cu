@@ -117,17 +117,16 @@ __device__ __forceinline__ void write_zeros(const dtype_t* x, const dtype_t* r, 
 // Normalises each row by its root mean square. x and r may be overwritten in place: a thread reads
 // its elements before it writes them.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-    rmsnorm_row(const dtype_t* x, const dtype_t* r, const dtype_t* w, out_t* y, dtype_t* sum,
-                long long row_count, float epsilon, float scale, unsigned early_blocks) {
+    rmsnorm_row(KW_PARAMETERS(rmsnorm_row)) {
   const dtype_t* tensors[STREAMS] = {x};
   if constexpr (kAdds) tensors[STREAMS - 1] = r;
   Share share;
   Weights<kScales, 0> weights(w, share);
-  if (blockIdx.x < early_blocks) weights.prefetch();
+  if (blockIdx.x < early) weights.prefetch();
   release_next_kernel();
   await_previous_kernel();
-  if (scale == 0) return write_zeros(x, r, y, sum, row_count, share);
-  Feed feed(tensors, row_count, share);
+  if (scale == 0) return write_zeros(x, r, y, sum, rows, share);
+  Feed feed(tensors, rows, share);
   weights.hold(feed);
 
   do {
@@ -170,7 +169,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     float factor[ROWS_AT_ONCE];
 #pragma unroll
     for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-      factor[i] = scale * rsqrtf(all.of[i] * (1.0f / columns) + epsilon);
+      factor[i] = scale * rsqrtf(all.of[i] * (1.0f / columns) + eps);
     }
     weights.await(feed);
     if (!feed.active()) continue;

@@ -26,12 +26,7 @@ __device__ __forceinline__ T* place(T* q, T* k, T* v, long long token, int head,
 
 // Neighbouring threads have the units of one head, and then the units of the next. The heads of a
 // thread are GROUPS apart. All its loads are issued before the first is used.
-extern "C" __global__ void __launch_bounds__(THREADS)
-    rope_streamed(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
-                  const dtype_t* __restrict__ v, const float* __restrict__ cosine,
-                  const float* __restrict__ sine, dtype_t* __restrict__ q_out,
-                  dtype_t* __restrict__ k_out, dtype_t* __restrict__ v_out, long long token_count,
-                  unsigned early_blocks) {
+extern "C" __global__ void __launch_bounds__(THREADS) rope_streamed(KW_PARAMETERS(rope_streamed)) {
   release_next_kernel();
   const long long task = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
   const long long token = task / (GROUPS * UNITS);
@@ -39,12 +34,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int group = static_cast<int>(task % (GROUPS * UNITS)) / UNITS;
   // If the launch starts early, the first group of a token prefetches its angles into the L2 for
   // all.
-  if (blockIdx.x < early_blocks && group == 0 && token < token_count) {
+  if (blockIdx.x < early && group == 0 && token < tokens) {
     Angles::prefetch(cosine + token * HALF, unit);
     Angles::prefetch(sine + token * HALF, unit);
   }
   await_previous_kernel();
-  if (token >= token_count) return;
+  if (token >= tokens) return;
   Vector first[ITEMS];
   Vector second[ITEMS];
 #pragma unroll

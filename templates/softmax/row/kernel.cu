@@ -57,14 +57,13 @@ __device__ __forceinline__ void write(dtype_t* row, const Share& share, int step
 // and a factor of the thread takes them to the row's largest. x and bias may be overwritten in
 // place.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-    softmax_row(const dtype_t* x, const dtype_t* bias, dtype_t* y, long long row_count, float scale,
-                int queries) {
+    softmax_row(KW_PARAMETERS(softmax_row)) {
   const dtype_t* tensors[STREAMS] = {x};
   if constexpr (kAdds) tensors[STREAMS - 1] = bias;
   Share share;
   release_next_kernel();
   await_previous_kernel();
-  Feed feed(tensors, row_count, share);
+  Feed feed(tensors, rows, share);
   const long long sequence = queries > 0 ? queries : columns;
 
   do {

@@ -11,14 +11,13 @@ constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 // Takes one tile after another, of which `rest` elements exist. All loads are issued before the
 // first is used, because the bytes in flight decide the rate, not the occupancy.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    vector_add_vectorized(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
-                          dtype_t* __restrict__ c, long long count) {
+    vector_add_vectorized(KW_PARAMETERS(vector_add_vectorized)) {
   release_next_kernel();
   await_previous_kernel();
   const long long stride = static_cast<long long>(gridDim.x) * TILE;
 #pragma unroll 1
-  for (long long tile = static_cast<long long>(blockIdx.x) * TILE; tile < count; tile += stride) {
-    const int rest = static_cast<int>(::min(count - tile, static_cast<long long>(TILE)));
+  for (long long tile = static_cast<long long>(blockIdx.x) * TILE; tile < n; tile += stride) {
+    const int rest = static_cast<int>(::min(n - tile, static_cast<long long>(TILE)));
     Packed<16> x[VECTORS];
     Packed<16> y[VECTORS];
 #pragma unroll

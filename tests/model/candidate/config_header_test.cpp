@@ -107,6 +107,73 @@ TEST_F(ConfigHeaderTest, ReasonsAreQuoted) {
   EXPECT_TRUE(has(header(8, 2, 4), R"(failed: a \"b\" \\ c d");)"));
 }
 
+TEST_F(ConfigHeaderTest, AKernelsParametersAreTheArgumentsOfItsLaunch) {
+  const std::string text = header(8, 2, 4);
+  EXPECT_TRUE(has(text,
+                  "#define KW_PARAMETERS(kernel) KW_PARAMETERS_##kernel\n"
+                  "#define KW_PARAMETERS_scale_boxes "
+                  "const __grid_constant__ kernwright::TensorMap map_a, "
+                  "const __grid_constant__ kernwright::TensorMap map_w, "
+                  "const float* __restrict__ w, kernwright::config::dtype_t* __restrict__ d, "
+                  "int m, long long elements, float alpha, unsigned char* counters\n"
+                  "#define KW_PARAMETERS_scale_tail int GROUP\n"));
+  EXPECT_TRUE(has(header(8, 2, 4, scale_problem(100, 256).with("weight", "none")),
+                  "const float* __restrict__ w, "))
+      << "an absent tensor is a null pointer of the same type";
+}
+
+TEST_F(ConfigHeaderTest, AnEntryMaySayItsNameAndItsType) {
+  template_ = scale_template(
+      operation_,
+      replaced(replaced(kScaleManifest, R"({"workspace": "counters"})",
+                        R"({"workspace": "counters", "type": "int* __restrict__"})"),
+               R"({"tensor": "w"})", R"({"tensor": "w", "name": "weights", "type": "const W*"})"));
+  EXPECT_TRUE(has(header(8, 2, 4), "const W* weights, "));
+  EXPECT_TRUE(has(header(8, 2, 4), "float alpha, int* __restrict__ counters\n"));
+}
+
+TEST_F(ConfigHeaderTest, PointersToSharedMemoryAreNotRestrict) {
+  template_ = scale_template(operation_, replaced(kScaleManifest, R"("kernel": "scale_boxes",)",
+                                                  R"("kernel": "scale_boxes", "in_place": true,)"));
+  EXPECT_TRUE(has(header(8, 2, 4), "const float* w, kernwright::config::dtype_t* d, "));
+  operation_ = must(parse_operation(
+      replaced(kScaleOperation, R"("role": "out",)", R"("role": "out", "in_place": "a",)"),
+      "scale/operation.json", ""));
+  template_ = scale_template(operation_, replaced(kScaleManifest, R"({"tensor": "w"})",
+                                                  R"({"tensor": "w"}, {"tensor": "a"})"));
+  EXPECT_TRUE(has(header(8, 2, 4),
+                  "const float* __restrict__ w, const kernwright::config::dtype_t* a, "
+                  "kernwright::config::dtype_t* d, "));
+}
+
+TEST_F(ConfigHeaderTest, APointerIsConstIfTheProblemWritesNothing) {
+  operation_ = must(parse_operation(
+      replaced(kScaleOperation, R"("role": "out",)",
+               R"("role": "inout", "written": "weight == weight_scale ? m * n : 0",)"),
+      "scale/operation.json", ""));
+  template_ = scale_template(operation_);
+  EXPECT_TRUE(has(header(8, 2, 4), " w, kernwright::config::dtype_t* __restrict__ d, "));
+  EXPECT_TRUE(has(header(8, 2, 4, scale_problem(100, 256).with("weight", "none")),
+                  " w, const kernwright::config::dtype_t* __restrict__ d, "));
+}
+
+TEST_F(ConfigHeaderTest, ReferencesReadTheirTensorsAndInputKernelsWriteThem) {
+  operation_ = must(parse_operation(
+      replaced(kScaleOperation, R"("inputs": {"timing": "normal", "exact": "small_integers"})",
+               R"("inputs": {"draw": "draw.cu", "timing": "scale_timing", "exact": "scale_exact",
+                  "grid": ["1"], "block": ["32"],
+                  "arguments": [{"tensor": "w"}, {"scalar": "seed"}, {"scalar": "alpha"}]})"),
+      "scale/operation.json", ""));
+  const std::string text =
+      reference_config_header(BoundProblem::bind(operation_, scale_problem(100, 256)).value());
+  EXPECT_TRUE(has(text,
+                  "#define KW_PARAMETERS_scale_reference const kernwright::config::dtype_t* a, "
+                  "const float* w, kernwright::reference_t<kernwright::config::dtype_t>* "
+                  "d_reference, float* d_magnitude, long long n, float alpha\n"
+                  "#define KW_PARAMETERS_scale_timing float* w, long long seed, float alpha\n"
+                  "#define KW_PARAMETERS_scale_exact float* w, long long seed, float alpha\n"));
+}
+
 TEST_F(ConfigHeaderTest, ReferenceSeesFlagsAndDtypesOnly) {
   const std::string text = reference_config_header(
       BoundProblem::bind(operation_, scale_problem(100, 256, "fp32")).value());

@@ -189,6 +189,22 @@ INSTANTIATE_TEST_SUITE_P(
                 "map_w"},
         Refused{"{\"workspace\": \"counters\"}", "{\"reference\": \"d\"}",
                 "m.json:34: launches[0].arguments[7].reference: no \"d\", there are: "},
+        Refused{"{\"int32\": \"m\"}", "{\"int32\": \"m\", \"name\": \"2m\"}",
+                "m.json:34: launches[0].arguments[4].name: \"2m\" cannot be a name: an identifier "
+                "that C++ does not reserve"},
+        Refused{"{\"int32\": \"m\"}", "{\"int32\": \"m\", \"name\": \"d\"}",
+                "m.json:34: launches[0].arguments[4]: two parameters \"d\": one needs another "
+                "\"name\""},
+        Refused{"{\"int32\": \"m\"}", "{\"int32\": \"m\", \"type\": \"\"}",
+                "m.json:34: launches[0].arguments[4].type: expected a type of CUDA on one line"},
+        Refused{"{\"int32\": \"m\"}", "{\"int32\": \"m\", \"type\": \"int\\nlong\"}",
+                "m.json:34: launches[0].arguments[4].type: expected a type of CUDA on one line"},
+        Refused{"{\"int32\": \"m\"}", "{\"int32\": \"m\", \"int64\": \"m\"}",
+                "m.json:34: launches[0].arguments[4]: expected one key beside \"name\" and "
+                "\"type\", found 2"},
+        Refused{"\"kernel\": \"scale_tail\"", "\"kernel\": \"scale_boxes\"",
+                "m.json:36: launches[1].arguments: the parameters of scale_boxes are GROUP here, "
+                "and map_a, map_w, w, d, m, elements, alpha, counters in a launch before"},
         Refused{"\"block\": [\"128\"]", "\"block\": \"128\"",
                 "m.json:31: launches[0].block: expected array, found string"},
         Refused{"{\"int32\": \"GROUP\"}", "{\"early\": \"GROUP\"}",
@@ -211,9 +227,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"\"arguments\": [{\"int32\": \"GROUP\"}]",
                 "\"waits\": \"1\", \"arguments\": [{\"ahead\": \"GROUP\"}]",
                 "m.json:36: launches[1]: an argument {\"ahead\": ...}, but no tensors \"ahead\""},
-        Refused{"\"grid\": [\"1\"]", "\"gird\": [\"1\"]",
-                "m.json:36: launches[1].gird: unknown key, known are kernel, grid, block, cluster, "
-                "dynamic_smem, cooperative, programmatic, waits, ahead, when, arguments"}));
+        Refused{
+            "\"grid\": [\"1\"]", "\"gird\": [\"1\"]",
+            "m.json:36: launches[1].gird: unknown key, known are kernel, grid, block, cluster, "
+            "dynamic_smem, cooperative, programmatic, waits, ahead, in_place, when, arguments"}));
 
 TEST(ManifestTest, ASpaceThatNobodyCouldWalkIsRefused) {
   const Operation operation = scale_operation();

@@ -703,7 +703,8 @@ INSTANTIATE_TEST_SUITE_P(
             "o.json:21: reference.arguments[0].buffer: unknown kind of argument, known are tensor, "
             "tensor_map, workspace, scalar, int32, int64, early, ahead, reference, magnitude"},
         Refused{"{\"tensor\": \"a\"}", "{\"tensor\": \"a\", \"int32\": \"m\"}",
-                "o.json:21: reference.arguments[0]: expected one key, found 2"},
+                "o.json:21: reference.arguments[0]: expected one key beside \"name\" and \"type\", "
+                "found 2"},
         Refused{"\"m\": 64,", "\"m\": 0,", "o.json:17: example: scale: dim m=0 is less than 1"},
         Refused{"\"m\": 64,", "\"m\": \"64\",",
                 "o.json:17: example.m: expected integer, found string"},

@@ -87,14 +87,13 @@ __device__ __forceinline__ void pad_rows(const T* a, const T* b, T* padded_a, T*
 }
 
 // Copies the operands that need it.
-extern "C" __global__ void __launch_bounds__(kPadThreads)
-    matmul_pad(const config::dtype_t* __restrict__ a, const config::dtype_t* __restrict__ b,
-               config::dtype_t* __restrict__ padded_a, config::dtype_t* __restrict__ padded_b,
-               int m, int n, int k, int pitch, int lda, int ldb, float alpha) {
+extern "C" __global__ void __launch_bounds__(kPadThreads) matmul_pad(KW_PARAMETERS(matmul_pad)) {
   release_next_kernel();
   await_previous_kernel();
   if constexpr (config::COPIED) {  // compiling this takes as long as a small product
-    if (reads_operands(alpha)) pad_rows(a, b, padded_a, padded_b, m, n, k, pitch, lda, ldb);
+    if (reads_operands(alpha)) {
+      pad_rows(a, b, padded_a, padded_b, COPIED_A, COPIED_B, k, PITCH, lda, ldb);
+    }
   }
 }
 
