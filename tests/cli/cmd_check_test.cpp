@@ -18,6 +18,14 @@ class CheckToolkitTest : public WalkthroughFixture<ToolkitProgramTest> {
     }
   }
   std::string place(const std::string& file) const { return templates() + "/scaled_add/" + file; }
+
+  void write_parameters_by_hand() {
+    edit("tiles/kernel.cu", "KW_PARAMETERS(scaled_add_tiles)",
+         "const dtype_t* x, const dtype_t* y, dtype_t* z, long long n, float alpha");
+    edit("reference.cu", "KW_PARAMETERS(scaled_add_reference)",
+         "const dtype_t* x, const dtype_t* y, float* z_reference, float* z_magnitude, long long n, "
+         "float alpha");
+  }
 };
 
 TEST_F(CheckToolkitTest, AFolderOfOnesOwnIsCheckedAloneForEveryDtypeAndArchitecture) {
@@ -150,12 +158,12 @@ TEST_F(CheckToolkitTest, LimitsAndSizedIntegersAreThere) {
 
 TEST_F(CheckToolkitTest, ASyntaxErrorHasTheSourcesLine) {
   edit("tiles/kernel.cu", "a[i] = x[first + i * THREADS];", "a[i] = x[first + i * THREADS]");
-  expect_defect({"scaled_add/tiles/kernel.cu(16)", "expected a \";\""});
+  expect_defect({"scaled_add/tiles/kernel.cu(15)", "expected a \";\""});
 }
 
 TEST_F(CheckToolkitTest, ASyntaxErrorOfTheReferenceHasItsLine) {
-  edit("reference.cu", "value[i] =", "values[i] =");
-  expect_defect({"scaled_add/reference.cu(10)", "\"values\" is undefined"});
+  edit("reference.cu", "z_reference[i] =", "values[i] =");
+  expect_defect({"scaled_add/reference.cu(9)", "\"values\" is undefined"});
 }
 
 TEST_F(CheckToolkitTest, AnUnfusedFormThatDoesNotFitTogetherIsADefect) {
@@ -168,7 +176,7 @@ TEST_F(CheckToolkitTest, AnUnfusedFormThatDoesNotFitTogetherIsADefect) {
 
 TEST_F(CheckToolkitTest, ADtypeThatDoesNotCompileIsADefectAlthoughTheExampleDoes) {
   edit("tiles/kernel.cu", "dtype_t a[ITEMS];", "bf16 a[ITEMS];");
-  expect_defect({"DEFECT  scaled_add/tiles", "dtype=fp32", "kernel.cu(15)"});
+  expect_defect({"DEFECT  scaled_add/tiles", "dtype=fp32", "kernel.cu(14)"});
 }
 
 TEST_F(CheckToolkitTest, AnUnknownNameInAnExpressionHasTheManifestsLine) {
@@ -177,6 +185,7 @@ TEST_F(CheckToolkitTest, AnUnknownNameInAnExpressionHasTheManifestsLine) {
 }
 
 TEST_F(CheckToolkitTest, AKernelThatTheSourceDoesNotHaveIsNamedWithThoseItHas) {
+  write_parameters_by_hand();
   edit("tiles/manifest.json", "\"kernel\": \"scaled_add_tiles\"",
        "\"kernel\": \"scaled_add_tile\"");
   expect_defect(
@@ -189,6 +198,7 @@ TEST_F(CheckToolkitTest, ALaunchThatNoDeviceTakesHasTheManifestsLine) {
 }
 
 TEST_F(CheckToolkitTest, ALaunchThatDoesNotFitItsKernelIsADefectAndNeverAnswers) {
+  write_parameters_by_hand();
   edit("tiles/manifest.json", R"(, {"scalar": "alpha"})", "");
   const std::string misfit = "kernel scaled_add_tiles takes 5 parameters; the launch gives 4";
   expect_defect({place("tiles/manifest.json:21"), misfit, "\n  and "});
@@ -203,6 +213,7 @@ TEST_F(CheckToolkitTest, ALaunchThatDoesNotFitItsKernelIsADefectAndNeverAnswers)
 }
 
 TEST_F(CheckToolkitTest, ALaunchOfTheReferenceThatDoesNotFitIsADefect) {
+  write_parameters_by_hand();
   edit("operation.json", R"({"int64": "n"},)", R"({"int32": "n"},)");
   expect_defect(
       {place("operation.json:17"),
@@ -210,8 +221,8 @@ TEST_F(CheckToolkitTest, ALaunchOfTheReferenceThatDoesNotFitIsADefect) {
 }
 
 TEST_F(CheckToolkitTest, AnOutputThatNobodyWritesOrMeasuresIsADefect) {
-  edit("tiles/manifest.json", R"({"tensor": "z"})", R"({"tensor": "x"})");
-  edit("operation.json", R"({"magnitude": "z"})", R"({"tensor": "x"})");
+  edit("tiles/manifest.json", R"({"tensor": "z"})", R"({"tensor": "x", "name": "z"})");
+  edit("operation.json", R"({"magnitude": "z"})", R"({"tensor": "x", "name": "z_magnitude"})");
   expect_defect({place("tiles/manifest.json: no launch is given output z"),
                  place(R"(operation.json:17: the reference is given no {"magnitude": "z"})")});
 }
@@ -226,7 +237,7 @@ TEST_F(CheckToolkitTest, AValueThatCanNeverRunIsADefectAndOneThatRulesForbidIsNo
 
 TEST_F(CheckToolkitTest, TheSameRefusalOfPtxasIsPrintedOnce) {
   edit("tiles/kernel.cu", "dtype_t b[ITEMS];",
-       "dtype_t b[ITEMS];\n  __shared__ float many[30000];\n  many[threadIdx.x] = count;\n"
+       "dtype_t b[ITEMS];\n  __shared__ float many[30000];\n  many[threadIdx.x] = n;\n"
        "  __syncthreads();\n  if (many[threadIdx.x * 7 % 30000] == 3) return;");
   expect_defect({"uses too much shared data (0x1d4c0 bytes", "\n  and ", "DEFECT"});
   const Ran ran = kernwright({"check", templates(), "--samples", "1"});
