@@ -174,46 +174,13 @@ bool is_default(const Candidate& candidate) {
   return candidate.configuration == candidate.kernel_template->default_configuration;
 }
 
-/// Ranks the candidates of each of the problems, which differ in sizes of `free` dims, and returns
-/// at most `kMostChoices` choices whose best is nearest to the best of all. Errors: as
-/// `make_shortlist`.
-Result<std::vector<ListedChoice>> list_choices(const Catalog& catalog,
-                                               std::span<const BoundProblem> problems,
-                                               std::span<const FreeDim> free,
-                                               const DeviceProfile& profile,
-                                               const std::function<bool()>& stopped) {
-  std::vector<std::string> names;
-  for (const FreeDim& dim : free) names.push_back(dim.name);
-  std::vector<ListedChoice> all;
-  std::vector<double> best_us;
-  std::vector<const BoundProblem*> looked_at;
-  Error none{ErrorCode::not_found, "there is no problem"};
-  for (const BoundProblem& one : problems) {
-    if (stopped()) return was_stopped();
-    const auto list = enumerate_candidates(catalog, one, profile);
-    if (!list) {
-      if (&one == problems.data()) none = list.error();
-      continue;
-    }
-    const std::vector<std::size_t> order = best_of_each_group(*list);
-    for (std::size_t i = 0; i < std::min(order.size(), kOfEachSize); ++i) {
-      Choice choice = choice_of_bits(list->candidates[order[i]], names);
-      if (std::ranges::find(all, choice, &ListedChoice::choice) != all.end()) continue;
-      all.push_back({.choice = std::move(choice), .example = one});
-    }
-    best_us.push_back(
-        list->predicted_us[predicted_choice(list->predicted_us, list->default_index)]);
-    looked_at.push_back(&one);
-  }
-  if (looked_at.empty()) return none;
-  std::vector<std::vector<double>> losses(all.size());
-  for (std::size_t c = 0; c < all.size(); ++c) {
-    for (std::size_t i = 0; i < looked_at.size(); ++i) {
-      losses[c].push_back(loss_of(all[c], catalog, *looked_at[i], profile, best_us[i]));
-    }
-  }
-  std::vector<ListedChoice> chosen;
-  std::vector<double> best(looked_at.size(), kNotValid);
+/// Returns the numbers of at most `kMostChoices` of the choices `left` whose best is nearest to the
+/// best of all.
+std::vector<std::size_t> choose_listed(const std::vector<std::vector<double>>& losses,
+                                       const std::vector<std::size_t>& left) {
+  std::vector<std::size_t> chosen;
+  if (left.empty()) return chosen;
+  std::vector<double> best(losses[left.front()].size(), kNotValid);
   // Squares, because a size at which a kernel takes twice as long is worse than ten at which one
   // takes a tenth longer.
   const auto mean = [](const std::vector<double>& of) {
@@ -221,10 +188,10 @@ Result<std::vector<ListedChoice>> list_choices(const Catalog& catalog,
     for (const double one : of) sum += std::log(one) * std::log(one);
     return sum / static_cast<double>(of.size());
   };
-  while (chosen.size() < std::min(kMostChoices, all.size())) {
-    std::size_t next = all.size();
+  while (chosen.size() < std::min(kMostChoices, left.size())) {
+    std::optional<std::size_t> next;
     std::vector<double> with_next = best;
-    for (std::size_t c = 0; c < all.size(); ++c) {
+    for (const std::size_t c : left) {
       std::vector<double> with(best);
       for (std::size_t i = 0; i < with.size(); ++i) with[i] = std::min(with[i], losses[c][i]);
       if (mean(with) < mean(with_next)) {
@@ -232,10 +199,10 @@ Result<std::vector<ListedChoice>> list_choices(const Catalog& catalog,
         with_next = std::move(with);
       }
     }
-    if (next == all.size()) break;
+    if (!next) break;
     const double gain = mean(best) - mean(with_next);
     if (!chosen.empty() && gain < kLeastGain) break;
-    chosen.push_back(all[next]);
+    chosen.push_back(*next);
     best = std::move(with_next);
   }
   return chosen;
@@ -287,17 +254,56 @@ std::vector<Shortlisted> rank_shortlist(const std::vector<ListedChoice>& choices
   return ranked;
 }
 
-Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& problem,
-                                 const DeviceProfile& profile,
-                                 const std::function<bool()>& stopped) {
-  const SplitDims split = split_dims(problem);
-  std::vector<BoundProblem> samples;
-  for (SizedProblem& one : spread(problem, split, kSizes)) {
-    samples.push_back(std::move(one.problem));
+Result<RankedChoices> rank_family(const Catalog& catalog, const BoundProblem& problem,
+                                  const DeviceProfile& profile,
+                                  const std::function<bool()>& stopped) {
+  std::vector<std::string> names;
+  for (const FreeDim& dim : free_dims(problem)) names.push_back(dim.name);
+  RankedChoices ranked;
+  std::vector<ListedChoice>& all = ranked.choices;
+  std::vector<double> best_us;
+  std::vector<const BoundProblem*> looked_at;
+  Error none{ErrorCode::not_found, "there is no problem"};
+  const std::vector<SizedProblem> samples = spread(problem, split_dims(problem), kSizes);
+  for (const auto& [sizes, one] : samples) {
+    if (stopped()) return was_stopped();
+    const auto list = enumerate_candidates(catalog, one, profile);
+    if (!list) {
+      if (&one == &samples.front().problem) none = list.error();
+      continue;
+    }
+    const std::vector<std::size_t> order = best_of_each_group(*list);
+    for (std::size_t i = 0; i < std::min(order.size(), kOfEachSize); ++i) {
+      Choice choice = choice_of_bits(list->candidates[order[i]], names);
+      if (std::ranges::find(all, choice, &ListedChoice::choice) != all.end()) continue;
+      all.push_back({.choice = std::move(choice), .example = one});
+    }
+    best_us.push_back(
+        list->predicted_us[predicted_choice(list->predicted_us, list->default_index)]);
+    looked_at.push_back(&one);
+  }
+  if (looked_at.empty()) return none;
+  for (const ListedChoice& choice : all) {
+    std::vector<double>& losses = ranked.losses.emplace_back();
+    for (std::size_t i = 0; i < looked_at.size(); ++i) {
+      losses.push_back(loss_of(choice, catalog, *looked_at[i], profile, best_us[i]));
+    }
+  }
+  return ranked;
+}
+
+Result<Shortlist> make_shortlist(const RankedChoices& ranked, const Catalog& catalog,
+                                 const BoundProblem& problem, const DeviceProfile& profile,
+                                 const std::function<bool()>& stopped,
+                                 const std::function<bool(const ListedChoice&)>& may) {
+  std::vector<std::size_t> left;
+  for (std::size_t c = 0; c < ranked.choices.size(); ++c) {
+    if (may(ranked.choices[c])) left.push_back(c);
   }
   Shortlist list;
-  KW_ASSIGN(list.choices, list_choices(catalog, samples, free_dims(problem), profile, stopped));
-  KW_TRY(add_table(list, catalog, problem, profile, split, stopped));
+  for (const std::size_t c : choose_listed(ranked.losses, left))
+    list.choices.push_back(ranked.choices[c]);
+  KW_TRY(add_table(list, catalog, problem, profile, split_dims(problem), stopped));
   return list;
 }
 

@@ -38,13 +38,25 @@ struct Shortlist {
   std::optional<DispatchTable> table;  ///< over the sizes of `free_dims`, if there are some
 };
 
-/// Ranks the candidates at sizes that are spread over the problem's family, its own among them, and
-/// returns the choices whose best is nearest to the best of all, with a table of their predictions.
+/// Choices that may come on a shortlist, and how long they take at sizes of its family.
+struct RankedChoices {
+  std::vector<ListedChoice> choices;
+  std::vector<std::vector<double>> losses;  ///< of each choice: its times over the best, by size
+};
+/// Ranks the candidates at sizes that are spread over the problem's family, its own among them.
 /// Takes tens of milliseconds a size. Errors: from `enumerate_candidates` for the problem's own
 /// size; `unavailable` soon after `stopped` returns true.
-Result<Shortlist> make_shortlist(const Catalog& catalog, const BoundProblem& problem,
-                                 const DeviceProfile& profile,
-                                 const std::function<bool()>& stopped);
+Result<RankedChoices> rank_family(const Catalog& catalog, const BoundProblem& problem,
+                                  const DeviceProfile& profile,
+                                  const std::function<bool()>& stopped);
+
+/// Returns those of the problem's ranked choices that `may` be listed whose best is nearest to the
+/// best of all, with a table of their predictions. Takes tenths of a second. Errors: `unavailable`
+/// soon after `stopped` returns true.
+Result<Shortlist> make_shortlist(const RankedChoices& ranked, const Catalog& catalog,
+                                 const BoundProblem& problem, const DeviceProfile& profile,
+                                 const std::function<bool()>& stopped,
+                                 const std::function<bool(const ListedChoice&)>& may);
 
 /// A choice of a shortlist at one size.
 struct Shortlisted {

@@ -137,26 +137,69 @@ std::shared_ptr<const Family> Shortlists::make(const BoundProblem& problem, bool
       family->sections,
       [&](const Family::Section& section) { return section.ranges == family->free; });
   std::shared_ptr<Entry> made = entry(problem);
+  Result<RankedChoices> ranked = RankedChoices();
   if (!made) {
     const BeforeExit ranks;
     if (!ranks) return nullptr;
-    made = std::make_shared<Entry>();
     if (predicts && !is_covered) {
-      Result<Shortlist> choices = make_shortlist(*site_.catalog, problem, site_.profile, stopped);
-      if (!choices && stopped()) return nullptr;
-      if (choices) made->choices = *std::move(choices);
+      ranked = rank_family(*site_.catalog, problem, site_.profile, stopped);
+      if (!ranked && stopped()) return nullptr;
+      if (!ranked) ranked = RankedChoices();
     }
-    const MutexLock lock(mutex_);
-    made = entries_.emplace(family_of(problem), made).first->second;
+    made = make_entry(problem, *ranked, nullptr, stopped);
   }
-  if (!chooses || (predicts && !add_predicted(*family, *made, load, stopped))) return nullptr;
+  if (!made || !chooses) return nullptr;
+  while (predicts) {
+    const auto measured = static_cast<std::ptrdiff_t>(family->kernels.size());
+    const Added added = add_predicted(*family, *made, load, stopped);
+    if (added == Added::gave_up) return nullptr;
+    if (added == Added::all || ranked->choices.empty()) break;
+    // Sizes whose kernel does not compile would have none, so others take its place.
+    family->kernels.erase(family->kernels.begin() + measured, family->kernels.end());
+    family->sections.pop_back();
+    made = make_entry(problem, *ranked, made.get(), stopped);
+    if (!made) return nullptr;
+  }
   return !family->sections.empty() && add_points(*family, worst, load) ? family : nullptr;
 }
 
-bool Shortlists::add_predicted(Family& family, Entry& entry, const Load& load,
-                               const std::function<bool()>& stopped) {
+std::shared_ptr<Shortlists::Entry> Shortlists::make_entry(const BoundProblem& problem,
+                                                          const RankedChoices& ranked,
+                                                          Entry* before,
+                                                          const std::function<bool()>& stopped) {
+  const BeforeExit makes;
+  if (!makes) return nullptr;
+  auto made = std::make_shared<Entry>();
+  if (before != nullptr) {
+    const MutexLock lock(before->mutex);
+    const MutexLock of_made(made->mutex);
+    made->artifacts = before->artifacts;
+  }
+  const auto compiles = [&](const ListedChoice& listed) {
+    for (const Shortlisted& one :
+         rank_shortlist({listed}, *site_.catalog, listed.example, site_.profile)) {
+      const std::optional<Result<Artifact>> kept = at_hand(*made, one.candidate);
+      if (kept && !*kept) return false;
+    }
+    return true;
+  };
+  if (!ranked.choices.empty()) {
+    Result<Shortlist> choices =
+        make_shortlist(ranked, *site_.catalog, problem, site_.profile, stopped, compiles);
+    if (!choices) return nullptr;
+    made->choices = *std::move(choices);
+  }
+  const MutexLock lock(mutex_);
+  std::shared_ptr<Entry>& kept = entries_[family_of(problem)];
+  if (kept.get() == before) kept = std::move(made);  // unless another thread made one meanwhile
+  return kept;
+}
+
+Shortlists::Added Shortlists::add_predicted(Family& family, Entry& entry, const Load& load,
+                                            const std::function<bool()>& stopped) {
   const Shortlist& list = entry.choices;
-  if (!list.table) return true;
+  if (!list.table) return Added::all;
+  Added added = Added::all;
   Family::Section section{.ranges = family.free, .places = {}, .table = *list.table};
   for (std::size_t i = 0; i < family.free.size(); ++i) section.places.push_back(i);
   const auto gives_up = [&] { return stopped() || builder_.seal().refuses(); };
@@ -173,11 +216,12 @@ bool Shortlists::add_predicted(Family& family, Entry& entry, const Load& load,
     const ListedChoice& listed = list.choices[i];
     std::optional<std::size_t>& number = section.listed.emplace_back();
     for (Shortlisted& one : ranked[i]) {
-      if (gives_up()) return false;
+      if (gives_up()) return Added::gave_up;
       Result<Artifact> built = build(entry, one.candidate);
       if (!built) {
         site_.say(LogLevel::info, concat(one.candidate.id(), " is not on the shortlist for ",
                                          listed.example.text(), ": ", built.error().message));
+        if (built.error().code == ErrorCode::compile) added = Added::some;
         continue;
       }
       GradedRecord record{.head = head_of(one, built->digest),
@@ -188,7 +232,7 @@ bool Shortlists::add_predicted(Family& family, Entry& entry, const Load& load,
     }
   }
   family.sections.push_back(std::move(section));
-  return true;
+  return added;
 }
 
 void Shortlists::add_measured(Family& family, Match worst, AnswerFinder::Bits bits,

@@ -70,9 +70,14 @@ class Shortlists {
   /// Adds a section for each record of a family that has sizes of this one, with the kernels that
   /// are chosen at some of these.
   void add_measured(Family& family, Match worst, AnswerFinder::Bits bits, const Load& load) const;
-  /// Adds the section of the shortlist. Returns false if it gave up.
-  bool add_predicted(Family& family, Entry& entry, const Load& load,
-                     const std::function<bool()>& stopped);
+  /// Keeps a shortlist of these choices from now on, with the bits that `before` has, and without
+  /// the choices that it has errors for. Returns null if it gave up.
+  std::shared_ptr<Entry> make_entry(const BoundProblem& problem, const RankedChoices& ranked,
+                                    Entry* before, const std::function<bool()>& stopped);
+  /// Adds the section of the shortlist.
+  enum class Added { all, some, gave_up };
+  Added add_predicted(Family& family, Entry& entry, const Load& load,
+                      const std::function<bool()>& stopped);
   /// Adds the sizes of the family with records and decisions of their own, and the measured kernels
   /// of some. Returns false if the cache does not tell the sizes of all.
   bool add_points(Family& family, Match worst, const Load& load) const;

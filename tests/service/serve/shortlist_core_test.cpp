@@ -98,6 +98,20 @@ TEST_F(ShortlistCoreTest, AKernelThatSpillsIsNotTaken) {
       << kernel->summary().configuration;
 }
 
+TEST_F(ShortlistCoreTest, OthersTakeThePlaceOfKernelsThatSpill) {
+  world_.spills = [](const CompileRequest& request) {
+    return request.headers[0].second.find(" THREADS = 512;") == std::string::npos ? 4096 : 0;
+  };
+  const auto core = shortlisted();
+  core->seal(SealMode::error);
+  for (const std::int64_t n : {9'010, 333'333, 900'000}) {
+    const Result<Kernel> kernel = core->get_best_kernel(vector_add(n, DType::bf16));
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    EXPECT_NE(kernel->summary().configuration.find("THREADS=512"), std::string::npos)
+        << kernel->summary().configuration;
+  }
+}
+
 TEST_F(ShortlistCoreTest, ASealedServiceAnswersEverySizeOfTheFamily) {
   const auto core = shortlisted();
   core->seal(SealMode::error);

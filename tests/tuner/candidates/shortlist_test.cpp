@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "support/text.h"
 #include "tests/model/built_in_catalog.h"
 #include "tests/model/samples.h"
+#include "tests/results.h"
 #include "tuner/candidates/candidate_list.h"
 
 namespace kernwright {
@@ -45,7 +47,11 @@ TEST(ShortlistTest, SizesThatFollowOthersBelongToTheSameFamily) {
 }
 
 Result<Shortlist> shortlist_of(std::string_view text) {
-  return make_shortlist(catalog(), bound(text), h200(), [] { return false; });
+  const auto stopped = [] { return false; };
+  const auto ranked = rank_family(catalog(), bound(text), h200(), stopped);
+  if (!ranked) return ranked.error();
+  return make_shortlist(*ranked, catalog(), bound(text), h200(), stopped,
+                        [](const ListedChoice&) { return true; });
 }
 
 /// How many times the best prediction of all the choice of the shortlist's table takes, at sizes
@@ -118,6 +124,25 @@ TEST(ShortlistTest, SizesThatFollowOthersAreChosenByToo) {
   EXPECT_LE(found.back(), 1.6);
 }
 
+TEST(ShortlistTest, OthersTakeThePlaceOfChoicesThatMayNotBeListed) {
+  const auto go_on = [] { return false; };
+  const BoundProblem problem = bound("matmul m=400 n=6144 k=4096 dtype=bf16");
+  const RankedChoices ranked = must(rank_family(catalog(), problem, h200(), go_on));
+  std::set<std::string> refused;
+  for (int i = 0; i < 3; ++i) {
+    const Shortlist list = must(make_shortlist(
+        ranked, catalog(), problem, h200(), go_on,
+        [&](const ListedChoice& one) { return !refused.contains(one.choice.id()); }));
+    ASSERT_FALSE(list.choices.empty());
+    for (const ListedChoice& one : list.choices)
+      EXPECT_TRUE(refused.insert(one.choice.id()).second);
+  }
+  const Shortlist none = must(make_shortlist(ranked, catalog(), problem, h200(), go_on,
+                                             [](const ListedChoice&) { return false; }));
+  EXPECT_TRUE(none.choices.empty());
+  EXPECT_FALSE(none.table);
+}
+
 TEST(ShortlistTest, AProblemThatNoTemplateRunsHasNone) {
   const auto none =
       shortlist_of("attention batch=1 heads=2 q_len=70 kv_len=70 head_dim=320 dtype=bf16");
@@ -127,8 +152,8 @@ TEST(ShortlistTest, AProblemThatNoTemplateRunsHasNone) {
 
 TEST(ShortlistTest, EndsSoonWhenItIsStopped) {
   int asked = 0;
-  const auto stopped = make_shortlist(catalog(), bound("rmsnorm rows=7 columns=512 dtype=bf16"),
-                                      h200(), [&] { return ++asked == 3; });
+  const auto stopped = rank_family(catalog(), bound("rmsnorm rows=7 columns=512 dtype=bf16"),
+                                   h200(), [&] { return ++asked == 3; });
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ErrorCode::unavailable);
   EXPECT_EQ(asked, 3);
