@@ -2,8 +2,6 @@
 // until there is a kernel, until its plan is made, and when it is asked for again; and how much the
 // process grows. New sizes of Python calls are measured by vendor/new_sizes.py.
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -14,6 +12,7 @@
 
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
+#include "bench/common/percentile.h"
 #include "service/serve/core.h"
 #include "support/names.h"
 #include "support/steady_seconds.h"
@@ -46,12 +45,6 @@ double resident_mb() {
   double pages = 0;
   statm >> pages >> pages;
   return pages * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e6;
-}
-
-double quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(
-      std::lround(share * static_cast<double>(values.size() - 1)))];
 }
 
 /// Draws sizes evenly by their logarithms.
@@ -118,19 +111,20 @@ int run(int argc, const char* const* argv) {
       planned_us.push_back(1e6 * (planned - found));
     }
     if (planned_us.empty()) continue;
-    Json row{{"problem", text},
-             {"sizes", sizes},
-             {"new_us",
-              {{"p50", quantile(found_us, 0.5)},
-               {"p90", quantile(found_us, 0.9)},
-               {"p99", quantile(found_us, 0.99)},
-               {"max", quantile(found_us, 1)}}},
-             {"plan_us", {{"p50", quantile(planned_us, 0.5)}, {"p99", quantile(planned_us, 0.99)}}},
-             {"again_us", {{"p50", quantile(again_us, 0.5)}, {"p99", quantile(again_us, 0.99)}}}};
-    std::printf("%9.2f %9.2f %9.2f | %9.2f %9.2f | %9.2f  %.*s\n", quantile(found_us, 0.5),
-                quantile(found_us, 0.99), quantile(found_us, 1), quantile(planned_us, 0.5),
-                quantile(planned_us, 0.99), quantile(again_us, 0.5), static_cast<int>(text.size()),
-                text.data());
+    Json row{
+        {"problem", text},
+        {"sizes", sizes},
+        {"new_us",
+         {{"p50", percentile(found_us, 0.5)},
+          {"p90", percentile(found_us, 0.9)},
+          {"p99", percentile(found_us, 0.99)},
+          {"max", percentile(found_us, 1)}}},
+        {"plan_us", {{"p50", percentile(planned_us, 0.5)}, {"p99", percentile(planned_us, 0.99)}}},
+        {"again_us", {{"p50", percentile(again_us, 0.5)}, {"p99", percentile(again_us, 0.99)}}}};
+    std::printf("%9.2f %9.2f %9.2f | %9.2f %9.2f | %9.2f  %.*s\n", percentile(found_us, 0.5),
+                percentile(found_us, 0.99), percentile(found_us, 1), percentile(planned_us, 0.5),
+                percentile(planned_us, 0.99), percentile(again_us, 0.5),
+                static_cast<int>(text.size()), text.data());
     if (const auto added = json.add(std::move(row)); !added) fail(added.error());
   }
   if (grow > 0) {

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <random>
 
+#include "bench/common/percentile.h"
+
 namespace kernwright {
 namespace {
 
@@ -22,11 +24,6 @@ double draw(std::mt19937_64& random, double least, double most) {
 
 std::int64_t rounded(double size, int multiple) {
   return std::max<std::int64_t>(std::llround(size / multiple), 1) * multiple;
-}
-
-double percentile(const std::vector<double>& sorted, double share) {
-  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
-  return sorted[std::max<std::size_t>(rank, 1) - 1];
 }
 
 }  // namespace

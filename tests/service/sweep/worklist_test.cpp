@@ -10,6 +10,7 @@
 
 #include "model/catalog/catalog.h"
 #include "model/files/embedded_files.h"
+#include "model/operation/ranged_problem.h"
 #include "tests/results.h"
 
 namespace kernwright {
@@ -181,10 +182,11 @@ TEST(WorklistTest, OursNameProblemsThatThereAre) {
   for (const EmbeddedFile& file : embedded_worklists()) {
     const auto entries = must(parse_worklist(file.content, file.path));
     for (const WorklistEntry& entry : entries) {
-      const auto operation = must(catalog->operation(entry.problem.operation()));
-      const auto normalized = operation->normalize(entry.problem);
-      EXPECT_TRUE(normalized) << file.path << ":" << entry.line << ": "
-                              << (normalized ? "" : normalized.error().message);
+      const Operation& operation = *must(catalog->operation(entry.problem.operation()));
+      // A problem without ranges is a family of one.
+      const auto family = RangedProblem::bind(operation, entry.problem);
+      EXPECT_TRUE(family) << file.path << ":" << entry.line << ": "
+                          << (family ? "" : family.error().message);
     }
   }
 }
