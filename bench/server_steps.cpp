@@ -1,7 +1,9 @@
 // Simulates a server that is sealed before its first request: every step asks for all problems of
 // one decoder layer by its families, and launches them. Each step runs twice in turn, so that the
 // second time all of its sizes were seen before. Fails if a step compiles, loads or waits for the
-// device.
+// device. With --recorded each problem of a list is a step instead. recorded_sizes.json is from
+// FlashInfer-Bench (flashinfer_trace/workloads, commit f5c35b21), which tells the number of
+// sequences and the sum of their keys, so they are as long as each other here.
 
 #include <algorithm>
 #include <cstddef>
@@ -34,7 +36,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kUsage =
     "usage: server_steps --cache DIR --layer LIST [--steps N] [--seed S] [--sku ID] [--json FILE]\n"
-    "       LIST is a worklist of the families of a layer, as bench/worklists/layer_llama_8b.json\n"
+    "       server_steps --cache DIR --recorded LIST [--sku ID] [--json FILE]\n"
+    "       LIST is a worklist: of the families of a layer, as\n"
+    "       bench/worklists/layer_llama_8b.json, or of problems, as recorded_sizes.json there\n"
     "       With --sku nothing is launched: plans are made alone.\n";
 
 /// Microseconds of the clock, and of this thread alone, which other processes do not lengthen.
@@ -295,7 +299,8 @@ Json spread_json(const char* what, const std::vector<double>& us) {
 int run(int argc, const char* const* argv) {
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
   expect_options(argc, argv, kUsage);
-  const std::string list = text_option(argc, argv, "--layer");
+  const auto recorded = option_value(argc, argv, "--recorded");
+  const std::string list = recorded ? *recorded : text_option(argc, argv, "--layer");
   const auto core =
       take(ServiceCore::open({.cache = text_option(argc, argv, "--cache"),
                               .sku = option_value(argc, argv, "--sku").value_or("")}));
@@ -307,12 +312,23 @@ int run(int argc, const char* const* argv) {
                          : cpu_device()));
   std::vector<RangedProblem> families;
   std::vector<std::vector<Call>> steps;
-  for (const WorklistEntry& entry : take(read_worklist(list))) {
-    families.push_back(take(core->site().bind_family(entry.problem)));
+  if (recorded) {
+    std::vector<BoundProblem> problems;
+    for (const WorklistEntry& entry : take(read_worklist(list))) {
+      problems.push_back(take(core->bind(entry.problem)));
+      steps.push_back({{problems.back().problem()}});
+    }
+    for (const std::string& family : join_families(problems)) {
+      families.push_back(take(core->site().bind_family(take(Problem::parse(family)))));
+    }
+  } else {
+    for (const WorklistEntry& entry : take(read_worklist(list))) {
+      families.push_back(take(core->site().bind_family(entry.problem)));
+    }
+    SimulatedServer simulated(static_cast<std::uint64_t>(integer_option(argc, argv, "--seed", 1)));
+    const auto count = static_cast<std::size_t>(integer_option(argc, argv, "--steps", 10'000));
+    while (steps.size() < count) steps.push_back(calls_of(simulated.next(), families));
   }
-  SimulatedServer simulated(static_cast<std::uint64_t>(integer_option(argc, argv, "--seed", 1)));
-  const auto count = static_cast<std::size_t>(integer_option(argc, argv, "--steps", 10'000));
-  while (steps.size() < count) steps.push_back(calls_of(simulated.next(), families));
 
   std::optional<Gpu> gpu;
   if (core->has_device()) {

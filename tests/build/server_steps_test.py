@@ -48,6 +48,13 @@ class ServerStepsTest(unittest.TestCase):
         self.assertGreater(row["refused"], 0)
         self.assertGreaterEqual(row["looked_up"], row["refused"])
 
+    def test_recorded_sizes_are_served_by_their_families(self):
+        rows = [1, 7, 35, 952, 14918]
+        status, row = self.run_on("--recorded", [{"operation": "rmsnorm", "flags": {"dtype": "bf16"},
+                                                  "dims": {"rows": rows, "columns": 1024}}])
+        self.assertEqual(status, 0, row)
+        self.assertEqual((row["steps"], row["families"], row["looked_up"]), (len(rows), 1, 0))
+
 
 if __name__ == "__main__":
     PROGRAM = sys.argv[1]
