@@ -157,7 +157,8 @@ TEST_F(MutantBuildsToolkitTest, FindsMutantsThatChangeNothingOrDoNotCompile) {
       {"name": "broken", "kind": "arithmetic", "file": "kernel.cu", "on": ["tail"],
        "find": ["float sum[VECTOR];"], "replace": [""], "fault": "no sum"},
       {"name": "short", "kind": "arithmetic", "file": "manifest.json", "on": ["tail"],
-       "find": ["{\"int64\": \"n\"}"], "replace": ["{\"int64\": \"n - 1\"}"], "fault": "one less"}
+       "find": ["{\"int64\": \"n\"}"], "replace": ["{\"int64\": \"n - 1\", \"name\": \"n\"}"],
+       "fault": "one less"}
     ]
   })";
   const EmbeddedFile file{"list.json", kText};
