@@ -535,7 +535,8 @@ class OperationReader {
   /// Reads what callers do otherwise than the tensors say.
   void read_call(const JsonReader& json) {
     if (!json.present()) return;
-    json.expect_keys({"leading", "swapped", "first", "dims", "options", "names", "flags", "made"});
+    json.expect_keys(
+        {"leading", "swapped", "broadcast", "first", "dims", "options", "names", "flags", "made"});
     CallForm& call = operation_.call;
     const auto named = [](const auto& items, const std::string& name) {
       return std::any_of(items.begin(), items.end(),
@@ -565,6 +566,7 @@ class OperationReader {
                       read_names(swapped.required("tensors"), operation_.tensors),
                       {axis(0), axis(1)}};
     }
+    call.broadcast = read_names(json.optional("broadcast"), operation_.tensors);
     const auto read_pairs = [](const JsonReader& object, const auto& check) {
       std::vector<std::pair<std::string, std::string>> pairs;
       if (!object.present()) return pairs;

@@ -390,6 +390,10 @@ class Binder {
       const std::size_t from = given.order.empty() ? i : given.order[i];
       axes[i] = {place.extent[from], place.strides.empty() ? 0 : place.strides[from]};
     }
+    const bool broadcasts = holds(operation_.call.broadcast, tensor.name);
+    for (std::size_t i = 0; broadcasts && !place.strides.empty() && i + 1 < axes.size(); ++i) {
+      if (axes[i].size > 1 && axes[i].stride == 0) axes[i].size = 1;
+    }
     if (is_swapped(tensor)) swap_axes(axes);
     Number stride = 1;  // of a tensor without gaps, if strides are not compared
     for (std::size_t i = given.strides.empty() ? axes.size() : 0; i-- > 0;) {
@@ -408,6 +412,7 @@ class Binder {
     if (place.leads || (axes.size() > wanted && !given.order.empty())) {
       place.folded = axes.size() + 1 - wanted;  // wraps to a huge number if there are too few
     }
+    if (broadcasts) ones = wanted - 1;
     if (place.left_out > ones || (place.left_out == 0 && place.folded > axes.size()) ||
         axes.size() + place.left_out + 1 != wanted + place.folded) {
       return refusal(concat(place.argument(), " has ", given.extent.size(), " dimensions, and ",

@@ -533,9 +533,9 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normali
     }
     shape.dtype = tensor.dtype_variable.empty() ? tensor.fixed_dtype
                                                 : dtype(normalized, tensor.dtype_variable);
-    shape.alignment = tensor.alignment;
     shape.warm = tensor.warm;
     std::int64_t size_bytes = bytes_of(1, shape.dtype);
+    shape.alignment = std::max(tensor.alignment, size_bytes);
     for (const Expression& extent : tensor.extent) {
       const Result<std::int64_t> size = extent.evaluate(values);
       if (!size) return failed(size.error().message);

@@ -101,7 +101,7 @@ struct Tensor {
   std::vector<Expression> extent;   ///< outermost first
   std::vector<Expression> pitches;  ///< elements from entry to entry, of all dims but the last;
                                     ///< none if the tensor is contiguous
-  std::int64_t alignment = 16;      ///< of the caller's pointer, in bytes
+  std::int64_t alignment = 16;      ///< bytes, of the caller's pointer; an element's if more
   std::optional<Expression> when;   ///< if it is 0, the problem does not have it
   /// Elements of an inout tensor that a launch writes; none: all. If it is 0, the tensor of the
   /// problem is an input.
@@ -169,6 +169,9 @@ struct CallForm {
     std::pair<std::size_t, std::size_t> axes;
   };
   std::optional<Swapped> swapped;
+  /// Tensors whose entries callers may share along axes but the last: a size or a stride of such an
+  /// axis tells that the extent is 1, as does a leading axis that is left out.
+  std::vector<std::string> broadcast;
   /// The value of a flag that is tried first, if it is not the default.
   std::vector<std::pair<std::string, std::string>> first;
   /// Dims that no tensor tells, over other values and the sizes of tensors, `<tensor>_<axis>`.
