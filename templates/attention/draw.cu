@@ -32,6 +32,7 @@ enum Stream {
   kSine,
   kQueryNorm,
   kKeyNorm,
+  kBias,
   kStreams
 };
 
@@ -43,6 +44,8 @@ constexpr float kUnseen = 16384;
 // Keys at the end of a sequence among which the NaN set has NaN: few enough that most rows of a
 // long sequence see none.
 constexpr int kNanKeys = 256;
+// Hides a key as minus infinity does, in 16 bits too.
+constexpr float kLowest = -0x1.fep127f;
 
 __device__ float not_a_number() { return __int_as_float(0x7fffffff); }
 
@@ -65,9 +68,12 @@ struct Draw {
   int *q_offsets, *kv_offsets, *kv_lengths, *page_table;
   float *sinks, *slopes, *q_descale, *k_descale, *v_descale;
   int* work;
+  bool* seen;
+  bias_dtype_t* added;
   long long sequences, q_heads, k_heads, longest_q, longest_kv, size, size_v, all_q, all_kv;
   long long page_size, all_pages, width, slots, pitch_q, pitch_k, pitch_v;
   long long pitch_k_new, pitch_v_new;
+  BiasRows bias_rows;
 
   __device__ unsigned long long bits(Stream stream, long long sequence, long long token,
                                      long long head, long long d) const {
@@ -86,6 +92,33 @@ struct Draw {
     const unsigned long long random = bits(stream, s.number, token, head, 0);
     return random % often == 0 &&
            static_cast<long long>((random >> 32) % static_cast<unsigned long long>(head_size)) == d;
+  }
+
+  // Returns the random numbers of a row of the bias, which queries may share.
+  __device__ unsigned long long bias_row(const Sequence& s, long long head, long long i) const {
+    return hash_at(hash_at(seed, kBias),
+                   static_cast<unsigned long long>(bias_rows.place(s.number, head, i)));
+  }
+  // Returns whether the bias shows a key to the queries of a row: three of four, and in exact and
+  // count sets none in one of eight rows.
+  __device__ bool shows(unsigned long long row, long long j) const {
+    if (!biased || (bias == bias_additive && set != kExact && set != kCount)) return true;
+    if (row % 8 == 0 && (set == kExact || set == kCount)) return false;
+    return hash_at(row, static_cast<unsigned long long>(j)) % 4 != 0;
+  }
+  // Returns the bias of a key. In exact and count sets it does not change which logits are far
+  // above others, and which are equal.
+  __device__ float bias_of(unsigned long long row, long long j) const {
+    const unsigned long long random = hash_at(row, static_cast<unsigned long long>(j));
+    if (!shows(row, j)) {
+      const bool is_wide = sizeof(bias_dtype_t) == 4 || bias_dtype == bias_dtype_bf16;
+      return is_wide && random >> 2 & 1 ? kLowest : __int_as_float(0xff800000);
+    }
+    if (set == kExact) return static_cast<float>((random >> 8) % 3) - 1;
+    if (set == kCount) return static_cast<float>((row >> 8) % 3) - 1;
+    if (set == kNan && j + kNanKeys >= longest_kv && (random >> 8) % 1024 == 0)
+      return not_a_number();
+    return normal(random);
   }
 
   // Returns element d of a key.
@@ -138,12 +171,17 @@ struct Draw {
       const float far[] = {0, -1024, 0, 512};
       return d == 0 ? far[head % 4] : 0.0f;
     }
-    const Seen seen = seen_by(i, s.queries, s.keys, width);
-    if (seen.first >= seen.end) return 1;
-    const auto choice = static_cast<unsigned long long>(seen.end - seen.first);
-    const long long target =
-        seen.first + static_cast<long long>(bits(kTarget, s.number, i, head, 0) % choice);
-    return kLead * key(s, target, head / (q_heads / k_heads), d);
+    const Seen visible = seen_by(i, s.queries, s.keys, width);
+    if (visible.first >= visible.end) return 1;
+    const long long choice = visible.end - visible.first;
+    const auto first = static_cast<long long>(bits(kTarget, s.number, i, head, 0) %
+                                              static_cast<unsigned long long>(choice));
+    const unsigned long long row = bias_row(s, head, i);
+    for (long long n = 0; n < choice; ++n) {
+      const long long target = visible.first + (first + n) % choice;
+      if (shows(row, target)) return kLead * key(s, target, head / (q_heads / k_heads), d);
+    }
+    return 1;
   }
 
   // Fills the token's heads, each of `own_size` elements, with the threads of the block.
@@ -197,6 +235,22 @@ struct Draw {
     if (!to) return;
     for (long long e = threadIdx.x; e < size; e += blockDim.x) {
       to[e] = from_float<dtype_t>(normal(bits(stream, 0, 0, 0, e)));
+    }
+  }
+
+  // Fills the keys that each query sees in the rows of a bias. Queries that share a row fill it
+  // with the same.
+  __device__ void fill_bias(const Sequence& s, long long begin) const {
+    for (long long i = begin; i < s.queries; i += gridDim.x) {
+      const Seen visible = seen_by(i, s.queries, s.keys, width);
+      for (long long head = 0; head < bias_rows.heads; ++head) {
+        const unsigned long long row = bias_row(s, head, i);
+        const long long to = bias_rows.place(s.number, head, i);
+        for (long long j = visible.first + threadIdx.x; j < visible.end; j += blockDim.x) {
+          if (seen) seen[to + j] = shows(row, j);
+          if (added) added[to + j] = from_float<bias_dtype_t>(bias_of(row, j));
+        }
+      }
     }
   }
 
@@ -330,6 +384,7 @@ struct Draw {
       s.keys = size_of.keys;
       const long long begin = (blockIdx.x + s.number) % gridDim.x;
       if (q) fill_queries(s, begin);
+      if (seen || added) fill_bias(s, begin);
       if (k || v) fill_keys(s, page_order, begin);
       if (begin == 0) fill_new_token(s);
       if (blockIdx.x == 0 && threadIdx.x == 0) fill_tables(s, page_order);
@@ -341,36 +396,66 @@ struct Draw {
   }
 };
 
-#define PARAMETERS                                                                                 \
-  dtype_t *q, kv_t *k, kv_t *v, dtype_t *k_new, dtype_t *v_new, dtype_t *q_norm, dtype_t *k_norm,  \
-      float *cosine, float *sine, int *q_offsets, int *kv_offsets, int *kv_lengths,                \
-      int *page_table, float *sinks, float *slopes, float *q_descale, float *k_descale,            \
-      float *v_descale, int *work, long long seed, long long sequences, long long q_heads,         \
-      long long k_heads, long long longest_q, long long longest_kv, long long size,                \
-      long long size_v, long long all_q, long long all_kv, long long page_size,                    \
-      long long all_pages, long long width, long long slots, long long pitch_q, long long pitch_k, \
-      long long pitch_v, long long pitch_k_new, long long pitch_v_new
-#define DRAW(set)                                         \
-  Draw{set,        static_cast<unsigned long long>(seed), \
-       q,          k,                                     \
-       v,          k_new,                                 \
-       v_new,      q_norm,                                \
-       k_norm,     cosine,                                \
-       sine,       q_offsets,                             \
-       kv_offsets, kv_lengths,                            \
-       page_table, sinks,                                 \
-       slopes,     q_descale,                             \
-       k_descale,  v_descale,                             \
-       work,       sequences,                             \
-       q_heads,    k_heads,                               \
-       longest_q,  longest_kv,                            \
-       size,       size_v,                                \
-       all_q,      all_kv,                                \
-       page_size,  all_pages,                             \
-       width,      slots,                                 \
-       pitch_q,    pitch_k,                               \
-       pitch_v,    pitch_k_new,                           \
-       pitch_v_new}                                       \
+#define PARAMETERS                                                                                \
+  dtype_t *q, kv_t *k, kv_t *v, dtype_t *k_new, dtype_t *v_new, dtype_t *q_norm, dtype_t *k_norm, \
+      float *cosine, float *sine, int *q_offsets, int *kv_offsets, int *kv_lengths,               \
+      int *page_table, float *sinks, float *slopes, float *q_descale, float *k_descale,           \
+      float *v_descale, int *work, bool *seen, bias_dtype_t *added, long long seed,               \
+      long long sequences, long long q_heads, long long k_heads, long long longest_q,             \
+      long long longest_kv, long long size, long long size_v, long long all_q, long long all_kv,  \
+      long long page_size, long long all_pages, long long width, long long slots,                 \
+      long long pitch_q, long long pitch_k, long long pitch_v, long long pitch_k_new,             \
+      long long pitch_v_new, long long bias_sequences, long long bias_of_heads,                   \
+      long long bias_queries, long long bias_sequence_pitch, long long bias_head_pitch,           \
+      long long bias_pitch
+#define DRAW(set)                             \
+  Draw{set,                                   \
+       static_cast<unsigned long long>(seed), \
+       q,                                     \
+       k,                                     \
+       v,                                     \
+       k_new,                                 \
+       v_new,                                 \
+       q_norm,                                \
+       k_norm,                                \
+       cosine,                                \
+       sine,                                  \
+       q_offsets,                             \
+       kv_offsets,                            \
+       kv_lengths,                            \
+       page_table,                            \
+       sinks,                                 \
+       slopes,                                \
+       q_descale,                             \
+       k_descale,                             \
+       v_descale,                             \
+       work,                                  \
+       seen,                                  \
+       added,                                 \
+       sequences,                             \
+       q_heads,                               \
+       k_heads,                               \
+       longest_q,                             \
+       longest_kv,                            \
+       size,                                  \
+       size_v,                                \
+       all_q,                                 \
+       all_kv,                                \
+       page_size,                             \
+       all_pages,                             \
+       width,                                 \
+       slots,                                 \
+       pitch_q,                               \
+       pitch_k,                               \
+       pitch_v,                               \
+       pitch_k_new,                           \
+       pitch_v_new,                           \
+       bias_sequences,                        \
+       bias_of_heads,                         \
+       bias_queries,                          \
+       bias_sequence_pitch,                   \
+       bias_head_pitch,                       \
+       bias_pitch}                            \
       .run()
 
 // Draws normal numbers everywhere.

@@ -18,6 +18,7 @@ constexpr bool kVanish = sizeof(kv_t) == 1;     // small p
 // The smallest p that a kernel may lose, relative to the largest p of a row's keys.
 constexpr double kFloor = sizeof(dtype_t) == 1 ? 1.0 / (1 << 15) : 1.0 / (1 << 17);
 constexpr bool kAppends = append != append_none;
+constexpr long long kHidden = -1;  // the place of a key that the bias hides
 constexpr double kLn2 = 0.69314718055994530942;
 
 struct alignas(kColumns * sizeof(kv_t)) Values {
@@ -79,6 +80,9 @@ struct NewHead {
 // exact there, so that a sum is off by less than 2^-20 of its terms, a hundredth of the error that
 // a kernel may have.
 //
+// A bias is added to the logits, or says which keys are seen. Keys that it does not show are not
+// read either.
+//
 // fp8 tensors are multiplied by their scales: one for the whole tensor, or one for each sequence
 // and head of k.
 //
@@ -97,17 +101,22 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
     const dtype_t* q_norm, const dtype_t* k_norm, const float* cosine, const float* sine,
     const int* q_offsets, const int* kv_offsets, const int* kv_lengths, const int* page_table,
     const float* sinks, const float* slopes, const float* q_descale, const float* k_descale,
-    const float* v_descale, float* o_value, float* o_magnitude, float* lse_value,
-    float* lse_magnitude, float* k_value, float* k_magnitude, float* v_value, float* v_magnitude,
-    long long sequences, long long q_heads, long long k_heads, long long longest_q,
-    long long longest_kv, long long size, long long size_v, long long tokens, long long entries,
-    long long k_tokens, long long page_size, long long columns, long long width, long long pitch_q,
-    long long pitch_k, long long pitch_v, long long pitch_k_new, long long pitch_v_new, float scale,
-    float cap, float q_scale, float k_scale, float v_scale, float eps) {
+    const float* v_descale, const bool* seen_keys, const bias_dtype_t* added, float* o_value,
+    float* o_magnitude, float* lse_value, float* lse_magnitude, float* k_value, float* k_magnitude,
+    float* v_value, float* v_magnitude, long long sequences, long long q_heads, long long k_heads,
+    long long longest_q, long long longest_kv, long long size, long long size_v, long long tokens,
+    long long entries, long long k_tokens, long long page_size, long long columns, long long width,
+    long long pitch_q, long long pitch_k, long long pitch_v, long long pitch_k_new,
+    long long pitch_v_new, long long bias_sequences, long long bias_of_heads,
+    long long bias_queries, long long bias_sequence_pitch, long long bias_head_pitch,
+    long long bias_pitch, float scale, float cap, float q_scale, float k_scale, float v_scale,
+    float eps) {
   __shared__ Shared of_warps[kWarps];
   Shared& shared = of_warps[threadIdx.x / 32];
   const int lane = threadIdx.x % 32;
   const bool is_ragged = lengths == lengths_ragged;
+  const BiasRows bias_rows{bias_sequences,      bias_of_heads,   bias_queries,
+                           bias_sequence_pitch, bias_head_pitch, bias_pitch};
   const long long rows = (is_ragged ? tokens : sequences * tokens) * q_heads;
   const long long warps = static_cast<long long>(gridDim.x) * kWarps;
   // Neighbouring warps have neighbouring queries of a head, which see the same keys.
@@ -129,7 +138,8 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
     if (kv_lengths) keys = kv_lengths[sequence];
     if (kv_offsets) keys = kv_offsets[sequence + 1] - kv_offsets[sequence];
     const Seen seen = seen_by(i, queries, keys, width);
-    const long long position = i + keys - queries;
+    const long long position = position_of(i, queries, keys);
+    const long long bias_row = biased ? bias_rows.place(sequence, head, i) : 0;
 
     const long long scale_at = sequence * k_heads + k_head;
     double unit_of_logits = scale;
@@ -177,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
         }
         for (int at = lane; at < count * kVectors; at += 32) {
           const int j = at / kVectors, d = at % kVectors * kVectorSize;
-          if (first + d >= size) continue;
+          if (first + d >= size || shared.key_places[j] == kHidden) continue;
           unsigned char* const to = shared.keys + j * kPitch + at % kVectors * 16;
           if (is_new(tile + j)) {
             for (int n = 0; n < kVectorSize; ++n) {
@@ -221,17 +231,17 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
       float unweighted[kGroups][kColumns] = {};
       most = of_keys = minus_infinity();
       if constexpr (sink == sink_head) most = sinks[head];
-      nothing = seen.first >= seen.end && most == minus_infinity();
-      sum = sink == sink_head && lane == 0 && !nothing ? 1 : 0;
+      sum = sink == sink_head && lane == 0 ? 1 : 0;
       exponents = 0;
       for (long long tile = seen.first; tile < seen.end; tile += kKeys) {
         const int count = static_cast<int>(min(static_cast<long long>(kKeys), seen.end - tile));
         const long long j = tile + lane;
-        const bool exists = lane < count;
+        bool exists = lane < count;
+        if constexpr (bias == bias_boolean) exists = exists && seen_keys[bias_row + j];
         __syncwarp();
-        if (exists) {
-          shared.key_places[lane] = key_at(j, size, pitch_k);
-          shared.value_places[lane] = key_at(j, size_v, pitch_v);
+        if (lane < count) {
+          shared.key_places[lane] = exists ? key_at(j, size, pitch_k) : kHidden;
+          shared.value_places[lane] = exists ? key_at(j, size_v, pitch_v) : kHidden;
         }
         double terms;
         double s = unit_of_logits * product(tile, count, terms);
@@ -240,13 +250,19 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
         if constexpr (bias == bias_alibi) {
           s -= static_cast<double>(slopes[head]) * fabs(static_cast<double>(position - j));
         }
+        if constexpr (bias == bias_additive) {
+          const double more = exists ? to_float(added[bias_row + j]) : 0;
+          s += more;
+          terms += fabs(more);
+          if (s <= kHidingBias) s = minus_infinity();
+        }
         const double before = most;
         of_keys = larger(of_keys, warp_largest(exists ? s : minus_infinity()));
         most = larger(most, of_keys);
         const double factor = before == most ? 1 : exp(before - most);
-        const double p = exists ? exp(s - most) : 0;
+        const double p = !exists || s == minus_infinity() ? 0 : exp(s - most);
         sum = sum * factor + p;
-        exponents = exponents * factor + (exists ? p * terms : 0);
+        exponents = exponents * factor + (p == 0 ? 0 : p * terms);
         shared.p[lane] = static_cast<float>(p);
         __syncwarp();
 #pragma unroll
@@ -259,9 +275,12 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
             absolute[g][c] *= factor;
           }
           for (int n = 0; n < count; ++n) {
+            const bool is_hidden = shared.value_places[n] == kHidden;
             const Values values =
-                is_new(tile + n) ? *reinterpret_cast<const Values*>(new_value + d)
-                                 : *reinterpret_cast<const Values*>(v + shared.value_places[n] + d);
+                is_hidden ? Values{}
+                : is_new(tile + n)
+                    ? *reinterpret_cast<const Values*>(new_value + d)
+                    : *reinterpret_cast<const Values*>(v + shared.value_places[n] + d);
             for (int c = 0; c < kColumns; ++c) {
               const float value = shared.p[n] * to_float(values.of[c]);
               if constexpr (kVanish) unweighted[g][c] += fabsf(to_float(values.of[c]));
@@ -277,6 +296,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
           for (int c = 0; c < kColumns; ++c) absolute[g][c] += size_of_x[c];
         }
       }
+      nothing = most == minus_infinity();
       sum = warp_sum(sum);
       exponents = warp_sum(exponents);
 #pragma unroll

@@ -292,10 +292,80 @@ inline std::vector<std::string> attention_append_problems() {
   return problems;
 }
 
-/// All of 16 bits and of fp8, without new tokens.
+/// Returns the problems with masks and biases of any kind, whose tensors share entries and lie
+/// anywhere.
+inline std::vector<std::string> attention_bias_problems() {
+  constexpr std::array<int, 6> head_dims{64, 80, 96, 128, 192, 256};
+  constexpr std::array<int, 7> q_lengths{1, 2, 9, 64, 65, 129, 300};
+  constexpr std::array<int, 7> kv_lengths{1, 17, 64, 129, 304, 577, 1001};
+  constexpr std::array<const char*, 5> biases{"none", "alibi", "boolean", "additive",
+                                              "additive bias_dtype=fp32"};
+  constexpr std::array<const char*, 4> masks{"none", "causal", "causal_first", "window window=65"};
+  constexpr std::array<const char*, 4> dtypes{"bf16", "fp16", "bf16 kv=fp8_e4m3",
+                                              "fp8_e4m3 out=bf16"};
+  constexpr std::array<int, 4> pages{0, 8, 24, 64};  // 0: contiguous
+  constexpr std::array<int, 3> groups{1, 4, 7};
+  constexpr std::array<const char*, 3> lse{"none", "natural", "base2"};
+  enum Column {
+    kHeadDim,
+    kQueries,
+    kKeys,
+    kBias,
+    kMask,
+    kDtype,
+    kPage,
+    kGroup,
+    kLse,
+    kGaps,
+    kBatch,
+    kSharedBatch,
+    kSharedHeads,
+    kSharedQueries,
+    kLengths,
+    kLayout,
+    kSoftcap,
+    kSink
+  };
+  std::vector<std::string> problems;
+  for (const std::vector<int>& row :
+       pairwise_rows({6, 7, 7, 5, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2})) {
+    const auto index = [&](Column column) { return static_cast<std::size_t>(row[column]); };
+    const int kv_heads = 1 + row[kLayout];
+    const int heads = kv_heads * groups[index(kGroup)];
+    const int batch = 1 + row[kBatch];
+    const int kv_len = kv_lengths[index(kKeys)];
+    const int page = pages[index(kPage)];
+    std::string text = concat("attention batch=", batch, " heads=", heads, " kv_heads=", kv_heads,
+                              " q_len=", q_lengths[index(kQueries)], " kv_len=", kv_len,
+                              " head_dim=", head_dims[index(kHeadDim)]);
+    if (row[kLengths] == 1) text += concat(" kv_total=", (kv_len * (batch + 1) + 1) / 2);
+    if (page > 0) text += concat(" cache=paged page=", page);
+    if (row[kBias] >= 2) {
+      if (row[kSharedBatch] == 1) text += " bias_batch=1";
+      if (row[kSharedHeads] == 1) text += " bias_heads=1";
+      if (row[kSharedQueries] == 1) text += " bias_q=1";
+      // Rows that begin at multiples of 16 bytes, or anywhere.
+      if (row[kGaps] == 1) text += concat(" ldbias=", (kv_len + 31) / 16 * 16);
+      if (row[kGaps] == 2) text += concat(" ldbias=", kv_len + 1);
+    }
+    std::string bias = biases[index(kBias)];
+    if (row[kDtype] == 3 && bias == "additive") bias = biases.back();
+    text +=
+        concat(" dtype=", dtypes[index(kDtype)], " layout=", row[kLayout] == 0 ? "bshd" : "bhsd",
+               " lengths=", row[kLengths] == 0 ? "full" : "kv", " mask=", masks[index(kMask)],
+               " softcap=", row[kSoftcap] == 0 ? "none" : "tanh", " bias=", bias,
+               " sink=", row[kSink] == 0 ? "none" : "head", " lse=", lse[index(kLse)]);
+    problems.push_back(std::move(text));
+  }
+  return problems;
+}
+
+/// All of 16 bits, of fp8 and with biases, without new tokens.
 inline std::vector<std::string> all_attention_problems() {
   std::vector<std::string> all = attention_problems();
-  for (std::string& text : attention_fp8_problems()) all.push_back(std::move(text));
+  for (const auto& more : {attention_fp8_problems(), attention_bias_problems()}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
   return all;
 }
 

@@ -20,6 +20,7 @@
 #include "layout.cuh"
 #include "results.cuh"
 #include "share.cuh"
+#include <kernwright/attention/bias.cuh>
 #include <kernwright/attention/boxes.cuh>
 #include <kernwright/attention/narrow.cuh>
 #include <kernwright/attention/plain_row.cuh>
@@ -49,6 +50,7 @@ using operand_t = p_t;
 using Scores = float[kKeys / 2];
 using Acc = float[kColumns / 2];
 using Queries = unsigned[M_TILES][kStepsD][4];
+using Bias = BiasOfScores<kKeys / 2>[M_TILES];
 
 __device__ __forceinline__ void load_tile(const TilePipeline& pipeline, const TensorMap& map_k,
                                           const TensorMap& map_v, const Sequences& of,
@@ -184,19 +186,41 @@ __device__ __forceinline__ void clear_unseen(unsigned values, int first_key, int
   __syncwarp();
 }
 
-// Multiplies a warp's keys of all tiles.
+// Loads the bias of the warp's keys from `key` on.
+__device__ __forceinline__ void load_bias(Bias& bias, const BiasTensor& tensor, const Share& share,
+                                          int rows, int key) {
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) {
+    const auto row_of = [&](int half) {
+      const int row = min(m * 16 + accumulator_row() + half * 8, rows - 1);
+      return tensor.row(share.sequence.number, head_of(row, share.kv_head), query_of(row));
+    };
+    bias[m].load(tensor, {row_of(0), row_of(1)}, key);
+  }
+}
+
+// Multiplies a warp's keys of all tiles. The bias of a tile is loaded a tile ahead.
 __device__ __forceinline__ void consume(TilePipeline& pipeline, Acc (&acc)[M_TILES],
                                         SoftmaxTile (&softmax)[M_TILES], const Queries& q,
-                                        const Share& share, const Logits& logits, int passed,
-                                        Addresses at, int warp) {
+                                        const Share& share, int rows, const Logits& logits,
+                                        int passed, Addresses at, int warp) {
   const int lane = threadIdx.x % 32;
   const Sequence& sequence = share.sequence;
   const int first_key = warp * kKeys;
   const int first_seen = sequence.first_key(0);
   const int tiles = kReadsAhead ? max(share.tiles(), passed) : share.tiles();
+  Bias next_bias, bias;
+  if constexpr (biased) {
+    if (tiles > 0) load_bias(next_bias, logits.tensor, share, rows, share.begin + first_key);
+  }
 #pragma unroll 1
   for (int i = 0; i < tiles; ++i) {
     const int key = share.begin + i * kTile + first_key;
+    if constexpr (biased) {
+#pragma unroll
+      for (int m = 0; m < M_TILES; ++m) bias[m] = next_bias[m];
+      if (i + 1 < tiles) load_bias(next_bias, logits.tensor, share, rows, key + kTile);
+    }
     pipeline.consumer_wait();
     const unsigned keys = at.k(pipeline.stage()), values = at.v(pipeline.stage());
     if (key < share.end) {
@@ -239,9 +263,10 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Acc (&acc)[M_TIL
                                   query_of(row + 8) + sequence.shift()};
         const int head[2] = {head_of(row, share.kv_head), head_of(row + 8, share.kv_head)};
         make_scores(s[m], logits, positions, head, key);
+        if constexpr (biased) bias[m].apply(s[m]);
         if (!whole) apply_mask(s[m], positions, share.end, key);
         RowFactors factor;
-        softmax[m].exponentiate(s[m], factor);
+        softmax[m].exponentiate<0, kAdds>(s[m], factor);
         if (i > 0 && __any_sync(~0u, factor[0] != 1 || factor[1] != 1)) rescale(acc[m], factor);
 #pragma unroll
         for (int j = 0; j < 4; ++j) p[m][j] = pack_pair<operand_t>(s[m][2 * j], s[m][2 * j + 1]);
@@ -329,7 +354,7 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
   if constexpr (kFp8 && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
 #pragma unroll
   for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
-  consume(pipeline, acc, softmax, queries, share, of_fitted, passed, at, warp);
+  consume(pipeline, acc, softmax, queries, share, rows, of_fitted, passed, at, warp);
   named_barrier_sync(1, kConsumers);  // all stages have been read, and all loads have landed
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -360,8 +385,8 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
                           __float_as_uint(part.sum));
       }
     }
-    // Queries of one position see the same keys.
-    if (mask != mask_none && !kAppends && share.sequence.queries > 1) {
+    // Queries of one position see the same keys, unless a bias says which.
+    if (kHides || (mask != mask_none && !kAppends && share.sequence.queries > 1)) {
       __syncwarp();
       add_slow_path_rows(acc[m], softmax[m], m, operands, of, share, logits, at, warp);
     }
@@ -374,23 +399,23 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    attention_stream(const dtype_t* __restrict__ q, cache_t* __restrict__ k,
-                     cache_t* __restrict__ v, const __grid_constant__ TensorMap map_k,
-                     const __grid_constant__ TensorMap map_v, const dtype_t* __restrict__ k_new,
-                     const dtype_t* __restrict__ v_new, const dtype_t* __restrict__ q_norm,
-                     const dtype_t* __restrict__ k_norm, const float* __restrict__ cosine,
-                     const float* __restrict__ sine, const int* __restrict__ q_offsets,
-                     const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
-                     const int* __restrict__ page_table, const float* __restrict__ sinks,
-                     const float* __restrict__ slopes, const float* __restrict__ q_descale,
-                     const float* __restrict__ k_descale, const float* __restrict__ v_descale,
-                     const ScheduleEntry* __restrict__ work, out_t* __restrict__ o,
-                     float* __restrict__ lse_out, int* counters, float4* lines, int batch,
-                     int q_len, int kv_len, int q_tokens, int kv_tokens, int pages,
-                     int table_columns, int ldq, int ldk, int ldv, int ldo, int ldk_new,
-                     int ldv_new, int splits, int split_keys, int early, float scale, float cap,
-                     float q_scale, float k_scale, float v_scale, float eps) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_stream(
+    const dtype_t* __restrict__ q, cache_t* __restrict__ k, cache_t* __restrict__ v,
+    const __grid_constant__ TensorMap map_k, const __grid_constant__ TensorMap map_v,
+    const dtype_t* __restrict__ k_new, const dtype_t* __restrict__ v_new,
+    const dtype_t* __restrict__ q_norm, const dtype_t* __restrict__ k_norm,
+    const float* __restrict__ cosine, const float* __restrict__ sine,
+    const int* __restrict__ q_offsets, const int* __restrict__ kv_offsets,
+    const int* __restrict__ kv_lengths, const int* __restrict__ page_table,
+    const float* __restrict__ sinks, const float* __restrict__ slopes,
+    const float* __restrict__ q_descale, const float* __restrict__ k_descale,
+    const float* __restrict__ v_descale, const ScheduleEntry* __restrict__ work,
+    out_t* __restrict__ o, float* __restrict__ lse_out, int* counters, float4* lines, int batch,
+    int q_len, int kv_len, int q_tokens, int kv_tokens, int pages, int table_columns, int ldq,
+    int ldk, int ldv, int ldo, int ldk_new, int ldv_new, int splits, int split_keys, int early,
+    float scale, float cap, float q_scale, float k_scale, float v_scale, float eps,
+    const bool* __restrict__ seen, const bias_dtype_t* __restrict__ added,
+    long long bias_sequence_pitch, long long bias_head_pitch, long long bias_query_pitch) {
   extern __shared__ unsigned char memory[];
   const Addresses at{aligned_shared(memory)};
   const int warp = warp_number();
@@ -443,7 +468,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     await_previous_kernel();
   }
   const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
-  const Logits logits{scale, cap, slopes};
+  const Logits logits = Logits::of(scale, cap, slopes, seen, added, kv_len, bias_sequence_pitch,
+                                   bias_head_pitch, bias_query_pitch);
   const Results results{o, lse_out, sinks, q_tokens, ldo, 1};
   const Workspace workspace{counters, lines};
   if constexpr (schedule == schedule_none) {

@@ -7,6 +7,7 @@
 
 #include "results.cuh"
 #include "tiles.cuh"
+#include <kernwright/attention/bias.cuh>
 #include <kernwright/attention/narrow.cuh>
 #include <kernwright/attention/plain_row.cuh>
 #include <kernwright/attention/scales.cuh>
@@ -34,6 +35,7 @@ constexpr int kSteps = kFp8 ? 2 : 1;  // of 16 elements of a key that a lane get
 
 using Scores = float[kBlocks][KEYS / 2];
 using OperandP = RegisterOperand<KEYS / 16>[kBlocks];
+using Bias = BiasOfScores<KEYS / 2>[kBlocks];
 
 // Adds the products of operands of T with 16 columns to the sums of these.
 template <typename T, int Registers>
@@ -111,9 +113,21 @@ class Warp {
     }
   }
 
+  // Loads the bias of the keys from `key` on.
+  __device__ __forceinline__ void load_bias(Bias& bias, int key) const {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+      const auto row_of = [&](int half) {
+        const int row = min(row_ + i * 16 + accumulator_row() + half * 8, share_.rows - 1);
+        return logits_.tensor.row(share_.sequence.number, share_.head(row), share_.query(row));
+      };
+      bias[i].load(logits_.tensor, {row_of(0), row_of(1)}, key);
+    }
+  }
+
   // Turns scores of the keys from `key` on into probabilities. When the largest score of a row
   // grows, its earlier sums are scaled down.
-  __device__ __forceinline__ void weigh(OperandP& p, Scores& s, int key) {
+  __device__ __forceinline__ void weigh(OperandP& p, Scores& s, const Bias& bias, int key) {
     const bool seen = key + KEYS <= seen_by_all_.end && (!kWindow || key >= seen_by_all_.begin);
     RowFactors factor[kBlocks];
     bool shrinks = false;
@@ -123,8 +137,9 @@ class Warp {
       const int positions[2] = {share_.query(row) + shift, share_.query(row + 8) + shift};
       const int head[2] = {share_.head(row), share_.head(row + 8)};
       make_scores(s[i], logits_, positions, head, key);
+      if constexpr (biased) bias[i].apply(s[i]);
       if (!seen) apply_mask(s[i], positions, share_.sequence.keys, key);
-      softmax_[i].exponentiate(s[i], factor[i]);
+      softmax_[i].exponentiate<0, kAdds>(s[i], factor[i]);
       shrinks = shrinks || factor[i][0] != 1 || factor[i][1] != 1;
       round_operand<p_t>(s[i], p[i]);
     }
@@ -179,7 +194,7 @@ class Warp {
         }
       }
     }
-    if constexpr (kMasked) store_slow_path_rows(to, from, of);
+    if constexpr (kRowsDiffer) store_slow_path_rows(to, from, of);
   }
 
  private:
@@ -266,7 +281,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                     SoftmaxPart* __restrict__ partials, int batch, int q_len, int kv_len,
                     int q_tokens, int kv_tokens, int table_columns, long long part_rows, int parts,
                     int part_keys, float scale, float cap, float q_scale, float k_scale,
-                    float v_scale) {
+                    float v_scale, const bool* __restrict__ seen,
+                    const bias_dtype_t* __restrict__ added, long long bias_sequence_pitch,
+                    long long bias_head_pitch, long long bias_query_pitch) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned ring = shared_address(shared);
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
@@ -285,7 +302,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   scale *= scales.of_products(share.sequence.number, share.kv_head());
   cp_async_wait<kPending>();
   __syncthreads();
-  Warp warp(ring, share, {scale, cap, slopes});
+  Warp warp(ring, share,
+            Logits::of(scale, cap, slopes, seen, added, kv_len, bias_sequence_pitch,
+                       bias_head_pitch, bias_query_pitch));
 
   const int tiles = share.tiles();
 #pragma unroll 1
@@ -299,13 +318,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if constexpr (kPaged) copies.publish_slots(tile + STAGES);
     Scores s = {};
     OperandP p;
+    Bias bias;  // it arrives while the keys are multiplied
+    if (biased && sees) warp.load_bias(bias, key);
     if (sees) warp.multiply_keys(s, tile % STAGES);
-    if (!SOFTMAX_LATE && sees) warp.weigh(p, s, key);
+    if (!SOFTMAX_LATE && sees) warp.weigh(p, s, bias, key);
     // After this barrier the values have arrived, and no warp reads the keys any more.
     cp_async_wait<kPending>();
     __syncthreads();
     copies.copy_keys(tile + STAGES);
-    if (SOFTMAX_LATE && sees) warp.weigh(p, s, key);
+    if (SOFTMAX_LATE && sees) warp.weigh(p, s, bias, key);
     if (sees) warp.multiply_values(p, tile % STAGES);
   }
 

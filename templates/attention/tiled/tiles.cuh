@@ -15,7 +15,6 @@ using namespace kernwright;
 using namespace kernwright::config;
 
 constexpr bool kPaged = cache == cache_paged;
-constexpr bool kMasked = mask != mask_none;
 constexpr bool kWindow = mask == mask_window;
 constexpr int kHeadsOfUnit = PACK ? GROUP : 1;  // heads of q that share a block's rows
 constexpr int kUnits = heads / kHeadsOfUnit;

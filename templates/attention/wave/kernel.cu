@@ -15,12 +15,14 @@
 //   PACK       rows are queries of all heads that share keys, not of one
 //   SLACK      accumulators are rescaled only if a row has a probability that would be above
 //              2^SLACK
+// Two more warps load a bias, a piece for each warpgroup and tile of keys.
 //
 // Only key tiles that the mask cuts for some query of the warpgroup are masked element by element.
 // Values outside every query's range may be NaN, and 0 * NaN is NaN, so they are overwritten by
 // zeros in shared memory. A value that some queries of a tile see and others do not is hardly ever
 // NaN or infinite: rows with such sums are computed again without tiles, on the slow path.
 
+#include "bias.cuh"
 #include "layout.cuh"
 #include <kernwright/attention/scores.cuh>
 #include <kernwright/attention/tile_loop.cuh>
@@ -180,7 +182,8 @@ class Worker {
         group_(group),
         keys_(at.key_barriers()),
         values_(at.value_barriers()),
-        queries_(at.query_barriers()) {}
+        queries_(at.query_barriers()),
+        bias_(at, group) {}
 
   __device__ __forceinline__ void multiply_tile(Acc& o, SoftmaxTile& softmax, const Tile& tile,
                                                 const Logits& logits, int row) {
@@ -279,25 +282,26 @@ class Worker {
   }
 
   __device__ __forceinline__ void weigh(Scores& s, SoftmaxTile& softmax, RowFactors& factor,
-                                        const Tile& tile, const Logits& logits, int row,
-                                        int key) const {
+                                        const Tile& tile, const Logits& logits, int row, int key) {
     const int shift = tile.sequence.shift();
     const int positions[2] = {tile.query_of(row) + shift, tile.query_of(row + 8) + shift};
     const int head[2] = {tile.head_of(row), tile.head_of(row + 8)};
     make_scores(s[0], logits, positions, head, key);
+    if constexpr (biased) bias_.apply(s[0]);
     // If heads are apart, the warpgroup may have all queries of the tile.
     const int first = tile.query_of(Tile::kHeadsInside ? group_ * 64 : 0);
     const int last = tile.query_of(Tile::kHeadsInside ? group_ * 64 + 63 : BM - 1);
     if (needs_mask(tile.sequence, first, last, key)) {
       apply_mask(s[0], positions, tile.sequence.keys, key);
     }
-    softmax.exponentiate<SLACK>(s[0], factor);
+    softmax.exponentiate<SLACK, kAdds>(s[0], factor);
   }
 
   Addresses at_;
   int group_;
   TilePipeline keys_, values_;
   QueryPipeline queries_;
+  BiasReader bias_;
 };
 
 // Run by one warpgroup.
@@ -326,7 +330,7 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
       softmax.finish(inverse, log2_sum);
     }
     store_result(acc, inverse, row_in_tile, tile, o, of.q_tokens, ldo);
-    if constexpr (mask != mask_none) {
+    if constexpr (kRowsDiffer) {
       store_slow_path_rows(acc, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
     }
     if constexpr (lse != lse_none) {
@@ -347,7 +351,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                    const float* __restrict__ sinks, const float* __restrict__ slopes,
                    dtype_t* __restrict__ o, float* __restrict__ lse_out, int* counters, int batch,
                    int q_len, int kv_len, int q_tokens, int kv_tokens, int pages, int table_columns,
-                   int ldq, int ldk, int ldv, int ldo, int section, float scale, float cap) {
+                   int ldq, int ldk, int ldv, int ldo, int section, float scale, float cap,
+                   const bool* __restrict__ seen, const bias_dtype_t* __restrict__ added,
+                   long long bias_sequence_pitch, long long bias_head_pitch,
+                   long long bias_query_pitch) {
   extern __shared__ unsigned char memory[];
   const Addresses at{aligned_shared(memory)};
   const int role = warpgroup_number();
@@ -362,19 +369,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     TilePipeline(at.key_barriers()).init(WGS * 4);
     TilePipeline(at.value_barriers()).init(WGS * 4);
     QueryPipeline(at.query_barriers()).init(WGS * 4);
-    WorkQueue(at.work()).init(WGS * 4 + 1);
+    WorkQueue(at.work()).init(WGS * 4 + (biased ? 3 : 1));
+    if constexpr (biased) BiasPipeline(at.bias_barriers()).init(4, kBiasThreads);
     mbarrier_init_fence();
   }
   __syncthreads();
   release_next_kernel();
   await_previous_kernel();
+  const Logits logits = Logits::of(scale, cap, slopes, seen, added, kv_len, bias_sequence_pitch,
+                                   bias_head_pitch, bias_query_pitch);
   if (role == 0) {
     registers_release<kRegisters.producer>();
     if (warp == 0) produce_keys(map_q, map_k, of, at, tiles, section, counters);
     if (warp == 1) produce_values(map_v, of, at);
+    if constexpr (biased) {
+      WorkQueue work(at.work());
+      if (warp >= 2) {
+        produce_bias<BiasTensor::Element>(logits.tensor, at, [&] { return take(work, of); });
+      }
+    }
   } else {
     registers_claim<kRegisters.consumer>();
-    consume({q, k, v, ldq, ldk, ldv}, of, {scale, cap, slopes}, at, role - 1, sinks, o, lse_out,
-            ldo);
+    consume({q, k, v, ldq, ldk, ldv}, of, logits, at, role - 1, sinks, o, lse_out, ldo);
   }
 }

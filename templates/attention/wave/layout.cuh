@@ -2,6 +2,7 @@
 // The layout of a tile under the configuration: boxes of q, k and v, stages, and their places in
 // shared memory.
 
+#include <kernwright/attention/bias.cuh>
 #include <kernwright/attention/boxes.cuh>
 #include <kernwright/attention/query_tile.cuh>
 #include <kernwright/config.cuh>
@@ -21,7 +22,14 @@ constexpr int kValueBytes = TileOfKeys<BN>::kValueBytes;
 constexpr int kHeads = PACK ? GROUP : 1;  // that share a tile
 using Tile = QueryTile<kHeads>;
 static_assert(BM == 64 * WGS && BN % 16 == 0);
-constexpr RegisterSplit kRegisters = register_split(WGS, BLOCKS, false, false);
+// Warps that load a bias need more registers than those that leave loads to TMA.
+constexpr RegisterSplit kBesideBias = WGS == 4      ? RegisterSplit{32, 112}
+                                      : WGS == 3    ? RegisterSplit{56, 152}
+                                      : WGS == 2    ? RegisterSplit{48, 232}
+                                      : BLOCKS == 2 ? RegisterSplit{56, 200}
+                                                    : RegisterSplit{0, 0};
+constexpr RegisterSplit kRegisters =
+    biased ? kBesideBias : register_split(WGS, BLOCKS, false, false);
 
 using TilePipeline = Pipeline<STAGES>;
 using QueryPipeline = Pipeline<QSTAGES>;
@@ -33,6 +41,13 @@ using Scores = float[1][BN / 2];
 using Acc = float[kColumns / 2];
 using OperandP = RegisterOperand<BN / 16>;
 
+// The bias of a tile's scores is in pieces of a warpgroup's 64 rows, or of one row that all share.
+// Elements are as in memory, but booleans are bits. Rows are so far apart that a warp's reads meet
+// all banks.
+constexpr int kBiasWords = (BN + 31) / 32;  // of a row of booleans
+constexpr int kBiasPiece = BIAS_ROWS * BIAS_PITCH;
+using BiasPipeline = Pipeline<WGS * BIAS_STAGES>;
+
 // 32-bit shared addresses, from the first multiple of 1024 on, which the swizzle needs.
 struct Addresses {
   static constexpr unsigned kK = QSTAGES * kQueryBytes;
@@ -41,7 +56,10 @@ struct Addresses {
   static constexpr unsigned kValueBarriers = kKeyBarriers + TilePipeline::kBytes;
   static constexpr unsigned kQueryBarriers = kValueBarriers + TilePipeline::kBytes;
   static constexpr unsigned kWork = kQueryBarriers + QueryPipeline::kBytes;
-  static constexpr unsigned kBytes = kWork + WorkQueue::kBytes;
+  static constexpr unsigned kBias = (kWork + WorkQueue::kBytes + 15) / 16 * 16;
+  static constexpr unsigned kBiasBarriers = kBias + WGS * BIAS_STAGES * kBiasPiece;
+  static constexpr unsigned kBytes =
+      biased ? kBiasBarriers + BiasPipeline::kBytes : kWork + WorkQueue::kBytes;
 
   unsigned base;
   __device__ unsigned q(int stage) const { return base + stage * kQueryBytes; }
@@ -51,7 +69,9 @@ struct Addresses {
   __device__ unsigned value_barriers() const { return base + kValueBarriers; }
   __device__ unsigned query_barriers() const { return base + kQueryBarriers; }
   __device__ unsigned work() const { return base + kWork; }
+  __device__ unsigned bias(int stage) const { return base + kBias + stage * kBiasPiece; }
+  __device__ unsigned bias_barriers() const { return base + kBiasBarriers; }
 };
-static_assert(Addresses::kBytes + 1024 <= SMEM_BYTES);
+static_assert(Addresses::kBytes + 1024 <= SMEM_BYTES && Addresses::kBiasBarriers % 8 == 0);
 
 }  // namespace

@@ -28,7 +28,7 @@ class AttentionContractTest : public ::testing::Test {
   /// bf16 unless `more` has a dtype.
   Result<BoundProblem> named(std::string_view more,
                              std::string_view sizes = "q_len=3 kv_len=5") const {
-    const bool has_dtype = more.find("dtype=") != std::string_view::npos;
+    const bool has_dtype = concat(" ", more).find(" dtype=") != std::string::npos;
     return BoundProblem::bind(
         attention_, Problem::parse(concat("attention batch=2 heads=4 kv_heads=2 head_dim=16 ",
                                           sizes, has_dtype ? " " : " dtype=bf16 ", more))
@@ -194,11 +194,12 @@ TEST_F(AttentionContractTest, DtypesThatDoNotGoTogetherAreRefused) {
 
 TEST_F(AttentionContractTest, OnlyWhatIsSeenIsCounted) {
   /// The pairs of one head, one by one.
-  const auto pairs = [](std::int64_t queries, std::int64_t keys, std::int64_t window) {
+  const auto pairs = [](std::int64_t queries, std::int64_t keys, std::int64_t window,
+                        bool from_first = false) {
     std::int64_t seen = 0;
     for (std::int64_t i = 0; i < queries; ++i) {
       for (std::int64_t j = 0; j < keys; ++j) {
-        const std::int64_t position = i + keys - queries;
+        const std::int64_t position = from_first ? i : i + keys - queries;
         if (j <= position && (window == 0 || j > position - window)) ++seen;
       }
     }
@@ -212,6 +213,9 @@ TEST_F(AttentionContractTest, OnlyWhatIsSeenIsCounted) {
       EXPECT_EQ(value(attention_.flops, "mask=causal", sizes), unit * pairs(queries, keys, 0))
           << sizes;
       EXPECT_EQ(value(*attention_.specials, "mask=causal", sizes), 8 * pairs(queries, keys, 0));
+      EXPECT_EQ(value(attention_.flops, "mask=causal_first", sizes),
+                unit * pairs(queries, keys, 0, true))
+          << sizes;
       for (const std::int64_t window : {1, 4, 16, 100}) {
         EXPECT_EQ(value(attention_.flops, concat("mask=window window=", window), sizes),
                   unit * pairs(queries, keys, window))
@@ -226,6 +230,60 @@ TEST_F(AttentionContractTest, OnlyWhatIsSeenIsCounted) {
             tokens + std::int64_t{2} * 128 * 2 * 32 * 2 + 32);
   EXPECT_EQ(value(attention_.bytes, "lengths=kv kv_total=5000", decode),
             tokens + std::int64_t{2} * 2500 * 2 * 32 * 2);
+}
+
+TEST_F(AttentionContractTest, ABiasHasAnEntryForEachOrForAll) {
+  const auto boolean = shapes("bias=boolean");
+  EXPECT_EQ(boolean.at("seen").extent, (Sizes{2, 4, 3, 5}));
+  EXPECT_EQ(boolean.at("seen").dtype, DType::boolean);
+  EXPECT_TRUE(boolean.at("seen").pitches.empty());
+  EXPECT_EQ(boolean.count("bias"), 0U);
+  const auto additive = shapes("bias=additive bias_batch=1 bias_q=1 ldbias=16");
+  EXPECT_EQ(additive.at("bias").extent, (Sizes{1, 4, 1, 5}));
+  EXPECT_EQ(additive.at("bias").pitches, (Sizes{64, 16, 16}));
+  EXPECT_EQ(additive.at("bias").dtype, DType::bf16);
+  const auto wide = shapes("bias=additive bias_dtype=fp32");
+  EXPECT_EQ(wide.at("bias").dtype, DType::fp32);
+  EXPECT_EQ(boolean.at("seen").alignment, 1);
+  EXPECT_EQ(additive.at("bias").alignment, 2);
+  EXPECT_EQ(wide.at("bias").alignment, 4);
+  EXPECT_EQ(shapes("dtype=fp8_e4m3 out=bf16 bias=additive bias_dtype=fp32").at("bias").dtype,
+            DType::fp32);
+  EXPECT_EQ(refusal("bias=boolean bias_batch=2 bias_heads=4 bias_q=3 ldbias=5 ldbias_head=15 "
+                    "ldbias_batch=60"),
+            "attention batch=2 heads=4 kv_heads=2 q_len=3 kv_len=5 head_dim=16 dtype=bf16 "
+            "bias=boolean");
+
+  const std::int64_t bare = value(attention_.bytes, "", "q_len=3 kv_len=5");
+  EXPECT_EQ(value(attention_.bytes, "bias=boolean", "q_len=3 kv_len=5"), bare + 2 * 4 * 3 * 5);
+  EXPECT_EQ(value(attention_.bytes, "bias=additive bias_heads=1 bias_q=1", "q_len=3 kv_len=5"),
+            bare + 2 * 5 * 2);
+  EXPECT_EQ(
+      value(attention_.bytes, "bias=additive bias_dtype=fp32 mask=causal", "q_len=3 kv_len=5"),
+      bare + 2 * 4 * (3 + 4 + 5) * 4);
+}
+
+TEST_F(AttentionContractTest, WhatDoesNotGoWithABiasIsRefused) {
+  const auto says = [&](std::string_view more, std::string_view why,
+                        std::string_view sizes = "q_len=3 kv_len=5") {
+    const std::string message = refusal(more, sizes);
+    EXPECT_THAT(message, HasSubstr(why)) << more;
+  };
+  says("bias=boolean bias_heads=2", "an entry for each sequence, head and query, or one for all");
+  says("bias=boolean bias_q=5", "an entry for each sequence, head and query, or one for all");
+  says("bias_q=3", "only bias=boolean and bias=additive have a tensor with sizes");
+  says("bias=alibi ldbias=5", "only bias=boolean and bias=additive have a tensor with sizes");
+  says("bias=additive bias_dtype=fp16", "an additive bias has the dtype of q or is fp32");
+  says("bias=boolean bias_dtype=fp32", "an additive bias has the dtype of q or is fp32");
+  says("dtype=fp8_e4m3 out=bf16 bias=additive", "beside fp8 queries fp32");
+  says("bias=additive ldbias=4", "4 < 5");
+  says("bias=boolean lengths=ragged", "the same number of queries and keys for every sequence");
+  says("bias=boolean invariant=batch", "no rule fixes the bits of a biased sequence");
+  says("bias=additive append=rope", "beside new tokens or a work list",
+       "q_len=1 kv_len=5 lengths=kv");
+  says("bias=additive schedule=given slots=4 lengths=kv", "beside new tokens or a work list");
+  says("mask=causal_first append=rope", "sees all of it", "q_len=1 kv_len=5 lengths=kv");
+  says("mask=causal_first schedule=given slots=4 lengths=kv", "the last sees the last key");
 }
 
 TEST_F(AttentionContractTest, ScaleIsThatOfTheHeadUnlessGiven) {

@@ -61,7 +61,8 @@ class AttentionProblemsTest : public ::testing::Test {
           met.emplace(*scope.find(a->first), *scope.find(b->first));
         }
         // A work list is for unequal lengths, and not for bits that must not depend on others.
-        const bool has_schedule = a->first == "schedule" || b->first == "schedule";
+        const bool has_schedule =
+            values["schedule"] > 1 && (a->first == "schedule" || b->first == "schedule");
         const bool one_excluded =
             has_schedule && (b->first == "lengths" || b->first == "invariant");
         EXPECT_EQ(met.size(), a->second * b->second - (one_excluded ? 1 : 0))
@@ -74,11 +75,25 @@ class AttentionProblemsTest : public ::testing::Test {
 TEST_F(AttentionProblemsTest, AreFewOfAllPairs) {
   const auto texts = attention_problems();
   EXPECT_GE(texts.size(), 350U);
-  expect_all_pairs(texts, 450, {{"head_dim", 25}, {"dtype", 2}, {"descale", 1}});
+  expect_all_pairs(texts, 450,
+                   {{"head_dim", 25}, {"dtype", 2}, {"descale", 1}, {"mask", 3}, {"bias", 2}});
 }
 
 TEST_F(AttentionProblemsTest, OfFp8AreFewOfAllPairs) {
-  expect_all_pairs(attention_fp8_problems(), 80, {{"head_dim", 7}, {"dtype", 3}});
+  expect_all_pairs(attention_fp8_problems(), 80,
+                   {{"head_dim", 7}, {"dtype", 3}, {"mask", 3}, {"bias", 2}});
+}
+
+TEST_F(AttentionProblemsTest, OfMasksAndBiasesAreFewOfAllPairs) {
+  expect_all_pairs(attention_bias_problems(), 80,
+                   {{"head_dim", 6},
+                    {"dtype", 3},
+                    {"q_len", 7},
+                    {"kv_len", 7},
+                    {"lengths", 2},
+                    {"descale", 1},
+                    {"invariant", 1},
+                    {"schedule", 1}});
 }
 
 TEST_F(AttentionProblemsTest, EachWithANewTokenHasAKernelOnHopper) {

@@ -360,6 +360,43 @@ TEST_F(BindTensorsTest, LayoutsFollowFromTheStrides) {
   EXPECT_EQ(bshd.unwritten, (std::vector<std::string>{"k", "v"}));
 }
 
+TEST_F(BindTensorsTest, AxesThatShareEntriesHaveTheSizeOne) {
+  const auto biased = [&](GivenTensor bias) {
+    return bind("attention", {tensor("q", {2, 8, 3, 64}), tensor("k", {2, 8, 5, 64}),
+                              tensor("v", {2, 8, 5, 64}), std::move(bias)});
+  };
+  const std::string begin = "attention batch=2 heads=8 q_len=3 kv_len=5 head_dim=64 ";
+  const auto boolean = [](std::vector<std::int64_t> extent,
+                          std::vector<std::int64_t> strides = {}) {
+    return tensor("seen", std::move(extent), DType::boolean, std::move(strides));
+  };
+  EXPECT_EQ(must(biased(boolean({2, 8, 3, 5}))).problem->text(),
+            begin + "dtype=bf16 layout=bhsd bias=boolean");
+  const std::string shared =
+      begin + "bias_batch=1 bias_heads=1 dtype=bf16 layout=bhsd bias=boolean";
+  EXPECT_EQ(must(biased(boolean({3, 5}))).problem->text(), shared);
+  EXPECT_EQ(must(biased(boolean({1, 1, 3, 5}))).problem->text(), shared);
+  EXPECT_EQ(must(biased(boolean({2, 8, 3, 5}, {0, 0, 5, 1}))).problem->text(), shared);
+  EXPECT_EQ(must(biased(boolean({2, 1, 1, 5}, {7, 7, 7, 1}))).problem->text(),
+            begin + "bias_heads=1 bias_q=1 ldbias_batch=7 dtype=bf16 layout=bhsd bias=boolean");
+  EXPECT_EQ(must(biased(tensor("bias", {8, 3, 5}, DType::fp32, {40, 8, 1}))).problem->text(),
+            begin +
+                "bias_batch=1 ldbias=8 ldbias_head=40 dtype=bf16 bias_dtype=fp32 layout=bhsd "
+                "bias=additive");
+  const auto refused = [&](GivenTensor bias) {
+    const auto bound = biased(std::move(bias));
+    return bound ? bound->refusal : bound.error().message;
+  };
+  EXPECT_THAT(refused(boolean({2, 3, 3, 5})),
+              HasSubstr("an entry for each sequence, head and query"));
+  EXPECT_EQ(refused(boolean({3, 1})), "seen has the shape [3, 1], and [3, 5] expected");
+  EXPECT_EQ(refused(boolean({3, 5}, {5, 0})),
+            "seen has a last stride of 0, and 1 expected: its rows are not contiguous");
+  EXPECT_EQ(refused(boolean({1, 2, 8, 3, 5})), "seen has 5 dimensions, and 4 expected");
+  EXPECT_THAT(refused(tensor("bias", {3, 5}, DType::fp16)),
+              HasSubstr("an additive bias has the dtype of q or is fp32"));
+}
+
 TEST_F(BindTensorsTest, WhatTensorsDoNotTellIsAnOption) {
   const std::vector<GivenTensor> paged = {
       tensor("q", {4, 8, 1, 64}), tensor("k", {100, 2, 16, 64}), tensor("v", {100, 2, 16, 64}),

@@ -46,13 +46,12 @@ class AttentionPairwiseGpuTest : public TemplateChecks, public ::testing::WithPa
     chosen.builds = compile(chosen.list, chosen.candidates);
     return chosen;
   }
+
+  /// Checks candidates of this part of the problems. Returns the number of these.
+  std::size_t check_part(const std::vector<std::string>& texts);
 };
 
-TEST_P(AttentionPairwiseGpuTest, ACandidateOfEachTemplateIsRight) {
-  std::vector<std::string> texts = all_attention_problems();
-  if (device_->profile().sm_arch == 90) {
-    for (std::string& text : attention_append_problems()) texts.push_back(std::move(text));
-  }
+std::size_t AttentionPairwiseGpuTest::check_part(const std::vector<std::string>& texts) {
   std::deque<Chosen> waiting;
   std::size_t next = static_cast<std::size_t>(GetParam());
   std::size_t checked = 0;
@@ -66,10 +65,23 @@ TEST_P(AttentionPairwiseGpuTest, ACandidateOfEachTemplateIsRight) {
     EXPECT_FALSE(one.candidates.empty()) << one.problem.text();
     check(one.problem, one.list, one.candidates, one.builds, 200 + checked,
           Runner::CheckDepth::screening);
-    if (HasFatalFailure()) return;
+    if (HasFatalFailure()) break;
     ++checked;
   }
-  EXPECT_GT(checked, 40U);
+  return checked;
+}
+
+TEST_P(AttentionPairwiseGpuTest, ACandidateOfEachTemplateIsRight) {
+  std::vector<std::string> texts = attention_problems();
+  for (std::string& text : attention_fp8_problems()) texts.push_back(std::move(text));
+  if (device_->profile().sm_arch == 90) {
+    for (std::string& text : attention_append_problems()) texts.push_back(std::move(text));
+  }
+  EXPECT_GT(check_part(texts), 40U);
+}
+
+TEST_P(AttentionPairwiseGpuTest, ACandidateOfEachTemplateIsRightWithABias) {
+  EXPECT_GT(check_part(attention_bias_problems()), 5U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, AttentionPairwiseGpuTest, ::testing::Range(0, 8));

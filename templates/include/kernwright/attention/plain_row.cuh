@@ -89,14 +89,20 @@ class SlowPathRow {
     const dtype_t* q = from.q + query_place(sequence, query, head, of.q_tokens, from.ldq, head_dim);
     begin = max(begin, sequence.first_key(query));
     end = min(end, sequence.end_key(query + 1));
+    const BiasTensor::Element* bias = nullptr;
+    if constexpr (biased) bias = logits.tensor.row(sequence.number, head, query);
 #pragma unroll 1
     for (int key = begin; key < end; ++key) {
+      if constexpr (kHides) {
+        if (to_float(bias[key]) == 0) continue;
+      }
       const kv_t* k = from.k + key_place(sequence, key, kv_head, of, from.ldk, head_dim);
       const kv_t* v = from.v + key_place(sequence, key, kv_head, of, from.ldv, head_dim_v);
       float product = 0;
       for (int i = lane; i < head_dim; i += 32) product += to_float(q[i]) * to_float(k[i]);
       product = warp_reduce<Sum, 32>(product);
-      const float score = logits.score(product, logits.slope(head), position - key);
+      float score = logits.score(product, logits.slope(head), position - key);
+      if constexpr (kAdds) score += to_float(bias[key]);
       const float p = exp2_fast(score * logits.unit() - largest_);
 #pragma unroll
       for (int i = 0; i < kParts; ++i) {

@@ -4,6 +4,7 @@
 // register_row(i) and column accumulator_column() + register_column(i) (accumulator.cuh). For the
 // operation attention, whose flags it reads.
 
+#include <kernwright/attention/bias.cuh>
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/tile/softmax_tile.cuh>
 
@@ -14,12 +15,19 @@ constexpr float kLn2 = 0.6931471805599453f;
 
 // Scores are logits if more than the scale is between them and q * k.
 constexpr bool kLogits =
-    config::softcap != config::softcap_none || config::bias != config::bias_none;
+    config::softcap != config::softcap_none || config::bias == config::bias_alibi || kAdds;
 
 // Turns products into logits.
-struct Logits {
+struct PlainLogits {
   float scale, cap;
   const float* slopes;
+  static constexpr TensorOfBias<false> tensor{};
+
+  template <typename... Arguments>
+  static __device__ __forceinline__ PlainLogits of(float scale, float cap, const float* slopes,
+                                                   Arguments...) {
+    return {scale, cap, slopes};
+  }
 
   // Returns the factor that takes a score to base 2.
   __device__ __forceinline__ float unit() const { return kLogits ? kLog2E : fabsf(scale) * kLog2E; }
@@ -44,6 +52,27 @@ struct Logits {
     return x;
   }
 };
+
+// The same, with the tensor that is added to the logits or hides some of them. Kernels without one
+// have the type above, so that ptxas meets the same code as if there were no tensors.
+struct BiasedLogits : PlainLogits {
+  BiasTensor tensor;
+
+  template <typename... Arguments>
+  static __device__ __forceinline__ BiasedLogits of(float scale, float cap, const float* slopes,
+                                                    Arguments... of_tensor) {
+    return {{scale, cap, slopes}, BiasTensor(of_tensor...)};
+  }
+};
+template <bool Biased>
+struct LogitsOf {
+  using Type = PlainLogits;
+};
+template <>
+struct LogitsOf<true> {
+  using Type = BiasedLogits;
+};
+using Logits = LogitsOf<config::biased>::Type;
 
 // Turns products into scores. Row 0 is at position `positions[0]` among the keys and row 8 at
 // `positions[1]`, column 0 is key `key`, and `head` are the heads of the rows.

@@ -49,7 +49,9 @@ struct Sequence {
   }
 
   // Returns the position of query 0 among the keys.
-  __device__ __forceinline__ int shift() const { return keys - queries; }
+  __device__ __forceinline__ int shift() const {
+    return config::mask == config::mask_causal_first ? 0 : keys - queries;
+  }
   // Return the keys that queries [first, end) see between them: [first_key, end_key).
   __device__ __forceinline__ int first_key(int first) const {
     using namespace config;

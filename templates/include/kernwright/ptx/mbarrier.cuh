@@ -19,6 +19,11 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Arrives once all copies that the thread has started by cp_async have landed.
+__device__ __forceinline__ void mbarrier_arrive_copied(unsigned barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 // Arrives at the barrier at this address in block `rank` of the cluster. This is enough to let TMA
 // overwrite data that wgmma has read. It does not order ordinary accesses between blocks: fences of
 // cluster scope would cost 0.7 us a stage on an H200.

@@ -56,12 +56,13 @@ class SoftmaxTile {
       : unit_(unit), shift_(shift) {}
 
   // Turns the scores of the next tile into p. `factor` is for the sums so far. It is 1 as long as
-  // no p would be above 2^Slack.
-  template <int Slack = 0, int Registers>
+  // no p would be above 2^Slack. If all scores of a row may be so low that they are minus infinity
+  // in base 2, `Low` takes them for masked.
+  template <int Slack = 0, bool Low = false, int Registers>
   __device__ __forceinline__ void exponentiate(float (&scores)[Registers], RowFactors& factor) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      factor[half] = raise<Slack>(scores, half);
+      factor[half] = raise<Slack, Low>(scores, half);
       weigh(scores, half);
     }
   }
@@ -70,7 +71,7 @@ class SoftmaxTile {
   template <int Registers>
   __device__ __forceinline__ void raise(const float (&scores)[Registers], RowFactors& factor) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) factor[half] = raise<0>(scores, half);
+    for (int half = 0; half < 2; ++half) factor[half] = raise<0, false>(scores, half);
   }
   template <int Registers>
   __device__ __forceinline__ void weigh(float (&scores)[Registers]) {
@@ -112,9 +113,10 @@ class SoftmaxTile {
 
  private:
   // Raises the largest score to the tile's largest. Returns the factor.
-  template <int Slack, int Registers>
+  template <int Slack, bool Low, int Registers>
   __device__ __forceinline__ float raise(const float (&scores)[Registers], int half) {
     float largest = row_max(largest_of(scores, half));
+    if (Low && largest * unit_ == hidden_score()) largest = hidden_score();
     if (Slack > 0 && (largest - largest_[half]) * unit_ <= Slack) largest = largest_[half];
     // The sums so far are relative to a rounded product. A fused multiply-add would not round it,
     // and its factor would not be 1 when the largest score has not grown.

@@ -20,10 +20,10 @@ struct Order {
   }
 };
 
-/// A query or new token of a sequence: its place among all of them, and its position among the
-/// keys.
+/// A query or new token of a sequence: its place among all of them and among those of its sequence,
+/// and its position among the keys.
 struct NewToken {
-  std::size_t sequence, place;
+  std::size_t sequence, place, query;
   std::ptrdiff_t position;
   std::size_t keys;  ///< of the sequence
 };
@@ -41,8 +41,9 @@ std::vector<NewToken> new_tokens(const Arrays& in, const Dims& d) {
     if (in.contains("kv_lengths")) keys = whole("kv_lengths", s);
     if (in.contains("kv_offsets")) keys = whole("kv_offsets", s + 1) - whole("kv_offsets", s);
     for (std::size_t i = first; i < end; ++i) {
-      tokens.push_back(
-          {s, i, static_cast<std::ptrdiff_t>(keys) - static_cast<std::ptrdiff_t>(end - i), keys});
+      tokens.push_back({s, i, i - first,
+                        static_cast<std::ptrdiff_t>(keys) - static_cast<std::ptrdiff_t>(end - i),
+                        keys});
     }
   }
   return tokens;
@@ -125,13 +126,22 @@ Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& prob
                           descale(in, problem, "k", 2, of_scale);
       const double unit_v = descale(in, problem, "v", 0.25, of_scale);
       const double* const q = in.at("q").data() + order.place(entry, at, head, tokens, heads, size);
+      const std::ptrdiff_t position =
+          mask == "causal_first" ? static_cast<std::ptrdiff_t>(token.query) : token.position;
+      const auto bias_place = [&](std::size_t j) {
+        const auto own = [&](const char* dim, std::size_t i) { return d.at(dim) == 1 ? 0 : i; };
+        const std::size_t of_head =
+            own("bias_batch", token.sequence) * d.at("bias_heads") + own("bias_heads", head);
+        return (of_head * d.at("bias_q") + own("bias_q", token.query)) * d.at("kv_len") + j;
+      };
       std::vector<std::tuple<std::size_t, double, double>> logits;  // key, logit, its terms
       double most = in.contains("sinks") ? in.at("sinks")[head] : -HUGE_VAL;
       double of_keys = -HUGE_VAL;
       for (std::size_t j = 0; j < token.keys; ++j) {
-        const std::ptrdiff_t behind = token.position - static_cast<std::ptrdiff_t>(j);
+        const std::ptrdiff_t behind = position - static_cast<std::ptrdiff_t>(j);
         if (!mask.empty() && behind < 0) continue;
         if (mask == "window" && behind >= static_cast<std::ptrdiff_t>(d.at("window"))) continue;
+        if (in.contains("seen") && in.at("seen")[bias_place(j)] == 0) continue;
         const double* const k = in.at("k").data() + place(j, size);
         double dot = 0, terms = 0;
         for (std::size_t i = 0; i < size; ++i) {
@@ -143,7 +153,12 @@ Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& prob
         if (in.contains("slopes")) {
           s -= in.at("slopes")[head] * std::fabs(static_cast<double>(behind));
         }
-        logits.emplace_back(j, s, std::fabs(unit) * terms);
+        terms *= std::fabs(unit);
+        if (in.contains("bias")) {
+          s += in.at("bias")[bias_place(j)];
+          terms += std::fabs(in.at("bias")[bias_place(j)]);
+        }
+        logits.emplace_back(j, s, terms);
         of_keys = std::max(of_keys, s);
       }
       most = std::max(most, of_keys);
@@ -164,15 +179,16 @@ Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& prob
         }
       }
       const std::size_t to = order.place(entry, at, head, tokens, heads, size_v);
+      const bool nothing = most == -HUGE_VAL;
       for (std::size_t i = 0; i < size_v; ++i) {
-        o.value[to + i] = value[i] / sum;
-        o.magnitude[to + i] = magnitude[i] / sum;
+        o.value[to + i] = nothing ? 0 : value[i] / sum;
+        o.magnitude[to + i] = nothing ? 0 : magnitude[i] / sum;
       }
       if (lse.empty()) continue;
       const double out_unit = lse == "base2" ? std::log(2.0) : 1;
       const std::size_t row = (entry * heads + head) * tokens + at;
-      out["lse"].value[row] = (most + std::log(sum)) / out_unit;
-      out["lse"].magnitude[row] = (1 + std::fabs(most) + exponents / sum) / out_unit;
+      out["lse"].value[row] = nothing ? most : (most + std::log(sum)) / out_unit;
+      out["lse"].magnitude[row] = nothing ? 1 : (1 + std::fabs(most) + exponents / sum) / out_unit;
     }
   }
   return out;
@@ -351,12 +367,13 @@ const InDouble kAttentionMergeForm("attention_merge", attention_merge_in_double)
 const InDouble kKvAppendForm("kv_append", kv_append_in_double);
 const InDouble kAttentionScheduleForm("attention_schedule", attention_schedule_in_double);
 
-/// Every query must see a key. Nothing is appended.
+/// Every query must see a key, except that a bias may hide all. Nothing is appended.
 const InDouble kAttentionForm("attention", attention_in_double, [](const Problem& problem) {
   if (!flag(problem, "append").empty() || !flag(problem, "schedule").empty()) return false;
   const bool masked = !flag(problem, "mask").empty();
   if (flag(problem, "lengths").empty()) {
-    return !masked || dim(problem, "q_len") <= dim(problem, "kv_len");
+    return !masked || flag(problem, "mask") == "causal_first" ||
+           dim(problem, "q_len") <= dim(problem, "kv_len");
   }
   const std::int64_t most = dim(problem, "batch") * dim(problem, "kv_len");
   const std::int64_t total = dim(problem, "kv_total");  // 0: each sequence has the most
