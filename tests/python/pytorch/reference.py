@@ -109,18 +109,20 @@ def attend(q, k, v, mask, scale, softcap=None, sinks=None):
     return (logits.softmax(-1)[..., :k.shape[2]] @ v).to(q.dtype)
 
 
-def attention(q, k, v, sinks=None, alibi_slopes=None, kv_lengths=None, *, causal=False, scale=None,
-              window=None, softcap=None):
-    assert alibi_slopes is None
+def attention(q, k, v, sinks=None, alibi_slopes=None, kv_lengths=None, seen=None, bias=None, *,
+              causal=False, scale=None, window=None, softcap=None, causal_first=False):
+    assert alibi_slopes is None and bias is None
     (batch, _, queries, _), keys = q.shape, k.shape[2]
     lengths = (torch.full((batch,), keys) if kv_lengths is None else kv_lengths).view(-1, 1, 1, 1)
-    own = lengths - queries + torch.arange(queries)[:, None]
+    own = (0 if causal_first else lengths - queries) + torch.arange(queries)[:, None]
     at = torch.arange(keys)
     mask = (at < lengths) & (own == own)
-    if causal or window:
+    if causal or causal_first or window:
         mask = mask & (at <= own)
     if window:
         mask = mask & (at > own - window)
+    if seen is not None:
+        mask = mask & seen
     result = _attention_result(q, v)
     result.copy_(attend(q, k, v, mask, scale, softcap, sinks))
     return result

@@ -49,6 +49,8 @@ CASES = [
      [(2, 4, 3, 8)]),
     (lambda new: kw.attention(new(2, 4, 3, 8), new(2, 2, 5, 8), new(2, 2, 5, 16), return_lse=True),
      [(2, 4, 3, 16), (2, 4, 3)]),
+    (lambda new: kw.attention(new(2, 4, 3, 8), new(2, 2, 5, 8), new(2, 2, 5, 8), bias=new(2, 1, 3, 5),
+                              causal_first=True), [(2, 4, 3, 8)]),
     (lambda new: kw.append_attention(
         new(2, 1, 4, 8), new(2, 2, 9, 8), new(2, 2, 9, 8), new(2, 1, 2, 8), new(2, 1, 2, 8),
         new(2), new(9, 4), new(9, 4)), [(2, 1, 4, 8)]),

@@ -1,11 +1,16 @@
 """The operators by PyTorch's own functions: for tensors that no kernel takes. Sums are kept in
 fp32, or a wider type, and results are rounded once if a kernel rounds once."""
 
+import math
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+
+# The largest logit that hides a key beside a bias: kernels count in base 2, where it is infinite.
+_HIDDEN = -2.0**128 * math.log(2)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -153,9 +158,11 @@ def norm_rope(q: Tensor, k: Tensor, v: Tensor, q_norm: Tensor, k_norm: Tensor, c
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor] = None,
-              alibi_slopes: Optional[Tensor] = None, kv_lengths: Optional[Tensor] = None, *,
+              alibi_slopes: Optional[Tensor] = None, kv_lengths: Optional[Tensor] = None,
+              seen: Optional[Tensor] = None, bias: Optional[Tensor] = None, *,
               causal: bool = False, scale: Optional[float] = None, window: Optional[int] = None,
-              softcap: Optional[float] = None, return_lse: bool = False) -> Any:
+              softcap: Optional[float] = None, causal_first: bool = False,
+              return_lse: bool = False) -> Any:
     from .sequences import _attention_result
 
     queries, keys = q.shape[2], k.shape[2]
@@ -167,16 +174,21 @@ def attention(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor] = None,
     lengths = (torch.full((q.shape[0],), keys, device=q.device) if kv_lengths is None
                else kv_lengths.to(torch.int64))
     at = torch.arange(keys, device=q.device)
-    own = torch.arange(queries, device=q.device) + (lengths - queries)[:, None]
-    seen = (at < lengths[:, None])[:, None].expand(-1, queries, -1)
-    if causal or window:
-        seen = seen & (at <= own[..., None])
+    first = torch.zeros_like(lengths) if causal_first else lengths - queries
+    own = torch.arange(queries, device=q.device) + first[:, None]
+    shown = (at < lengths[:, None])[:, None].expand(-1, queries, -1)
+    if causal or causal_first or window:
+        shown = shown & (at <= own[..., None])
     if window:
-        seen = seen & (at > own[..., None] - window)
+        shown = shown & (at > own[..., None] - window)
     if alibi_slopes is not None:
         distance = (at - own[..., None]).abs().to(logits.dtype)
         logits = logits - alibi_slopes[:, None, None] * distance[:, None]
-    logits = logits.masked_fill(~seen[:, None], -torch.inf)
+    if bias is not None:
+        logits = logits + _wide(bias)
+        logits = logits.masked_fill(logits <= _HIDDEN, -torch.inf)
+    shown = shown[:, None] if seen is None else shown[:, None] & seen
+    logits = logits.masked_fill(~shown, -torch.inf)
     lse = logits.logsumexp(-1)
     if sinks is not None:
         lse = torch.logaddexp(lse, _wide(sinks)[:, None].expand_as(lse))

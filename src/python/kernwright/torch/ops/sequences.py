@@ -22,15 +22,17 @@ def _attention_result(q: Tensor, v: Tensor) -> Tensor:
 
 def _our_attention(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor] = None,
                    alibi_slopes: Optional[Tensor] = None, kv_lengths: Optional[Tensor] = None,
+                   seen: Optional[Tensor] = None, bias: Optional[Tensor] = None,
                    **named: Any) -> Any:
     out = _attention_result(q, v) if q.dim() == 4 else None
     return _arrays.attention(q, k, v, sinks=sinks, alibi_slopes=alibi_slopes,
-                             kv_lengths=kv_lengths, out=out, **named)
+                             kv_lengths=kv_lengths, seen=seen, bias=bias, out=out, **named)
 
 
 _ATTENTION = ("(Tensor q, Tensor k, Tensor v, Tensor? sinks=None, Tensor? alibi_slopes=None, "
-              "Tensor? kv_lengths=None, *, bool causal=False, float? scale=None, "
-              "int? window=None, float? softcap=None)")
+              "Tensor? kv_lengths=None, Tensor? seen=None, Tensor? bias=None, *, "
+              "bool causal=False, float? scale=None, int? window=None, float? softcap=None, "
+              "bool causal_first=False)")
 _attention = _operator(f"attention{_ATTENTION} -> Tensor", _our_attention, plain.attention,
                        lambda q, k, v, *_, **named: _attention_result(q, v))
 _operator(f"attention_lse{_ATTENTION} -> (Tensor, Tensor)",
@@ -44,14 +46,16 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
               scale: Optional[float] = None, window: Optional[int] = None,
               softcap: Optional[float] = None, sinks: Optional[Tensor] = None,
               alibi_slopes: Optional[Tensor] = None, kv_lengths: Optional[Tensor] = None,
-              return_lse: bool = False) -> Any:
+              seen: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+              causal_first: bool = False, return_lse: bool = False) -> Any:
     """kernwright.attention of contiguous sequences. The result has the layout of q."""
-    if _direct(q, k, v, sinks, alibi_slopes, kv_lengths):
-        return _attention(q, k, v, sinks, alibi_slopes, kv_lengths, causal=causal, scale=scale,
-                          window=window, softcap=softcap, return_lse=return_lse)
+    tensors = q, k, v, sinks, alibi_slopes, kv_lengths, seen, bias
+    if _direct(*tensors):
+        return _attention(*tensors, causal=causal, scale=scale, window=window, softcap=softcap,
+                          causal_first=causal_first, return_lse=return_lse)
     operator = torch.ops.kernwright.attention_lse if return_lse else torch.ops.kernwright.attention
-    return operator(q, k, v, sinks, alibi_slopes, kv_lengths, causal=causal, scale=scale,
-                    window=window, softcap=softcap)
+    return operator(*tensors, causal=causal, scale=scale, window=window, softcap=softcap,
+                    causal_first=causal_first)
 
 
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
