@@ -46,10 +46,12 @@ def sdpa(torch, shape, backend, form):
     refuse_where(shape.cache == "paged", "SDPA has no pages")
     refuse_where(shape.has_sink, "SDPA has no sinks")
     refuse_where(shape.mask == "window", "SDPA has no windows, only a mask as large as the scores")
+    refuse_where(shape.is_biased and shape.is_masked, "SDPA has a mask or is_causal")
     chosen = {"sdpa_cudnn": SDPBackend.CUDNN_ATTENTION, "sdpa_flash": SDPBackend.FLASH_ATTENTION,
               "sdpa_efficient": SDPBackend.EFFICIENT_ATTENTION}[backend]
     options = {"enable_gqa": True} if shape.heads != shape.kv_heads else {}
-    if shape.is_masked and shape.lengths != "kv" and shape.q_lengths == shape.kv_lengths:
+    if shape.mask == "causal_first" or (shape.is_masked and shape.lengths != "kv" and
+                                        shape.q_lengths == shape.kv_lengths):
         options["is_causal"] = True
     elif shape.is_masked and shape.lengths == "full" and backend != "sdpa_cudnn":
         options["attn_mask"] = causal_lower_right(shape.q_len, shape.kv_len)
@@ -59,8 +61,9 @@ def sdpa(torch, shape, backend, form):
 
     def call(t):
         q, k, v = (t[name].transpose(1, 2) for name in "qkv")
+        mask = {"attn_mask": t.get("seen", t.get("bias"))} if shape.is_biased else {}
         with sdpa_kernel(chosen):
-            o = torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+            o = torch.nn.functional.scaled_dot_product_attention(q, k, v, **options, **mask)
         return o.transpose(1, 2)
 
     if shape.lengths != "ragged":
@@ -365,6 +368,8 @@ def makers(torch, shape):
         forms = ("nested", "padded") if shape.lengths == "ragged" else ("dense",)
         for form in forms:
             found[f"{backend}:{form}"] = lambda backend=backend, form=form: sdpa(torch, shape, backend, form)
+    if shape.is_biased or shape.mask == "causal_first":
+        return found  # the others are not called with tensors of their own, or from the first key on
     found["sdpa_flash:direct"] = lambda: sdpa_direct(torch, shape)
     found["flex:compiled"] = lambda: flex(torch, shape)
     for form in ("plain", "cache"):

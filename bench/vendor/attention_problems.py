@@ -18,7 +18,8 @@ PAGED = "lengths=kv cache=paged page="
 # Number -> class, problem. A, B: long prefill of head_dim 128, causal and full. C, D, E: heads of 64,
 # of 192 and 256, of 96. F: short prefill and chunks. G: windows. H: ragged. I, J: decode of more and
 # of less than 128 MB. K: drafted tokens. L: small pages. M, N: fp8 caches, fp8 everywhere.
-# O: what no peer is called with, compared with the reference alone.
+# O: what no peer is called with, compared with the reference alone. P: masks and biases that are tensors,
+# and masks from the first key on, beside SDPA's backends.
 SHAPES = {
     1: ("A", problem_text(4, 32, 32, 4096, 4096, 128)),
     2: ("B", problem_text(4, 32, 32, 4096, 4096, 128, "")),
@@ -51,6 +52,16 @@ SHAPES = {
     28: ("O", problem_text(16, 32, 8, 1, 4096, 128, "lengths=kv append=norm_rope")),
     29: ("O", problem_text(16, 32, 8, 1, 4096, 128, "kv_total=32768 lengths=kv schedule=given slots=33")),
     30: ("O", problem_text(4, 32, 8, 1024, 1024, 128, "mask=causal ldq=6144 ldk=6144 ldv=6144")),
+    31: ("P", problem_text(4, 32, 32, 2048, 2048, 128, "bias_heads=1 bias=boolean")),
+    32: ("P", problem_text(4, 32, 32, 4096, 4096, 128, "bias_batch=1 bias_heads=1 bias=additive")),
+    33: ("P", problem_text(2, 16, 16, 2048, 2048, 64, "bias=additive")),
+    34: ("P", problem_text(16, 16, 16, 1024, 1024, 64, "bias_heads=1 bias_q=1 bias=boolean")),
+    35: ("P", problem_text(4, 16, 16, 1024, 1024, 64, "bias_batch=1 bias_dtype=fp32 bias=additive")),
+    36: ("P", problem_text(4, 32, 8, 1024, 4096, 128, "mask=causal_first")),
+    37: ("P", problem_text(16, 32, 8, 1, 4096, 128, "bias_heads=1 bias=boolean")),
+    38: ("P", problem_text(8, 16, 16, 777, 777, 64, "bias_heads=1 bias=additive")),
+    39: ("P", problem_text(2, 32, 8, 512, 4096, 128, "bias_heads=1 bias=boolean")),
+    40: ("P", problem_text(8, 16, 16, 2048, 2048, 64, "bias_heads=1 bias=boolean")),
 }
 
 
@@ -129,11 +140,12 @@ def sequence_lengths(count, total, longest):
 
 # The names that the reference knows. Numbers of the last two change no result.
 DIMS = {"batch", "heads", "kv_heads", "q_len", "kv_len", "head_dim", "head_dim_v", "q_total", "kv_total", "page",
-        "pages", "window", "slots", "ldq", "ldk", "ldv", "ldo", "ldk_new", "ldv_new"}
+        "pages", "window", "slots", "ldq", "ldk", "ldv", "ldo", "ldk_new", "ldv_new", "bias_batch", "bias_heads",
+        "bias_q", "ldbias", "ldbias_head", "ldbias_batch"}
 FLAGS = {"layout": "bshd", "lengths": "full", "cache": "contiguous", "mask": "none", "softcap": "none",
          "bias": "none", "sink": "none", "lse": "none", "descale": "none", "invariant": "none",
          "schedule": "none", "append": "none", "pairs": "halves"}
-DTYPES = {"dtype", "kv", "out"}
+DTYPES = {"dtype", "kv", "out", "bias_dtype"}
 CAP, EPS = 50, 1e-6  # the operation's defaults
 
 
@@ -157,9 +169,17 @@ class Shape:
         self.layout, self.append = self.flags["layout"], self.flags["append"]
         self.page = values.get("page", 16 if self.cache == "paged" else 1)
         self.has_sink = self.flags["sink"] == "head"
+        self.is_biased = self.flags["bias"] in ("boolean", "additive")
+        self.bias_bytes = 0
+        if self.is_biased:
+            rows_of_bias = (values.get("bias_batch", self.batch) * values.get("bias_heads", self.heads) *
+                            values.get("bias_q", self.q_len))
+            element = rows.BYTES["bool" if self.flags["bias"] == "boolean" else values.get("bias_dtype", self.dtype)]
+            self.bias_bytes = rows_of_bias * self.kv_len * element
         # Flags and dims with which no peer is called here.
         self.beyond_peers = [f"{name}={self.flags[name]}" for name in (
-            "layout", "softcap", "bias", "descale", "append") if self.flags[name] != FLAGS[name]]
+            "layout", "softcap", "bias", "descale", "append")
+            if self.flags[name] != FLAGS[name] and not (name == "bias" and self.is_biased)]
         self.beyond_peers += [name for name in sorted(DIMS) if name.startswith("ld") and name in values]
         shuffled = random.Random(problem)
         order = shuffled.sample(range(self.batch), self.batch)
@@ -180,7 +200,7 @@ class Shape:
     def is_masked(self):
         """Returns whether a query may not see every key of its sequence: a single query is at the last one, and
         sees all."""
-        return self.mask == "window" or (self.mask == "causal" and self.q_len > 1)
+        return self.mask in ("window", "causal_first") or (self.mask == "causal" and self.q_len > 1)
 
     def pairs(self):
         """Queries and keys that see each other, of one head."""
@@ -194,7 +214,7 @@ class Shape:
         read = sum(min(kv, self.window + q - 1) if self.mask == "window" else kv
                    for q, kv in zip(self.q_lengths, self.kv_lengths))
         sizes = self.head_dim * rows.BYTES[self.dtype], self.head_dim_v * rows.BYTES[self.out]
-        return (sum(self.q_lengths) * self.heads * sum(sizes) +
+        return (self.bias_bytes + sum(self.q_lengths) * self.heads * sum(sizes) +
                 read * self.kv_heads * (self.head_dim + self.head_dim_v) * rows.BYTES[self.kv])
 
     def sampled(self):
@@ -209,6 +229,8 @@ def visible_pairs(queries, keys, mask, window):
     """Counts the pairs of one sequence; query i is at position i + keys - queries."""
     if mask == "none":
         return queries * keys
+    if mask == "causal_first":
+        return sum(min(i + 1, keys) for i in range(queries))
     seeing = min(queries, keys)  # the last ones; the first of them sees keys - seeing + 1
     ahead = keys - seeing
     short = max(0, min(seeing, window - 1 - ahead)) if mask == "window" else seeing
@@ -251,6 +273,9 @@ def draw(torch, shape, arguments):
         name, extent = argument["name"], argument["extent"]
         is_cache = name in ("k", "v")  # which an append writes too
         if argument["scalar"] or name == "work" or (argument["output"] and not is_cache):
+            continue
+        if argument["dtype"] == "bool":
+            inputs[name] = strided(torch, extent, argument["strides"], "fp32") < 1
             continue
         if argument["dtype"] != "int32":
             inputs[name] = strided(torch, extent, argument["strides"], argument["dtype"])
@@ -308,6 +333,17 @@ def keys_of(shape, t, name, number):
     return tensor[number, :count]
 
 
+def rows_of_bias(shape, bias, number, queries):
+    """The rows of a bias for some queries of a sequence: [queries, kv_heads, group, keys], of which some axes
+    are 1."""
+    if bias is None:
+        return None
+    of_heads = bias[min(number, bias.shape[0] - 1)]
+    of_queries = of_heads[:, queries if of_heads.shape[1] > 1 else [0], :shape.kv_lengths[number]].transpose(0, 1)
+    heads = of_queries.shape[1]
+    return of_queries.unflatten(1, (shape.kv_heads, heads // shape.kv_heads) if heads > 1 else (1, 1))
+
+
 def first_token(shape, number):
     return sum(shape.q_lengths[:number]) if shape.lengths == "ragged" else number * shape.q_len
 
@@ -335,7 +371,9 @@ def reference(torch, shape, t):
             if "q_descale" in t:
                 q = q * t["q_descale"][number].double()[:, None, None]
         scores = torch.einsum("ihgd,jhd->ihgj", q, k) / math.sqrt(shape.head_dim)
-        position = torch.tensor(queries, device=DEVICE)[:, None] + keys - shape.q_lengths[number]
+        position = torch.tensor(queries, device=DEVICE)[:, None]
+        if shape.mask != "causal_first":
+            position = position + keys - shape.q_lengths[number]
         j = torch.arange(keys, device=DEVICE)[None, :]
         if shape.flags["softcap"] == "tanh":
             scores = CAP * torch.tanh(scores / CAP)
@@ -348,6 +386,12 @@ def reference(torch, shape, t):
         if shape.mask == "window":
             hidden |= j <= position - shape.window
         scores.masked_fill_(hidden[:, None, None, :], -math.inf)
+        if shape.is_biased:
+            seen, bias = (rows_of_bias(shape, t.get(name), number, queries) for name in ("seen", "bias"))
+            if seen is not None:
+                scores.masked_fill_(~seen, -math.inf)
+            if bias is not None:
+                scores += bias.double()
         if shape.has_sink:
             sinks = t["sinks"].double().view(1, shape.kv_heads, group, 1).expand(count, -1, -1, 1)
             scores = torch.cat((scores, sinks), -1)

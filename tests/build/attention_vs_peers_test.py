@@ -70,10 +70,11 @@ class CountsTest(unittest.TestCase):
     def test_only_what_is_seen_is_counted(self):
         for queries in (1, 2, 7, 16):
             for keys in (0, 1, 5, 16, 40):
-                for mask, window in (("none", 0), ("causal", 0), ("window", 1), ("window", 4), ("window", 99)):
+                for mask, window in (("none", 0), ("causal", 0), ("window", 1), ("window", 4), ("window", 99),
+                                     ("causal_first", 0)):
                     seen = 0
                     for i in range(queries):
-                        position = i + keys - queries
+                        position = i if mask == "causal_first" else i + keys - queries
                         for j in range(keys):
                             seen += mask == "none" or (j <= position and (not window or j > position - window))
                     self.assertEqual(problems.visible_pairs(queries, keys, mask, window), seen,
@@ -201,6 +202,20 @@ class ReferenceTest(unittest.TestCase):
         self.compare("layout=bhsd lse=base2", plain)
         self.compare("softcap=tanh", lambda b, h, i, j, s: 50 * self.torch.tanh(s / 50))
         self.compare("bias=alibi", lambda b, h, i, j, s: s - slopes[h].double() * abs(i + 5 - 3 - j), slopes=slopes)
+
+    def test_biases(self):
+        torch = self.torch
+        hidden = torch.tensor(-math.inf, dtype=torch.double)
+
+        def first(b, h, i, j, s):
+            return s if j <= i else hidden
+        self.compare("mask=causal_first", first)
+        seen = torch.rand(2, 1, 3, 5) < 0.7
+        seen[..., 0] = True
+        self.compare("bias=boolean bias_heads=1", lambda b, h, i, j, s: s if seen[b, 0, i, j] else hidden, seen=seen)
+        bias = torch.randn(1, 4, 1, 5)
+        self.compare("bias=additive bias_dtype=fp32 bias_batch=1 bias_q=1",
+                     lambda b, h, i, j, s: s + bias[0, h, 0, j].double(), bias=bias)
 
     def test_scales_of_heads(self):
         scales = {f"{name}_descale": self.torch.rand(2, 2) + 0.5 for name in "qkv"}
