@@ -173,8 +173,7 @@ class HeadersTest(unittest.TestCase):
     def test_classes_have_their_comments_and_members(self):
         reference = self.reference("cpp")
         for part in ("### class `Service`\n\nProvides tuned kernels for one device.",
-                     "```cpp\nResult<Kernel> tune(const Problem& problem, const TuneOptions& options = {}) "
-                     "const;\n```",
+                     "```cpp\nResult<Kernel> tune(const Problem& problem, const TuneOptions& options = {});\n```",
                      "### enum `Match`",
                      "| `int device = 0` | The GPU, by the driver's number. |"):
             self.assertIn(part, reference)
