@@ -21,7 +21,7 @@ struct ServerStep {
 /// A server on a clock of steps. Requests arrive by a Poisson process, whose rate is drawn anew
 /// from time to time, so that there are busy and quiet hours. Prompts and answers have lengths
 /// whose logarithms are evenly spread. A step takes the waiting prompts in their order, as many
-/// tokens as fit beside those that decode. The same seed gives the same steps everywhere.
+/// tokens as fit beside those that decode. The same seed makes the same steps everywhere.
 class SimulatedServer {
  public:
   static constexpr std::int64_t kMostTokens = 2048;  ///< of a step

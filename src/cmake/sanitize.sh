@@ -7,6 +7,6 @@ export ASAN_OPTIONS=detect_container_overflow=0
 export TSAN_OPTIONS=die_after_fork=0:halt_on_error=1
 for program in kernwright_sanitized_test kernwright_examples_test; do
   [ -e "$1/bin/$program" ] || continue  # ThreadSanitizer has one of them
-  # What NVRTC does with its memory is not ours to judge. A test that hangs fails after a quarter of an hour.
+  # NVRTC's use of memory is not ours to judge. A test that hangs fails after a quarter of an hour.
   timeout --verbose 900 "$1/bin/$program" --gtest_brief=1 --gtest_filter='-*Toolkit*'
 done

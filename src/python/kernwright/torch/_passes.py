@@ -1,4 +1,4 @@
-"""Fusions over the graph of a compiled model. What a pass does not know it leaves.
+"""Fusions over the graph of a compiled model. A pass leaves the layers that it does not know.
 
 A pass reads a graph by `Finders`, which know a layer as our operator or as what torch.compile made of it."""
 

@@ -162,7 +162,7 @@ def _why_left(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any,
 
 
 def _alike(*parts: Tensor) -> Tuple[Tensor, ...]:
-    """Returns tensors [batch, heads, tokens, head_dim] that lie alike."""
+    """Returns tensors [batch, heads, tokens, head_dim] with the same order of strides."""
     if all(part.transpose(1, 2).is_contiguous() for part in parts):
         return parts
     return tuple(part.contiguous() for part in parts)
