@@ -4,7 +4,7 @@ and with kernwright's passes, products and attention, at the sizes of real model
 Needs a GPU, PyTorch and transformers. The machine must have nothing else to do.
 
     peer           torch.compile(mode="max-autotune"), with the attention that the model has by default
-    ours           the same with use_in_inductor(), fuse_in_inductor() and the attention "kernwright"
+    ours           the same with pack(), use_in_inductor(), fuse_in_inductor() and the attention "kernwright"
 
 decode-N is one token of N sequences behind --context others, with a StaticCache; prefill-N is N tokens of one sequence.
 Both are taken in turn, and each row has the median of the rounds. No figure without its gate: the error of logits
@@ -78,6 +78,7 @@ class Case:
         self.expected = self.logits(self.plain)
         self.plain.to(torch.bfloat16)
         self.noise = self.errors(self.logits(self.plain))
+        kernwright.torch.pack(self.plain)
         self.ours = copy.deepcopy(self.plain, {id(value): value for value in self.plain.parameters()})
         kernwright.torch.use_in_transformers()
         self.ours.set_attn_implementation("kernwright")

@@ -11,7 +11,7 @@ pytest.importorskip("torch._inductor.custom_graph_pass")
 
 from kernwright import torch as kw  # noqa: E402
 from kernwright.torch import _operators  # noqa: E402
-from kernwright.torch import _lowered, inductor  # noqa: E402
+from kernwright.torch import _lowered, _packing, inductor  # noqa: E402
 from torch import nn  # noqa: E402
 
 BF16 = torch.bfloat16
@@ -23,7 +23,8 @@ def on_cpu(monkeypatch):
     monkeypatch.setattr(_lowered, "on_gpu", lambda tensor: True)
     monkeypatch.setattr(_operators, "default_service", lambda: types.SimpleNamespace(prewarm=lambda _: None))
     with torch.library._scoped_library("kernwright_engine", "IMPL") as library:
-        for name in ("rms_norm", "linear_add", "gated_linear", "norm_linear", "norm_gated_linear"):
+        for name in ("rms_norm", "linear_add", "gated_linear", "qkv_linear", "norm_linear", "norm_gated_linear",
+                     "norm_qkv_linear"):
             with contextlib.suppress(RuntimeError):  # another test's is there
                 library.impl(name, getattr(_operators, f"_{name}"), "CPU")
         yield
@@ -33,7 +34,11 @@ def bf16(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).to(BF16)
 
 
-def compiled(step, *calls, dynamic=None):
+# Without kernels of Inductor, which calls PyTorch's instead: compiles in less time.
+CALLED = {"fallback_by_default": True} if hasattr(torch._inductor.config, "fallback_by_default") else {}
+
+
+def compiled(step, *calls, dynamic=None, generated=False):
     """Returns what the step computes when it is compiled with our passes, and the operators that are in its graphs."""
     names = []
     kw.fuse_in_inductor()
@@ -51,7 +56,8 @@ def compiled(step, *calls, dynamic=None):
 
     try:
         torch._dynamo.reset()
-        with torch._inductor.config.patch(post_grad_custom_pre_pass=Watched(), force_disable_caches=True):
+        with torch._inductor.config.patch(post_grad_custom_pre_pass=Watched(), force_disable_caches=True,
+                                          **({} if generated else CALLED)):
             step = torch.compile(step, fullgraph=True, dynamic=dynamic)
             return [step(*arguments) for arguments in calls], names
     finally:
@@ -104,7 +110,7 @@ ALL = ["norm_linear", "linear_add", "norm_gated_linear", "linear_add"]
 def test_layers_of_any_model(rounded, dynamic):
     layer, calls = Layer(rounded=rounded), [(bf16(2, rows, 32),) for rows in ((3,) if not dynamic else (3, 40))]
     with torch.no_grad():
-        results, names = compiled(layer, *calls, dynamic=dynamic)
+        results, names = compiled(layer, *calls, dynamic=dynamic, generated=True)
         assert names == ALL  # one graph for all sizes
         for result, call in zip(results, calls):
             expect_near(result, layer(*call))
@@ -175,9 +181,13 @@ def written_between(layer, x):
     return (x + y, )
 
 
+def scaled_norm(layer, x):
+    return (layer.product(layer.before(x * 2)),)  # Inductor scales and normalises in one kernel
+
+
 @pytest.mark.parametrize("step, names", [
     (shared_norm, []), (shared_product, []), (shared_gate, []), (swapped_gate, []), (uneven_gate, []), (broadcast, []),
-    (scaled_sum, []), (weight_of_a_step, []), (written_between, ["linear_add"])])
+    (scaled_sum, []), (weight_of_a_step, []), (scaled_norm, []), (written_between, ["linear_add"])])
 def test_what_is_not_known_is_left(step, names):
     layer, x = Layer(), bf16(2, 3, 32)
     with torch.no_grad():
@@ -229,26 +239,134 @@ def test_what_is_written_afterwards_is_read_before():
     expect_near(ours, theirs)
 
 
-# Models of Transformers: what is fused in one of their layers.
-MODELS = {"Phi3": ["norm_linear", "linear_add", "norm_gated_linear", "linear_add"],
-          "Glm4": ["norm_gated_linear"], "Llama": ["linear_add"] * 2, "Qwen3": ["linear_add"] * 2,
-          "Olmo2": [], "Gemma3Text": [], "GptOss": []}
+class Apart(nn.Module):
+    """q, k and v, and a gate, of weights of their own, with an activation."""
+
+    def __init__(self, rows=(32, 16, 16), biased=(False,) * 3, activation="silu"):
+        super().__init__()
+        self.before, self.between = Norm(32), Norm(32)
+        self.q_proj, self.k_proj, self.v_proj = (
+            nn.Linear(32, count, bias=bias, dtype=BF16) for count, bias in zip(rows, biased))
+        self.mixed = nn.Linear(sum(rows), 32, bias=biased[0], dtype=BF16)
+        self.gate_proj, self.up_proj = (nn.Linear(32, 48, bias=False, dtype=BF16) for _ in range(2))
+        self.down = nn.Linear(48, 32, bias=False, dtype=BF16)
+        self.activation = {"silu": nn.functional.silu, "gelu_tanh": lambda x: nn.functional.gelu(x, approximate="tanh"),
+                           "gelu": nn.functional.gelu, "relu": nn.functional.relu}[activation]
+
+    def forward(self, x):
+        y = self.before(x)
+        x = x + self.mixed(torch.cat((self.q_proj(y).sin(), self.k_proj(y).cos(), self.v_proj(y)), -1))
+        y = self.between(x)
+        return self.down(self.activation(self.gate_proj(y)) * self.up_proj(y)) + x
 
 
+QKV, GATE, SUM = "norm_qkv_linear", "norm_gated_linear", "linear_add"
+
+
+@pytest.mark.parametrize("made, names", [
+    ({}, [QKV, SUM, GATE, SUM]), ({"biased": (True,) * 3}, [QKV, SUM, GATE, SUM]),
+    ({"activation": "gelu_tanh"}, [QKV, SUM, GATE, SUM]), ({"activation": "gelu"}, [QKV, SUM, SUM]),
+    ({"activation": "relu"}, [QKV, SUM, SUM]), ({"biased": (False, True, True)}, [SUM, GATE, SUM]),
+    ({"rows": (32, 16, 8)}, [SUM, GATE, SUM]), ({"rows": (24, 16, 16)}, [SUM, GATE, SUM])])
+def test_packed_weights_of_one_input_are_one_product(made, names):
+    layer, x = Apart(**made), bf16(2, 3, 32)
+    with torch.no_grad():
+        wanted = layer(x)
+        assert kw.pack(layer) == ["q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"] and kw.pack(layer) == []
+        assert torch.equal(layer(x), wanted)
+        (result,), found = compiled(layer, (x,))
+        assert found == names
+        expect_near(result, wanted)
+
+
+def test_weights_that_are_not_packed_are_left():
+    layer, x = Apart(), bf16(2, 3, 32)
+    with torch.no_grad():
+        (result,), names = compiled(layer, (x,))
+        assert names == [SUM, SUM]
+        expect_near(result, layer(x))
+
+
+def test_weights_may_change_and_move_after_they_were_compiled():
+    layer, x = Apart(biased=(True,) * 3), bf16(2, 3, 32)
+    kw.pack(layer)
+
+    def change():
+        for parameter in layer.parameters():
+            parameter.mul_(-0.5)
+
+    def replace():
+        for linear in (layer.k_proj, layer.up_proj):
+            linear.weight = nn.Parameter(linear.weight * 2)
+
+    def move():
+        for parameter in layer.parameters():
+            parameter.data = parameter.data.clone() + 0.01
+
+    with torch.no_grad():
+        kw.fuse_in_inductor()
+        try:
+            torch._dynamo.reset()
+            with torch._inductor.config.patch(force_disable_caches=True, **CALLED):
+                step = torch.compile(layer, fullgraph=True)
+                before = step(x)
+                for edit in (change, replace, move):
+                    edit()
+                    after = step(x)
+                    expect_near(after, layer(x))
+                    assert not torch.allclose(after, before)
+                    before = after
+        finally:
+            kw.fuse_in_inductor(False)
+
+
+def test_weights_in_another_order_are_left():
+    layer, x = Apart(), bf16(2, 3, 32)
+    assert _packing.pack_parameters([layer.up_proj.weight, layer.gate_proj.weight], one_storage=True)
+    with torch.no_grad():
+        (result,), names = compiled(layer, (x,))
+        assert names == [SUM, SUM]
+        expect_near(result, layer(x))
+
+
+def test_weights_that_others_share_are_not_packed():
+    layer = Apart()
+    layer.up_proj.weight = layer.gate_proj.weight
+    places = {name: parameter.data_ptr() for name, parameter in layer.named_parameters()}
+    kw.pack(layer)
+    assert {name for name, parameter in layer.named_parameters() if parameter.data_ptr() != places[name]} == {
+        "q_proj.weight", "k_proj.weight", "v_proj.weight"}
+    with pytest.raises(TypeError, match="model is a str"):
+        kw.pack("layer")
+
+
+# Models of Transformers: what is fused in the second of their layers, and then after their weights were packed.
+MODELS = {"Phi3": (["norm_linear", SUM, GATE, SUM],) * 2,
+          "Glm4": (["gated_linear"], ["qkv_linear", "gated_linear"]),
+          "Llama": ([SUM] * 2, [QKV, SUM, GATE, SUM]), "Qwen3": ([SUM] * 2, [QKV, SUM, GATE, SUM]),
+          "Olmo2": ([], ["qkv_linear", "gated_linear"]), "Gemma3Text": ([], ["qkv_linear", "gated_linear"]),
+          "GptOss": ([SUM], ["qkv_linear", SUM])}
+
+
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_models_of_transformers(name):
+def test_models_of_transformers(name, packed):
     pytest.importorskip("transformers")
     from test_transformers import make, tokens
-    model = make(name, num_hidden_layers=1)
+    model = make(name, num_hidden_layers=2)
     model.set_attn_implementation("sdpa" if name != "GptOss" else "eager")
 
     def step(ids):
         return model(ids, use_cache=False).logits
 
     with torch.no_grad():
-        (result,), names = compiled(step, (tokens(2, 7),))
-        head = ["norm_linear"]  # the last norm and the head
-        assert [name for name in names if name != "norm_linear"] == [
-            name for name in MODELS[name] if name != "norm_linear"]
-        assert names.count("norm_linear") == MODELS[name].count("norm_linear") + (name != "Gemma3Text") * len(head)
+        if packed:
+            kw.pack(model)
+        (result,), names = compiled(step, (tokens(2, 7),), generated=packed)
+        layer = MODELS[name][packed]
+        # The norm of what Inductor computes is Inductor's: that of the first layer, and of sums of norms.
+        first = [name.removeprefix("norm_") if i == 0 else name for i, name in enumerate(layer)]
+        first = [name for name in first if name != "linear"]
+        head = ["norm_linear"] if SUM in layer[-1:] and name != "GptOss" else []
+        assert names == first + layer + head
         expect_near(result, step(tokens(2, 7)), 0.04)

@@ -8,6 +8,7 @@ The functions are kernwright's operations as operators, `torch.ops.kernwright`, 
 traces. Those with a backward have gradients; see `kernwright.torch.ops`."""
 
 from . import layers
+from ._packing import pack
 from ._patch import Report, patch, unpatch
 from .inductor import fuse_in_inductor, use_in_inductor
 from .ops import (append_attention, attention, gated_linear, gelu_and_mul, grouped_matmul,
@@ -16,6 +17,6 @@ from .ops import (append_attention, attention, gated_linear, gelu_and_mul, group
 from .transformers import use_in_transformers
 
 __all__ = ["Report", "append_attention", "attention", "fuse_in_inductor", "gated_linear", "gelu_and_mul",
-           "grouped_matmul", "layer_norm", "layers", "linear", "matmul", "norm_rope", "patch", "qkv_linear",
+           "grouped_matmul", "layer_norm", "layers", "linear", "matmul", "norm_rope", "pack", "patch", "qkv_linear",
            "rms_norm", "rope", "scaled_dot_product_attention", "scaled_matmul", "silu_and_mul", "silu_mul",
            "softmax", "unpatch", "use_in_inductor", "use_in_transformers"]

@@ -37,12 +37,12 @@ def gated_linear(x: Any, weight: Any, norm_weight: Any, activation: str, eps: fl
                 () if norm_weight is None else (eps,), stacks=True)
 
 
-_NORM_LINEAR = Form("matmul", _PRODUCT[:3], (("d", "out"),), (), ("eps",), {"batch": "1"})
+_NORM_LINEAR = Form("matmul", _PRODUCT, (("d", "out"),), (), ("eps",), {"batch": "1"})
 
 
-def norm_linear(x: Any, weight: Any, norm_weight: Any, eps: float) -> Any:
+def norm_linear(x: Any, weight: Any, norm_weight: Any, bias: Any, eps: float) -> Any:
     """linear of x with its rows normalised. Source: matmul with norm=rms."""
-    return call(_NORM_LINEAR, ("norm_linear",), (x, weight, norm_weight), (None,), (eps,))
+    return call(_NORM_LINEAR, ("norm_linear",), (x, weight, norm_weight, bias), (None,), (eps,))
 
 
 def _settle_heads(given: Given) -> None:

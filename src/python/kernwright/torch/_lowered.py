@@ -1,5 +1,6 @@
 """Layers as Inductor's graphs have them: products of matrices, and functions of elements in fp32."""
 
+import math
 import operator
 from typing import Any, List, Optional, Set, Tuple
 
@@ -12,6 +13,7 @@ from ._passes import OWN, Finder, Finders, Found, fuse
 _ATEN = torch.ops.aten
 _CONVERT = torch.ops.prims.convert_element_type.default
 _VIEWS = (_ATEN.reshape.default, _ATEN.view.default, _ATEN._unsafe_view.default)
+_PRODUCTS = _ATEN.mm.default, _ATEN.addmm.default
 _DTYPES = (torch.bfloat16, torch.float16)
 
 
@@ -57,15 +59,15 @@ def _fits(node: Any, weight: fx.Node) -> bool:
 
 
 def _product(node: Any) -> Optional[Found]:
-    """Finds mm, also between views that make a matrix of x and the shape of x of the result."""
+    """Finds mm and addmm, also between views that make a matrix of x and the shape of x of the result."""
     nodes: Set[fx.Node] = {node}
     inner = node
     if _is(node, *_VIEWS):
         inner = node.args[0]
         nodes.add(inner)
-    if not _is(inner, _ATEN.mm.default) or inner is not node and len(inner.users) != 1:
+    if not _is(inner, *_PRODUCTS) or inner.kwargs or inner is not node and len(inner.users) != 1:
         return None
-    x, turned = inner.args
+    bias, x, turned = (None, *inner.args)[-3:]
     if not _is(turned, _ATEN.permute.default, _ATEN.t.default) or not _is_weight(turned.args[0], 2):
         return None
     weight = turned.args[0]
@@ -79,7 +81,10 @@ def _product(node: Any) -> Optional[Found]:
     if value is None or not _fits(x, weight) or not _same((*value.shape[:-1], weight.meta["val"].shape[0]),
                                                           node.meta["val"].shape):
         return None
-    return Found((x, weight), nodes)
+    if bias is not None and not (_is_weight(bias, 1) and _value(bias).dtype is value.dtype
+                                 and _same(bias.meta["val"].shape, weight.meta["val"].shape[:1])):
+        return None
+    return Found((x, weight, bias), nodes)
 
 
 def _converted(node: Any, dtype: torch.dtype) -> Any:
@@ -108,6 +113,15 @@ def _normal(node: Any) -> Optional[Found]:
     return None
 
 
+def _is_stored(node: Any) -> bool:
+    """Returns true for what another's kernel computes, or is given. All else Inductor computes in the same kernel as
+    a norm of it, which therefore costs nothing."""
+    while _is(node, *_VIEWS, operator.getitem):
+        node = node.args[0]
+    return node.op != "call_function" or _is(node, *_PRODUCTS) or (
+        getattr(node.target, "namespace", "").startswith("kernwright"))
+
+
 def _norm(node: Any) -> Optional[Found]:
     """Finds RMSNorm with a weight, by which rows are multiplied before or after they are rounded."""
     value = _value(node)
@@ -124,7 +138,7 @@ def _norm(node: Any) -> Optional[Found]:
         if found is None or not _is_weight(weight, 1) or not _fits(found.args[0], weight):
             continue
         x, eps = found.args
-        if value.dtype is x.meta["val"].dtype and _same(value.shape, x.meta["val"].shape):
+        if _is_stored(x) and value.dtype is x.meta["val"].dtype and _same(value.shape, x.meta["val"].shape):
             return Found((x, weight, eps), (nodes | found.nodes) - {weight})
     return None
 
@@ -150,32 +164,72 @@ def _half(node: Any, which: int) -> Optional[Found]:
     return Found((rows,), nodes)
 
 
-def _silu(node: Any, dtype: torch.dtype) -> Optional[Found]:
-    """Finds silu, computed in fp32 and rounded to the dtype."""
-    ratio = _converted(node, dtype)
-    if not _is(ratio, _ATEN.div.Tensor):
+def _silu(node: Any) -> Any:
+    """Returns x of x / (1 + exp(-x)), None for another node."""
+    if not _is(node, _ATEN.div.Tensor):
         return None
-    wide, below = ratio.args
-    power = below.args[0] if _is(below, _ATEN.add.Tensor) and below.args[1] == 1 and not below.kwargs else None
+    x, below = node.args
+    power = below.args[0] if _is(below, _ATEN.add.Tensor) and below.args[1:] == (1,) and not below.kwargs else None
     minus = power.args[0] if _is(power, _ATEN.exp.default) else None
-    x = _converted(wide, torch.float32)
-    if x is None or not _is(minus, _ATEN.neg.default) or minus.args[0] is not wide:
-        return None
-    return Found((x,), {node, ratio, wide, below, power, minus})
+    return x if _is(minus, _ATEN.neg.default) and minus.args == (x,) else None
+
+
+def _scaled(node: Any, number: float) -> Any:
+    """Returns what a node multiplies by the number, None for another node."""
+    return node.args[0] if _is(node, _ATEN.mul.Tensor) and node.args[1] == number else None
+
+
+def _gelu_tanh(node: Any) -> Any:
+    """Returns x of x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))), None for another node."""
+    for half, above in _factors(node):
+        x = _scaled(half, 0.5)
+        tanh = above.args[0] if _is(above, _ATEN.add.Tensor) and above.args[1:] == (1,) and not above.kwargs else None
+        inner = _scaled(tanh.args[0], math.sqrt(2 / math.pi)) if _is(tanh, _ATEN.tanh.default) else None
+        if x is None or not _is(inner, _ATEN.add.Tensor) or inner.kwargs or inner.args[0] is not x:
+            continue
+        cube = _scaled(inner.args[1], 0.044715)
+        square = cube.args[0] if _is(cube, _ATEN.mul.Tensor) and cube.args[1] is x else None
+        if _is(square, _ATEN.mul.Tensor) and square.args == (x, x):
+            return x
+    return None
+
+
+_ACTIVATIONS = {"silu": _silu, "gelu_tanh": _gelu_tanh}
+
+
+def _activation(node: Any, dtype: torch.dtype) -> Optional[Tuple[str, Any]]:
+    """Returns the name of an activation that is computed in fp32 and rounded to the dtype, and what it is of."""
+    rounded = _converted(node, dtype)
+    for name, find in _ACTIVATIONS.items():
+        x = _converted(find(rounded), torch.float32)
+        if x is not None:
+            return name, x
+    return None
+
+
+def _between(node: fx.Node, begin: fx.Node) -> Set[fx.Node]:
+    """Returns the nodes by which a function of `begin` alone is computed, the last of which is `node`."""
+    if node is begin:
+        return set()
+    return {node}.union(*(_between(each, begin) for each in node.all_input_nodes))
 
 
 def _gate(node: Any) -> Optional[Found]:
     value = _value(node)
     if value is None or value.dtype not in _DTYPES or not on_gpu(value):
         return None
-    for activated, other in _factors(node):
-        silu, up = _silu(activated, value.dtype), _half(other, 1)
-        gate = None if silu is None else _half(silu.args[0], 0)
-        if silu is None or gate is None or up is None or gate.args != up.args:
+    for activated, up in _factors(node):
+        activation = _activation(activated, value.dtype)
+        if activation is None or not _same(value.shape, getattr(_value(up), "shape", ())):
             continue
-        rows = gate.args[0].meta["val"]
-        if rows.dtype is value.dtype and rows.is_contiguous():
-            return Found(gate.args, {node} | silu.nodes | gate.nodes | up.nodes)
+        name, gate = activation
+        nodes = {node} | _between(activated, gate)
+        halves = _half(gate, 0), _half(up, 1)
+        if halves[0] is None or halves[1] is None:
+            return Found((name, gate, up), nodes)
+        rows = halves[0].args[0].meta["val"]
+        if halves[0].args == halves[1].args and rows.dtype is value.dtype and rows.is_contiguous():
+            return Found((name, *halves[0].args), nodes | halves[0].nodes | halves[1].nodes)
     return None
 
 
@@ -194,4 +248,4 @@ def _either(own: Finder, lowered: Finder) -> Finder:
     return lambda node: own(node) or lowered(node)
 
 
-FINDERS = Finders(*(_either(own, lowered) for own, lowered in zip(OWN, (_product, _norm, _gate, _sum))))
+FINDERS = Finders(*(_either(own, lowered) for own, lowered in zip(OWN, (_product, _norm, _gate, _sum))), functional=True)

@@ -16,6 +16,7 @@ from .._arrays import make_error
 from .._kernwright import Error
 from . import ops as kw
 from ._guards import original
+from ._packing import pack_parameters
 
 DTYPES = (torch.bfloat16, torch.float16)
 IMPLEMENTATIONS = ("sdpa", "kernwright")  # of attention that is causal without a mask
@@ -630,38 +631,6 @@ def model_parts(model: nn.Module) -> Dict[str, nn.Module]:
 
 # Weights in one allocation.
 
-def _is_shared(parameter: nn.Parameter) -> bool:
-    """Returns true if another tensor has a part of its memory."""
-    storage = parameter.untyped_storage()
-    return (storage.nbytes() != parameter.numel() * parameter.element_size()
-            # The parameter and `storage` itself count.
-            or torch._C._storage_Use_Count(storage._cdata) > 2)
-
-
-def pack(parameters: Sequence[nn.Parameter]) -> bool:
-    """Moves the parameters into one allocation, one behind the other, and says whether it did. They
-    stay the same objects, and each has a storage of its own, so that savers see tensors that share
-    nothing."""
-    first = parameters[0]
-    place, together = first.data_ptr(), True
-    for parameter in parameters:
-        if (type(parameter) is not nn.Parameter or not on_gpu(parameter) or parameter.is_meta
-                or parameter.dtype is not first.dtype or parameter.device != first.device
-                or parameter.shape[1:] != first.shape[1:]):
-            return False
-        together = together and parameter.is_contiguous() and parameter.data_ptr() == place
-        place += parameter.numel() * parameter.element_size()
-    if together or len({id(parameter) for parameter in parameters}) != len(parameters) or any(
-            _is_shared(parameter) for parameter in parameters):
-        return False
-    rows = [parameter.shape[0] for parameter in parameters]
-    packed = torch.empty((sum(rows), *first.shape[1:]), dtype=first.dtype, device=first.device)
-    for parameter, part in zip(parameters, packed.split(rows)):
-        part.copy_(parameter.detach())
-        parameter.data = torch.from_dlpack(part)
-    return True
-
-
 def pack_members(module: Packed) -> bool:
     """Packs the parameters that the module reads as one, if its parts are unchanged, and says
     whether something was moved."""
@@ -669,8 +638,8 @@ def pack_members(module: Packed) -> bool:
         members = module._kernwright_members()
     except AttributeError:
         return False
-    moved = any([pack(parameters) for parameters in members
-                 if all(isinstance(parameter, nn.Parameter) for parameter in parameters)])
+    moved = any([pack_parameters(parameters, one_storage=False) for parameters in members
+                 if all(isinstance(parameter, nn.Parameter) and on_gpu(parameter) for parameter in parameters)])
     module._kernwright.moved = moved or module._kernwright.moved
     return moved
 

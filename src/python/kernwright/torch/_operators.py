@@ -2,7 +2,7 @@
 call takes is decided inside of the operator: kernwright's, else PyTorch's."""
 
 import logging
-from typing import Any, Callable, Optional, Set, Tuple
+from typing import Any, Callable, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from .._arrays import dtype_text
 from .._kernwright import Error
 from .._service import default_service
 from . import _fused
+from .ops import plain
 
 _log = logging.getLogger("kernwright")
 _library = torch.library.Library("kernwright_engine", "DEF")
@@ -25,9 +26,6 @@ MOST_ROWS = 8192
 #: Rows up to which a product normalises its rows itself.
 MOST_NORMALISED = 16
 _ready: Set[str] = set()
-
-#: The flags of products.
-PLAIN, GATED = "bias=none", "gate=stacked activation=silu"
 
 
 def say_once(text: str, *values: Any) -> None:
@@ -48,11 +46,17 @@ def _make_ready(x: Tensor, *problems: str) -> None:
 
 
 def _or_torch(name: str, ours: Callable[[], Any], torchs: Callable[[], Any]) -> Any:
+    """Computes by kernwright's kernel, or by what takes its place if that is refused, or if weights
+    that it reads as one are apart."""
     try:
-        return ours()
+        result = ours()
     except Error as error:
         say_once("%s is left to PyTorch: %s", name, error)
         return torchs()
+    if result is not NotImplemented:
+        return result
+    say_once("%s multiplies its weights one by one: they are apart", name)
+    return torchs()
 
 
 def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -87,74 +91,138 @@ def _silu_and_mul(x: Tensor) -> Tensor:
                      lambda: (functional.silu(x[..., :half]) * x[..., half:]).contiguous())
 
 
-def _product(weight: Tensor, rows: int, flags: str, parts: int = 1) -> str:
-    """Returns the problem of products of up to so many rows."""
-    return (f"matmul m=1..{rows} n={weight.shape[0] // parts} k={weight.shape[1]} ldb={weight.stride(0)}"
+def _product(weights: Sequence[Tensor], rows: int, flags: str, parts: int = 1) -> str:
+    """Returns the problem of products of up to so many rows with weights that are read as one, the
+    columns of which have so many parts."""
+    columns = sum(weight.shape[0] for weight in weights) // parts
+    return (f"matmul m=1..{rows} n={columns} k={weights[0].shape[1]} ldb={weights[0].stride(0)}"
             f" {flags}")
+
+
+def _as_one(tensors: Sequence[Tensor]) -> Any:
+    """Returns several as the tuple that kernels read as one, None for none."""
+    return tuple(tensors) if len(tensors) > 1 else tensors[0] if tensors else None
+
+
+def _of_bias(bias: Any) -> str:
+    return "bias=none" if bias is None else "bias=column"
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     def ours() -> Any:
-        _make_ready(x, _product(weight, MOST_ROWS, PLAIN if bias is None else "bias=column"))
+        _make_ready(x, _product([weight], MOST_ROWS, _of_bias(bias)))
         return _arrays.linear(x, weight, bias)
 
     return _or_torch("linear", ours, lambda: functional.linear(x, weight, bias))
 
 
-def _linear_add(x: Tensor, weight: Tensor, residual: Tensor) -> Tensor:
+def _linear_add(x: Tensor, weight: Tensor, bias: Optional[Tensor], residual: Tensor) -> Tensor:
     def ours() -> Any:
-        _make_ready(x, _product(weight, MOST_ROWS, "residual=add"))
-        return _arrays.linear(x, weight, residual=residual)
+        _make_ready(x, _product([weight], MOST_ROWS, f"{_of_bias(bias)} residual=add"))
+        return _arrays.linear(x, weight, bias, residual=residual)
 
-    return _or_torch("linear", ours, lambda: functional.linear(x, weight) + residual)
+    return _or_torch("linear", ours, lambda: functional.linear(x, weight, bias) + residual)
 
 
-def _gated_linear(x: Tensor, weight: Tensor) -> Tensor:
+def _gated(activation: str) -> str:
+    return f"gate=stacked activation={activation}"
+
+
+def _gated_linear(x: Tensor, weights: Sequence[Tensor], activation: str) -> Tensor:
+    """The product of one weight with the rows of gate and up, or of these two."""
     def ours() -> Any:
-        _make_ready(x, _product(weight, MOST_ROWS, GATED, 2))
-        return _arrays.gated_linear(x, weight)
+        _make_ready(x, _product(weights, MOST_ROWS, _gated(activation), 2))
+        return _fused.gated_linear(x, _as_one(weights), None, activation, 0.0)
 
-    return _or_torch("gated_linear", ours, lambda: _silu_and_mul(_linear(x, weight, None)))
+    def apart() -> Tensor:
+        products = [_linear(x, weight, None) for weight in weights]
+        gate, up = products[0].chunk(2, -1) if len(products) == 1 else products
+        return (plain.activate(gate, activation) * up).contiguous()
+
+    return _or_torch("gated_linear", ours, apart)
 
 
-def _normalises(x: Tensor, weight: Tensor, flags: str, parts: int = 1) -> bool:
+def _of_qkv(weights: Sequence[Tensor], biases: Sequence[Tensor]) -> str:
+    return f"split=qkv n_kv={weights[1].shape[0]} {_of_bias(biases or None)}"
+
+
+def _by_qkv(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], norm_weight: Optional[Tensor] = None,
+            eps: float = 0.0) -> Any:
+    """Returns q, k and v by one product, in which k and v count as one head."""
+    results = _fused.qkv_linear(x, _as_one(weights), _as_one(biases), norm_weight, 1, weights[1].shape[0], eps)
+    return results if results is NotImplemented else tuple(result.flatten(-2) for result in results)
+
+
+def _qkv_linear(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tuple[Tensor, ...]:
+    def ours() -> Any:
+        _make_ready(x, _product(weights, MOST_ROWS, _of_qkv(weights, biases)))
+        return _by_qkv(x, weights, biases)
+
+    return _or_torch("qkv_linear", ours, lambda: tuple(
+        _linear(x, weight, bias) for weight, bias in zip(weights, biases or (None,) * 3)))
+
+
+def _normalises(x: Tensor, weights: Sequence[Tensor], flags: str, parts: int = 1) -> bool:
     """Returns true if a product of x normalises its rows itself. Makes such products and the others ready at
     the same time."""
     if x.dtype is not torch.bfloat16:
         return False
-    _make_ready(x, _product(weight, MOST_ROWS, flags, parts),
-                _product(weight, MOST_NORMALISED, f"{flags} norm=rms", parts))
+    _make_ready(x, _product(weights, MOST_ROWS, flags, parts),
+                _product(weights, MOST_NORMALISED, f"{flags} norm=rms", parts))
     return x.numel() <= MOST_NORMALISED * x.shape[-1]
 
 
-def _norm_linear(x: Tensor, norm_weight: Tensor, eps: float, weight: Tensor) -> Tensor:
+def _norm_linear(x: Tensor, norm_weight: Tensor, eps: float, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     def ours() -> Any:
-        if not _normalises(x, weight, PLAIN):
+        if not _normalises(x, [weight], _of_bias(bias)):
             return apart()
-        return _fused.norm_linear(x, weight, norm_weight, eps)
+        return _fused.norm_linear(x, weight, norm_weight, bias, eps)
 
     def apart() -> Tensor:
-        return _linear(_rms_norm(x, norm_weight, eps), weight, None)
+        return _linear(_rms_norm(x, norm_weight, eps), weight, bias)
 
     return _or_torch("norm_linear", ours, apart)
 
 
-def _norm_gated_linear(x: Tensor, norm_weight: Tensor, eps: float, weight: Tensor) -> Tensor:
+def _norm_gated_linear(x: Tensor, norm_weight: Tensor, eps: float, weights: Sequence[Tensor],
+                       activation: str) -> Tensor:
     def ours() -> Any:
-        if not _normalises(x, weight, GATED, 2):
+        if not _normalises(x, weights, _gated(activation), 2):
             return apart()
-        return _fused.gated_linear(x, weight, norm_weight, "silu", eps)
+        return _fused.gated_linear(x, _as_one(weights), norm_weight, activation, eps)
 
     def apart() -> Tensor:
-        return _gated_linear(_rms_norm(x, norm_weight, eps), weight)
+        return _gated_linear(_rms_norm(x, norm_weight, eps), weights, activation)
 
     return _or_torch("norm_gated_linear", ours, apart)
+
+
+def _norm_qkv_linear(x: Tensor, norm_weight: Tensor, eps: float, weights: Sequence[Tensor],
+                     biases: Sequence[Tensor]) -> Tuple[Tensor, ...]:
+    def ours() -> Any:
+        if not _normalises(x, weights, _of_qkv(weights, biases)):
+            return apart()
+        return _by_qkv(x, weights, biases, norm_weight, eps)
+
+    def apart() -> Tuple[Tensor, ...]:
+        return _qkv_linear(_rms_norm(x, norm_weight, eps), weights, biases)
+
+    return _or_torch("norm_qkv_linear", ours, apart)
 
 
 def _new(x: Tensor, columns: Any) -> Tensor:
     return torch.empty((*x.shape[:-1], columns), dtype=x.dtype, device=x.device)
 
 
+def _new_product(x: Tensor, weights: Sequence[Tensor], parts: int = 1) -> Tensor:
+    return _new(x, sum(weight.shape[0] for weight in weights) // parts)
+
+
+def _new_qkv(x: Tensor, weights: Sequence[Tensor]) -> Tuple[Tensor, ...]:
+    return tuple(_new_product(x, [weight]) for weight in weights)
+
+
+_NORMAL = "Tensor x, Tensor norm_weight, float eps"
 for _schema, _compute, _shape in (
         ("rms_norm(Tensor x, Tensor weight, float eps) -> Tensor", _rms_norm,
          lambda x, weight, eps: _new(x, x.shape[-1])),
@@ -163,15 +231,19 @@ for _schema, _compute, _shape in (
          lambda x, residual, weight, eps: (_new(x, x.shape[-1]), _new(x, x.shape[-1]))),
         ("silu_and_mul(Tensor x) -> Tensor", _silu_and_mul, lambda x: _new(x, x.shape[-1] // 2)),
         ("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor", _linear,
-         lambda x, weight, bias: _new(x, weight.shape[0])),
-        ("linear_add(Tensor x, Tensor weight, Tensor residual) -> Tensor", _linear_add,
-         lambda x, weight, residual: _new(x, weight.shape[0])),
-        ("gated_linear(Tensor x, Tensor weight) -> Tensor", _gated_linear,
-         lambda x, weight: _new(x, weight.shape[0] // 2)),
-        ("norm_linear(Tensor x, Tensor norm_weight, float eps, Tensor weight) -> Tensor", _norm_linear,
-         lambda x, norm_weight, eps, weight: _new(x, weight.shape[0])),
-        ("norm_gated_linear(Tensor x, Tensor norm_weight, float eps, Tensor weight) -> Tensor",
-         _norm_gated_linear, lambda x, norm_weight, eps, weight: _new(x, weight.shape[0] // 2))):
+         lambda x, weight, bias: _new_product(x, [weight])),
+        ("linear_add(Tensor x, Tensor weight, Tensor? bias, Tensor residual) -> Tensor", _linear_add,
+         lambda x, weight, bias, residual: _new_product(x, [weight])),
+        ("gated_linear(Tensor x, Tensor[] weights, str activation) -> Tensor", _gated_linear,
+         lambda x, weights, activation: _new_product(x, weights, 2)),
+        ("qkv_linear(Tensor x, Tensor[] weights, Tensor[] biases) -> (Tensor, Tensor, Tensor)", _qkv_linear,
+         lambda x, weights, biases: _new_qkv(x, weights)),
+        (f"norm_linear({_NORMAL}, Tensor weight, Tensor? bias) -> Tensor", _norm_linear,
+         lambda x, norm_weight, eps, weight, bias: _new_product(x, [weight])),
+        (f"norm_gated_linear({_NORMAL}, Tensor[] weights, str activation) -> Tensor", _norm_gated_linear,
+         lambda x, norm_weight, eps, weights, activation: _new_product(x, weights, 2)),
+        (f"norm_qkv_linear({_NORMAL}, Tensor[] weights, Tensor[] biases) -> (Tensor, Tensor, Tensor)",
+         _norm_qkv_linear, lambda x, norm_weight, eps, weights, biases: _new_qkv(x, weights))):
     _name = _schema[:_schema.index("(")]
     _library.define(_schema, tags=_TAGS)
     _library.impl(_name, _compute, "CUDA")

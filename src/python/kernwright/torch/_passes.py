@@ -3,11 +3,12 @@
 A pass reads a graph by `Finders`, which know a layer as our operator or as what torch.compile made of it."""
 
 import operator
-from typing import Any, Callable, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from torch import fx
 
 from ._operators import OPERATORS
+from ._packing import are_together
 
 
 class Found(NamedTuple):
@@ -22,42 +23,50 @@ Finder = Callable[[Any], Optional[Found]]
 
 class Finders(NamedTuple):
     """Functions that return the layer whose result a node is, if it is one."""
-    product: Finder  # x, weight: without bias
-    norm: Finder  # x, weight, eps
-    gate: Finder  # x: silu of the first half of each row, times the second
+    product: Finder  # x, weight, bias or None
+    norm: Finder  # x, weight, eps; not one that costs no kernel of its own
+    gate: Finder  # the activation's name, and gate and up, or one x whose rows begin with the gate and end with up
     sum: Finder  # two tensors of one shape
+    functional: bool  # true if nothing is written in place, so that a layer may be computed where another one is
 
 
-def _of_operator(target: Any, count: int) -> Finder:
-    """Returns the finder of our operator, whose arguments behind so many must be None."""
+def _of_operator(target: Any, count: int, *before: Any) -> Finder:
+    """Returns the finder of our operator with so many arguments."""
     def find(node: Any) -> Optional[Found]:
-        if isinstance(node, fx.Node) and node.target is target and all(arg is None for arg in node.args[count:]):
-            return Found(node.args[:count], {node})
-        return None
+        return Found((*before, *node.args[:count]), {node}) if _calls(node, target) else None
 
     return find
 
 
-OWN = Finders(_of_operator(OPERATORS.linear.default, 2), _of_operator(OPERATORS.rms_norm.default, 3),
-              _of_operator(OPERATORS.silu_and_mul.default, 1), lambda node: None)
+def _calls(node: Any, target: Any) -> bool:
+    return isinstance(node, fx.Node) and node.target is target
+
+
+OWN = Finders(_of_operator(OPERATORS.linear.default, 3), _of_operator(OPERATORS.rms_norm.default, 3),
+              _of_operator(OPERATORS.silu_and_mul.default, 1, "silu"), lambda node: None, functional=False)
 
 
 def fuse(graph: fx.Graph, find: Finders = OWN) -> None:
-    """Adds residuals in the product before a norm or a sum, gates in the product before an activation, and
-    normalises in the product behind a norm."""
-    for step in (_fuse_norm_of_sum, _fuse_sum, _fuse_gate, _fuse_norm):
+    """Adds residuals in the product before a norm or a sum, gates in the product before an activation, makes one
+    product of q, k and v, and normalises in the product behind a norm."""
+    for step in (_fuse_norm_of_sum, _fuse_sum, _fuse_gate):
         for node in list(graph.nodes):
             if not node._erased:
                 step(graph, node, find)
+    if find.functional:
+        _fuse_qkv(graph, find)
+    for node in list(graph.nodes):
+        if not node._erased:
+            _fuse_norm(graph, node, find)
 
 
-def _insert(graph: fx.Graph, before: fx.Node, like: fx.Node, target: Any, *args: Any) -> fx.Node:
-    """Inserts a node whose result has the shape of another's."""
+def _insert(graph: fx.Graph, before: fx.Node, value: Any, target: Any, *args: Any) -> fx.Node:
+    """Inserts a node whose result is like a value."""
     with graph.inserting_before(before):
         node = graph.call_function(target, args)
-    node.meta["val"] = like.meta["val"]
+    node.meta["val"] = value
     # By these Inductor gives operators their inputs with the strides that they were traced with.
-    node.meta["eager_input_vals"] = tuple(arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in args), {}
+    node.meta["eager_input_vals"] = fx.node.map_arg(args, lambda arg: arg.meta["val"]), {}
     return node
 
 
@@ -89,8 +98,8 @@ def _fuse_norm_of_sum(graph: fx.Graph, norm: fx.Node, find: Finders) -> None:
     parts = {user.args[1]: user for user in norm.users if user.target is operator.getitem}
     if product is None or not _only(product, x, {norm}) or len(parts) != len(norm.users) or 0 not in parts:
         return
-    sums = _insert(graph, norm, x, OPERATORS.linear_add.default, *product.args, residual)
-    normal = _insert(graph, norm, parts[0], OPERATORS.rms_norm.default, sums, weight, eps)
+    sums = _insert(graph, norm, x.meta["val"], OPERATORS.linear_add.default, *product.args, residual)
+    normal = _insert(graph, norm, parts[0].meta["val"], OPERATORS.rms_norm.default, sums, weight, eps)
     nodes = {norm, *product.nodes}
     for part, new in ((0, normal), (1, sums)):
         if part in parts:
@@ -102,8 +111,8 @@ def _fuse_sum(graph: fx.Graph, node: fx.Node, find: Finders) -> None:
     for x, residual in () if found is None else (found.args, found.args[::-1]):
         product = find.product(x)
         if product is not None and x is not residual and _only(product, x, {node}):
-            _replace(graph, node, _insert(graph, node, node, OPERATORS.linear_add.default, *product.args, residual),
-                     {node, *product.nodes})
+            sums = _insert(graph, node, node.meta["val"], OPERATORS.linear_add.default, *product.args, residual)
+            _replace(graph, node, sums, {node, *product.nodes})
             return
 
 
@@ -111,17 +120,58 @@ def _fuse_gate(graph: fx.Graph, node: fx.Node, find: Finders) -> None:
     gate = find.gate(node)
     if gate is None:
         return
-    product = find.product(gate.args[0])
-    if product is not None and _only(product, gate.args[0], gate.nodes):
-        _replace(graph, node, _insert(graph, node, node, OPERATORS.gated_linear.default, *product.args),
-                 gate.nodes | product.nodes)
+    activation, *results = gate.args
+    products = [find.product(result) for result in results]
+    if not all(_only(product, result, gate.nodes) for product, result in zip(products, results)):
+        return
+    inputs, weights, biases = zip(*(product.args for product in products if product is not None))
+    if any(bias is not None for bias in biases) or len(set(inputs)) > 1 or not _are_one(weights) or (
+            len(weights) == 2 and weights[0].meta["val"].shape != weights[1].meta["val"].shape):
+        return
+    gated = _insert(graph, node, node.meta["val"], OPERATORS.gated_linear.default, inputs[0], list(weights), activation)
+    _replace(graph, node, gated, gate.nodes.union(*(product.nodes for product in products if product is not None)))
+
+
+def _are_one(weights: Sequence[Any]) -> bool:
+    """Returns true for one weight, and for inputs of a graph that are one behind the other in memory. Operators look
+    again at each call."""
+    return len(weights) == 1 or are_together([weight.meta["val"] for weight in weights])
+
+
+def _fuse_qkv(graph: fx.Graph, find: Finders) -> None:
+    products: Dict[fx.Node, List[Tuple[fx.Node, Found]]] = {}
+    seen: Set[fx.Node] = set()
+    for node in reversed(graph.nodes):  # a result before the product itself, of which it may be a view
+        found = None if node in seen else find.product(node)
+        if found is not None:
+            products.setdefault(found.args[0], []).append((node, found))
+            seen |= found.nodes
+    for x, group in products.items():
+        if len(group) != 3 or not all(found.args[1].op in ("placeholder", "get_attr") for _, found in group):
+            continue
+        first = group[-1][0]
+        group.sort(key=lambda each: each[1].args[1].meta["val"].storage_offset())
+        weights, biases = ([found.args[place] for _, found in group] for place in (1, 2))
+        rows = [weight.meta["val"].shape[0] for weight in weights]
+        if None in biases:
+            biases = [bias for bias in biases if bias is not None]
+        if not _are_one(weights) or rows[1] != rows[2] or rows[0] % rows[1] != 0 or (
+                biases and (len(biases) != 3 or not _are_one(biases))):
+            continue
+        qkv = _insert(graph, first, tuple(node.meta["val"] for node, _ in group), OPERATORS.qkv_linear.default, x,
+                      weights, biases)
+        parts = [_insert(graph, first, node.meta["val"], operator.getitem, qkv, i) for i, (node, _) in enumerate(group)]
+        for (node, found), part in zip(group, parts):
+            _replace(graph, node, part, found.nodes)
 
 
 def _fuse_norm(graph: fx.Graph, node: fx.Node, find: Finders) -> None:
     product, target = find.product(node), OPERATORS.norm_linear.default
-    if node.target is OPERATORS.gated_linear.default:
-        product, target = Found(node.args, {node}), OPERATORS.norm_gated_linear.default
+    for plain, fused in ((OPERATORS.gated_linear.default, OPERATORS.norm_gated_linear.default),
+                         (OPERATORS.qkv_linear.default, OPERATORS.norm_qkv_linear.default)):
+        if node.target is plain:
+            product, target = Found(node.args, {node}), fused
     norm = None if product is None else find.norm(product.args[0])
     if product is not None and norm is not None and _only(norm, product.args[0], product.nodes):
-        _replace(graph, node, _insert(graph, node, node, target, *norm.args, product.args[1]),
-                 product.nodes | norm.nodes)
+        fused = _insert(graph, node, node.meta["val"], target, *norm.args, *product.args[1:])
+        _replace(graph, node, fused, product.nodes | norm.nodes)
