@@ -1,0 +1,97 @@
+#pragma once
+// Codes of weights, as numbers. Packed weights are blocks of 64 rows x 64 columns of k, in which a
+// lane's words are A fragments of mma.sync (mma.cuh): warp w has rows 16 w to 16 w + 15, and the
+// eight values of a lane in 16 of k are its four words' pairs one after another. With 4 bits these
+// are a word, whose nibbles hold the first values of the four pairs and then the second ones; with
+// 8 bits the bytes of two words. The scales and zero points of a row of blocks are [groups, 64],
+// those of rows g and g + 8 of a warp side by side.
+
+#include <kernwright/config.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/ptx/lop3.cuh>
+
+namespace kernwright {
+
+constexpr bool kIntegerCodes =
+    config::weights == config::weights_int4 || config::weights == config::weights_int8;
+constexpr bool kExponents = config::weights == config::weights_mxfp4;
+constexpr int kCodeBits = config::weights == config::weights_int4 || kExponents ? 4 : 8;
+constexpr bool kZeros = config::zero == config::zero_code;
+constexpr int kNoZero = kCodeBits == 4 ? 8 : 128;  // the zero point of codes without any
+constexpr bool kPackedLayout = config::layout == config::layout_packed;
+constexpr int kBlockBytes = 512 * kCodeBits;  // of 64 x 64 codes
+
+// Returns a scale as a number: a byte is an exponent, 2^(x - 127), or NaN.
+__device__ __forceinline__ float scale_value(unsigned char x) {
+  return __uint_as_float(x == 255 ? 0x7fffffffu : x == 0 ? 0x00400000u : unsigned{x} << 23);
+}
+template <typename T>
+__device__ __forceinline__ float scale_value(T x) {
+  return to_float(x);
+}
+
+// Returns the number of a code, less its zero point.
+__device__ __forceinline__ float code_value(unsigned code, float zero) {
+  if constexpr (kIntegerCodes) return static_cast<float>(static_cast<int>(code)) - zero;
+  if constexpr (kExponents) {  // the bits behind the exponent's of a number 2^126 too small
+    return __uint_as_float((code & 7) << 22 | (code & 8) << 28) * 0x1p126f;
+  }
+  return to_float(fp8_e4m3{static_cast<unsigned char>(code)});
+}
+
+template <typename T>
+constexpr bool kIsHalf = false;
+template <>
+constexpr bool kIsHalf<fp16> = true;
+
+// Bytes do not fit beside the exponent of a bf16: they are joined to fp32.
+template <typename T>
+constexpr bool kJoinsWords = kCodeBits == 8 && !kIsHalf<T>;
+
+// Returns the zero point of two neighbours as decode_pairs() takes it off: negative, and with the
+// number that the bits of codes are joined to.
+template <typename T>
+__device__ __forceinline__ unsigned zero_word(int zero) {
+  if constexpr (kJoinsWords<T>) return __float_as_uint(static_cast<float>(-8388608 - zero));
+  const auto number = static_cast<float>(-(kIsHalf<T> ? 1024 : 128) - zero);
+  return pack_pair<T>(number, number);
+}
+
+// Sets `pairs` to the numbers of a lane's codes in 16 of k, exactly, less the zero points of rows g
+// and g + 8.
+template <typename T>
+__device__ __forceinline__ void decode_pairs(unsigned (&pairs)[4], const Packed<kCodeBits>& codes,
+                                             const unsigned (&zeros)[2]) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const unsigned word = codes.word[kCodeBits == 4 ? 0 : j / 2];
+    if constexpr (kExponents) {
+      static_assert(!kIsHalf<T>);
+      const unsigned x = word >> 4 * j & 0x000f000f;
+      // The bits behind the exponent's of a number 2^126 too small.
+      pairs[j] = multiply_words<T>((x & 0x00070007) << 6 | (x & 0x00080008) << 12, 0x7e807e80);
+    } else if constexpr (kCodeBits == 4) {
+      const unsigned joined =
+          and_or(word >> 4 * j, 0x000f000f, kIsHalf<T> ? 0x64006400 : 0x43004300);
+      pairs[j] = add_words<T>(joined, zeros[j % 2]);
+    } else if constexpr (!kIntegerCodes) {
+      unsigned low, high;
+      widen_e4m3(word, low, high);
+      pairs[j] = j % 2 == 0 ? low : high;
+      if constexpr (!kIsHalf<T>) {
+        const float2 pair = unpack_pair<fp16>(pairs[j]);
+        pairs[j] = pack_pair<T>(pair.x, pair.y);
+      }
+    } else if constexpr (kIsHalf<T>) {
+      const unsigned joined = __byte_perm(word, 0x64646464, j % 2 == 0 ? 0x4140 : 0x4342);
+      pairs[j] = add_words<T>(joined, zeros[j % 2]);
+    } else {
+      const float zero = __uint_as_float(zeros[j % 2]);
+      const unsigned first = __byte_perm(word, 0x4b000000, 0x7440 + j % 2 * 2);
+      const unsigned second = __byte_perm(word, 0x4b000000, 0x7441 + j % 2 * 2);
+      pairs[j] = pack_pair<T>(__uint_as_float(first) + zero, __uint_as_float(second) + zero);
+    }
+  }
+}
+
+}  // namespace kernwright
