@@ -161,3 +161,26 @@ def test_results_lie_as_they_are_promised(compiler, form, inputs, options, layou
     with compiler:
         plan, _ = form.plan(tuple(inputs), (None,), options, (), False)
     assert plan.outputs[0].layout() == layout
+
+
+def test_quantized_weights(planned, refused):
+    qweight = tensor(512, 4 * 96, dtype="uint8")
+    scales = tensor(32, 96, dtype="fp16")
+    assert planned(kw.pack_weights, qweight, scales, source="gptq", group=128,
+                   out=(tensor(2, 64 * 2048, dtype="uint8"),
+                        tensor(2, 32 * 64, dtype="fp16"))) == (
+        "pack_weights n=96 k=4096 group=128 scale=fp16 source=gptq")
+    packed, scale = tensor(2, 64 * 2048, dtype="uint8"), tensor(2, 32 * 64)
+    assert planned(kw.dequantize_weights, packed, scale, n=96, group=128,
+                   out=tensor(96, 4096)) == "dequantize_weights n=96 k=4096 group=128 dtype=bf16"
+    assert planned(kw.quantized_matmul, tensor(3, 5, 4096), packed, scale, n=96, group=128,
+                   bias=tensor(96), out=tensor(3, 5, 96)) == (
+        "quantized_matmul m=15 n=96 k=4096 group=128 dtype=bf16 bias=column")
+    assert refused(kw.quantized_matmul, tensor(3, 4160), packed, scale) == (
+        "b has the shape [2, 131072], and [2, 133120] expected")
+
+
+def test_quantize_rows(planned):
+    assert planned(kw.quantize_rows, tensor(8, 512), scaling="block",
+                   out=(tensor(8, 512, dtype="fp8_e4m3"), tensor(4, 8, dtype="fp32"))) == (
+        "quantize_rows rows=8 columns=512 dtype=bf16 out=fp8_e4m3 scaling=block")

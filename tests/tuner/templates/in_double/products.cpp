@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "tests/tuner/templates/in_double/in_double.h"
+#include "tests/tuner/templates/in_double/quantized_weights.h"
 
 namespace kernwright {
 namespace {
@@ -23,39 +24,19 @@ struct Sum {
   double terms = 0;
 };
 
-Outputs matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
-  const auto& a = in.at("a");
-  const auto& b = in.at("b");
-  const std::size_t m = d.at("m"), n = d.at("n"), k = d.at("k"), n_kv = d.at("n_kv");
+/// Returns the result of a product of `rows` rows from its sums. `unit` is the error that the
+/// checks accept in a sum, relative to its terms.
+template <typename SumOf>
+Outputs finished(const Arrays& in, const Dims& d, const Problem& problem, std::size_t rows,
+                 double unit, const SumOf& sum_of) {
+  const std::size_t n = d.at("n"), n_kv = d.at("n_kv");
   const bool split = flag(problem, "split") == "qkv";
-  const bool kn = flag(problem, "b_layout") == "kn";
   const bool gated = flag(problem, "gate") == "stacked";
   const std::string activation = flag(problem, "activation");
-  const double alpha = flag(problem, "scaling") == "alpha" ? 0.5 : 1;
   const double beta = flag(problem, "residual") == "scaled" ? 0.5 : 1;
   const double steepest = activation.empty() ? 1 : 1.13;
-  const bool tf32 = flag(problem, "tf32") == "allow";
-  const double root = std::sqrt(static_cast<double>(k));
-  const double unit = 8 * root * (tf32 ? 0x1p-24 : 0x1p-22);
-  const std::size_t rows_b = gated ? 2 * n : n;
-  // Returns the sum for product i / m of a batch.
-  const auto sum_of = [&](std::size_t i, std::size_t j) {
-    const double* const own_b = b.data() + i / m * k * rows_b;
-    Sum sum;
-    for (std::size_t l = 0; l < k; ++l) {
-      const double product = alpha * a[i * k + l] * (kn ? own_b[l * rows_b + j] : own_b[j * k + l]);
-      sum.value += product;
-      sum.terms += std::fabs(product);
-    }
-    if (tf32) {  // each product may be cut off by 2^-9 of it, in tensor cores that add as ever
-      const double cut =
-          std::min(0x1p-9 * sum.terms, 0x1p-8 / root * sum.terms + 0x1p-9 * std::fabs(sum.value));
-      sum.terms = 4 * sum.terms + cut / unit;
-    }
-    return sum;
-  };
   Outputs out;
-  for (std::size_t i = 0; i < d.at("batch") * m; ++i) {
+  for (std::size_t i = 0; i < rows; ++i) {
     for (std::size_t j = 0; j < n; ++j) {
       const Sum sum = sum_of(i, j);
       if (gated) {
@@ -79,12 +60,62 @@ Outputs matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem
   return out;
 }
 
+Outputs matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
+  const auto& a = in.at("a");
+  const auto& b = in.at("b");
+  const std::size_t m = d.at("m"), n = d.at("n"), k = d.at("k");
+  const bool kn = flag(problem, "b_layout") == "kn";
+  const bool gated = flag(problem, "gate") == "stacked";
+  const double alpha = flag(problem, "scaling") == "alpha" ? 0.5 : 1;
+  const bool tf32 = flag(problem, "tf32") == "allow";
+  const double root = std::sqrt(static_cast<double>(k));
+  const double unit = 8 * root * (tf32 ? 0x1p-24 : 0x1p-22);
+  const std::size_t rows_b = gated ? 2 * n : n;
+  // Returns the sum for product i / m of a batch.
+  const auto sum_of = [&](std::size_t i, std::size_t j) {
+    const double* const own_b = b.data() + i / m * k * rows_b;
+    Sum sum;
+    for (std::size_t l = 0; l < k; ++l) {
+      const double product = alpha * a[i * k + l] * (kn ? own_b[l * rows_b + j] : own_b[j * k + l]);
+      sum.value += product;
+      sum.terms += std::fabs(product);
+    }
+    if (tf32) {  // each product may be cut off by 2^-9 of it, in tensor cores that add as ever
+      const double cut =
+          std::min(0x1p-9 * sum.terms, 0x1p-8 / root * sum.terms + 0x1p-9 * std::fabs(sum.value));
+      sum.terms = 4 * sum.terms + cut / unit;
+    }
+    return sum;
+  };
+  return finished(in, d, problem, d.at("batch") * m, unit, sum_of);
+}
+
+Outputs quantized_matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
+  const QuantizedWeights weights(in, d, problem);
+  const std::size_t k = d.at("k");
+  const double alpha = flag(problem, "scaling") == "alpha" ? 0.5 : 1;
+  const double rounding = flag(problem, "dtype") == "bf16" ? 0x1p-7 : 0x1p-10;  // of weights
+  const double unit = 8 * std::sqrt(static_cast<double>(k)) * 0x1p-22 + rounding;
+  const auto sum_of = [&](std::size_t i, std::size_t j) {
+    Sum sum;
+    for (std::size_t l = 0; l < k; ++l) {
+      const double product = alpha * in.at("a")[i * k + l] * weights.at(j, l);
+      sum.value += product;
+      sum.terms += std::fabs(product);
+    }
+    return sum;
+  };
+  return finished(in, d, problem, d.at("m"), unit, sum_of);
+}
+
 const InDouble kMatmulForm("matmul", matmul_in_double, [](const Problem& problem) {
   const std::string scaling = flag(problem, "scaling");
   return dim(problem, "k") <= 1000 && flag(problem, "norm").empty() &&
          (scaling.empty() || scaling == "alpha") && flag(problem, "dtype") != "fp8_e4m3" &&
          flag(problem, "out") != "fp8_e4m3";
 });
+
+const InDouble kQuantizedMatmulForm("quantized_matmul", quantized_matmul_in_double);
 
 /// A place that belongs to no group keeps its value.
 Outputs grouped_matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
