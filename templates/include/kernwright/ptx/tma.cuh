@@ -119,6 +119,16 @@ __device__ __forceinline__ void bulk_load(unsigned destination, const void* sour
       : "memory");
 }
 
+// Does the same for data that is read once: the L2 evicts it first.
+__device__ __forceinline__ void bulk_load_once(unsigned destination, const void* source,
+                                               unsigned bytes, unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+      " [%0], [%1], %2, [%3], %4;" ::"r"(destination),
+      "l"(source), "r"(bytes), "r"(barrier), "l"(kEvictFirst)
+      : "memory");
+}
+
 // Orders this thread's ordinary accesses to shared memory before later accesses by TMA.
 __device__ __forceinline__ void tma_store_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

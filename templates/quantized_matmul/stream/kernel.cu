@@ -1,0 +1,472 @@
+// D[m, n] = A[m, k] * W[n, k]^T for up to 16 rows of A (Hopper), where W are packed weights of 4 or
+// 8 bits. Rows of A start at multiples of 16 bytes.
+//
+// Such a product costs as much as reading the weights. They are blocks of 64 rows x 64 columns, all
+// one after another, and each thread block takes an equal run of them, which is contiguous. A run
+// may begin and end within a tile, the blocks of 64 rows. The warps of a thread block have one of
+// three jobs:
+//
+// loader     fills a ring by bulk copies: codes, with the scales and zero points of their groups.
+// It
+//            knows the run, so the ring never drains, and needs nothing that other kernels write.
+// consumers  turn codes to numbers and multiply them by A, which is in shared memory. Sums of a
+// group
+//            are multiplied by its scale in fp32. A consumer takes SLABS of a block's four slabs of
+//            16 rows, and every WARPS_K-th block of a stage.
+// finishers  add the sums of the consumers in the order of the warps, a slab each, and store a tile
+//            of D, while the consumers go on.
+//
+// A run is taken from its last tile to its first. So a tile that ends in the next run is the first
+// thing that is done, and its sums are in memory before the next run, which stores the tile, needs
+// them: the run's first tile is its last one.
+
+#include <kernwright/config.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/matmul/few_rows.cuh>
+#include <kernwright/ptx/flag.cuh>
+#include <kernwright/ptx/ldmatrix.cuh>
+#include <kernwright/ptx/mbarrier.cuh>
+#include <kernwright/ptx/mma.cuh>
+#include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/ptx/stmatrix.cuh>
+#include <kernwright/ptx/tma.cuh>
+#include <kernwright/ptx/warp_roles.cuh>
+#include <kernwright/quantized/codes.cuh>
+#include <kernwright/tile/frame.cuh>
+#include <kernwright/tile/pipeline.cuh>
+
+namespace {
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+constexpr int kHalves = BM / 8;           // of the rows of a
+constexpr int kStageBlocks = CHUNK / 64;  // of weights
+constexpr int kVectors = kCodeBits / 4;   // of 16 bytes that a lane has of a slab of a block
+constexpr int kParts = 64 / SCALED;       // of a block's columns, with scales of their own
+constexpr int kScalesAt = kStageBlocks * kBlockBytes;
+constexpr int kZerosAt = kScalesAt + STAGE_GROUPS * 64 * static_cast<int>(sizeof(scale_t));
+constexpr int kFinishers = 4;  // a slab each
+
+using StageRing = Pipeline<STAGES>;
+using SumsRing = Pipeline<2>;
+
+// 32-bit addresses in shared memory.
+struct Addresses {
+  static constexpr unsigned kSums = STAGES * STAGE_BYTES;
+  static constexpr unsigned kBarriers = kSums + SUMS_BYTES;
+  static constexpr unsigned kA = (kBarriers + StageRing::kBytes + SumsRing::kBytes + 15) / 16 * 16;
+  static_assert(kA + 1024 == FIXED_BYTES);
+
+  unsigned base, pitch_a;  // of rows of a, in bytes
+  __device__ unsigned stage(int i) const { return base + i * STAGE_BYTES; }
+  __device__ unsigned a(int row, int column) const {
+    return base + kA + row * pitch_a + column * 2;
+  }
+  // Returns the address of this lane's sums of a slab.
+  __device__ unsigned sums(int buffer, int slab, int warp_k, int half) const {
+    const int unit = ((buffer * 4 + slab) * WARPS_K + warp_k) * kHalves + half;
+    return base + kSums + unit * 512 + threadIdx.x % 32 * 16;
+  }
+  __device__ unsigned stage_barriers() const { return base + kBarriers; }
+  __device__ unsigned sums_barriers() const { return stage_barriers() + StageRing::kBytes; }
+};
+
+// The parts of the product that are the same in every tile.
+struct Shape {
+  int m, k, groups, pieces;
+  bool reads;  // else all sums are 0
+
+  __device__ int tile_blocks() const { return (k + 63) / 64; }
+  // Returns the first block of weights in the run of thread block `number`.
+  __device__ int begin_of(int number) const {
+    const auto piece = static_cast<int>(static_cast<long long>(number) * pieces / gridDim.x);
+    return SPLIT ? piece : piece * tile_blocks();
+  }
+  // Returns the group of a column; columns behind the last take the last one's.
+  __device__ int group_of(int column) const {
+    return ONE_GROUP
+               ? 0
+               : ::min((column + static_cast<int>(BEFORE)) / static_cast<int>(group), groups - 1);
+  }
+};
+
+// The tiles of this thread block's run, from the last one to the first: block columns first to
+// last - 1 of each.
+class Run {
+ public:
+  __device__ explicit Run(const Shape& shape)
+      : blocks_(shape.tile_blocks()),
+        begin_(shape.begin_of(blockIdx.x)),
+        end_(shape.begin_of(blockIdx.x + 1)) {}
+
+  int tile = 0, first = 0, last = 0;
+
+  // Turns to the next tile, if there is one.
+  __device__ __forceinline__ bool next() {
+    if (end_ <= begin_) return false;
+    tile = (end_ - 1) / blocks_;
+    const int start = ::max(begin_, tile * blocks_);
+    first = start - tile * blocks_;
+    last = end_ - tile * blocks_;
+    end_ = start;
+    return true;
+  }
+  __device__ bool starts_tile() const { return first == 0; }
+  __device__ bool ends_tile() const { return last == blocks_; }
+
+ private:
+  int blocks_, begin_, end_;
+};
+
+// Fills the stages of the run in their order. Run by one thread.
+class Loader {
+ public:
+  __device__ Loader(const unsigned char* b, const scale_t* scales, const unsigned char* zeros,
+                    const Shape& shape, Addresses at)
+      : b_(b),
+        scales_(scales),
+        zeros_(zeros),
+        shape_(shape),
+        at_(at),
+        ring_(at.stage_barriers()),
+        run_(shape) {}
+
+  // Fills up to `stages` more.
+  __device__ __forceinline__ void fill(int stages) {
+#pragma unroll 1
+    for (; stages > 0 && shape_.reads; --stages) {
+      if (column_ == run_.last) {
+        if (!run_.next()) return;
+        column_ = run_.first;
+      }
+      const int count = ::min(kStageBlocks, run_.last - column_);
+      const int first_group = shape_.group_of(column_ * 64);
+      const int groups = shape_.group_of((column_ + count) * 64 - 1) - first_group + 1;
+      const long long factors = static_cast<long long>(run_.tile) * shape_.groups + first_group;
+      const unsigned code_bytes = count * kBlockBytes;
+      const unsigned scale_bytes = groups * 64 * sizeof(scale_t), zero_bytes = groups * 64;
+      const unsigned to = at_.stage(ring_.stage());
+      ring_.producer_acquire(code_bytes + scale_bytes + (kZeros ? zero_bytes : 0));
+      const long long block = static_cast<long long>(run_.tile) * shape_.tile_blocks() + column_;
+      bulk_load_once(to, b_ + block * kBlockBytes, code_bytes, ring_.full());
+      bulk_load_once(to + kScalesAt, scales_ + factors * 64, scale_bytes, ring_.full());
+      if constexpr (kZeros) {
+        bulk_load_once(to + kZerosAt, zeros_ + factors * 64, zero_bytes, ring_.full());
+      }
+      ring_.advance();
+      column_ += count;
+    }
+  }
+
+ private:
+  const unsigned char* b_;
+  const scale_t* scales_;
+  const unsigned char* zeros_;
+  Shape shape_;
+  Addresses at_;
+  StageRing ring_;
+  Run run_;
+  int column_ = 0;  // the next block of the tile
+};
+
+// Copies the columns of a that the run meets to shared memory, with zeros behind k and m. Run by
+// all consumers.
+__device__ __forceinline__ void copy_a(const dtype_t* a, int lda, const Shape& shape,
+                                       Addresses at) {
+  constexpr int kAtOnce = 4;
+  const int begin = shape.begin_of(blockIdx.x), end = shape.begin_of(blockIdx.x + 1);
+  const int row_pieces = shape.tile_blocks() * 8;  // of 8 columns
+  const int start = begin % shape.tile_blocks() * 8;
+  const int pieces = ::min((end - begin) * 8, row_pieces);
+#pragma unroll 1
+  for (int first = threadIdx.x; first < A_ROWS * pieces; first += kAtOnce * 32 * WARPS) {
+    Packed<16> x[kAtOnce];
+    unsigned to[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int task = first + i * 32 * WARPS, row = task / pieces;
+      const int piece = start + task % pieces;
+      const int column = (piece < row_pieces ? piece : piece - row_pieces) * 8;
+      x[i] = {};
+      to[i] = at.a(row, column);
+      if (row < shape.m && column < shape.k) {
+        x[i] = load<Load::read_only, 16>(a + static_cast<long long>(row) * lda + column);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i * 32 * WARPS < A_ROWS * pieces) store_shared(to[i], x[i]);
+    }
+  }
+  named_barrier_sync(2, 32 * WARPS);
+}
+
+// Sums of a consumer's slabs: in each, of rows g and g + 8 of weights by two rows of a, as
+// mma.cuh has them.
+using Sums = float[SLABS][kHalves][4];
+
+// The scales of rows g and g + 8 of a slab, and what their codes are joined to.
+struct Factors {
+  float scale[2];
+  unsigned zero[2];
+
+  // `place` is the group's in the stage.
+  __device__ __forceinline__ Factors(unsigned stage, int place, int slab) {
+    const int rows = place * 64 + slab * 16 + static_cast<int>(threadIdx.x) % 32 / 4 * 2;
+    constexpr int kBytes = 2 * sizeof(scale_t);
+    const auto pair =
+        load_shared<kBytes>(stage + kScalesAt + rows * static_cast<int>(sizeof(scale_t)));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if constexpr (kExponents) {
+        scale[half] = scale_value(static_cast<unsigned char>(pair.word[0] >> 8 * half));
+      } else {
+        scale[half] = lane<scale_t>(pair, half);
+      }
+    }
+    unsigned zeros = kNoZero | kNoZero << 8;
+    if constexpr (kZeros) zeros = load_shared<2>(stage + kZerosAt + rows).word[0];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      zero[half] = zero_word<dtype_t>(static_cast<int>(zeros >> 8 * half & 255));
+    }
+  }
+};
+
+// Adds the products of 16 rows and 64 columns, whose groups begin with `group_at` in the stage.
+__device__ __forceinline__ void multiply_slab(float (&sums)[kHalves][4], unsigned stage, int block,
+                                              int slab, const int (&group_at)[kParts],
+                                              const unsigned (&rows_a)[kHalves][2][4]) {
+  Packed<16> vectors[kVectors];
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    vectors[v] = load_shared<16>(stage + block * kBlockBytes + (slab * kVectors + v) * 512 +
+                                 threadIdx.x % 32 * 16);
+  }
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+    const Factors factors(stage, group_at[part], slab);
+    float part_sums[kHalves][4] = {};
+#pragma unroll
+    for (int in_part = 0; in_part < SCALED / 16; ++in_part) {
+      const int step = part * (SCALED / 16) + in_part;
+      Packed<kCodeBits> codes;
+#pragma unroll
+      for (int i = 0; i < kCodeBits / 4; ++i) {
+        codes.word[i] = vectors[step * kVectors / 4].word[step * (kCodeBits / 4) % 4 + i];
+      }
+      unsigned w[4];
+      decode_pairs<dtype_t>(w, codes, factors.zero);
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half) {
+        const unsigned(&own)[4] = rows_a[half][step / 2];
+        mma_m16n8<dtype_t>(part_sums[half], w, own[step % 2 * 2], own[step % 2 * 2 + 1]);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        sums[half][i] = fmaf(factors.scale[i / 2], part_sums[half][i], sums[half][i]);
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses at) {
+  constexpr int kWarpsOfBlock = 4 / SLABS;
+  const int lane_id = threadIdx.x % 32;
+  const int first_slab = warp % kWarpsOfBlock * SLABS, warp_k = warp / kWarpsOfBlock;
+  StageRing ring(at.stage_barriers());
+  SumsRing results(at.sums_barriers());
+  Run run(shape);
+#pragma unroll 1
+  while (run.next()) {
+    Sums sums = {};
+#pragma unroll 1
+    for (int first = run.first; shape.reads && first < run.last; first += kStageBlocks) {
+      const int count = ::min(kStageBlocks, run.last - first);
+      const int first_group = shape.group_of(first * 64);
+      ring.consumer_wait();
+      const unsigned stage = at.stage(ring.stage());
+#pragma unroll 1
+      for (int block = warp_k; block < count; block += WARPS_K) {
+        const int column = (first + block) * 64;
+        unsigned rows_a[kHalves][2][4];
+#pragma unroll
+        for (int half = 0; half < kHalves; ++half) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int row = (half * 8 + lane_id % 8) % A_ROWS;
+            ldmatrix_x4(rows_a[half][i], at.a(row, column + i * 32 + lane_id / 8 * 8));
+          }
+        }
+        int group_at[kParts];
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+          group_at[part] = shape.group_of(column + part * SCALED) - first_group;
+        }
+#pragma unroll
+        for (int i = 0; i < SLABS; ++i) {
+          multiply_slab(sums[i], stage, block, first_slab + i, group_at, rows_a);
+        }
+      }
+      tma_store_fence();
+      __syncwarp();
+      ring.consumer_release(ring.stage());
+      ring.advance();
+    }
+    results.producer_wait();
+#pragma unroll
+    for (int i = 0; i < SLABS; ++i) {
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half) {
+        const float(&sum)[4] = sums[i][half];
+        store_quad(at.sums(results.stage(), first_slab + i, warp_k, half),
+                   {sum[0], sum[1], sum[2], sum[3]});
+      }
+    }
+    __syncwarp();
+    if (lane_id == 0) mbarrier_arrive(results.full());
+    results.advance();
+  }
+}
+
+// The sums of a tile that runs share, in memory: each run has a place for those of its last tile.
+struct Partials {
+  float4* quads;
+  int* flags;
+
+  __device__ __forceinline__ float4& quad(int number, int slab, int half) const {
+    return quads[((number * 4 + slab) * kHalves + half) * 32 + threadIdx.x % 32];
+  }
+  // Leaves this run's sums of a slab for the run that has the end of the tile.
+  __device__ __forceinline__ void leave(int slab, const float (&sums)[kHalves][4]) const {
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      const float(&sum)[4] = sums[half];
+      quad(blockIdx.x, slab, half) = {sum[0], sum[1], sum[2], sum[3]};
+    }
+    __threadfence();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) set_flag(flags + blockIdx.x * 4 + slab);
+  }
+  // Adds the sums of the runs ahead, back to the one with the beginning of the tile, and takes down
+  // their flags.
+  __device__ __forceinline__ void add(int slab, float (&sums)[kHalves][4], const Shape& shape,
+                                      int tile_begin) const {
+    int number = blockIdx.x;
+#pragma unroll 1
+    do {
+      --number;
+      int* const flag = flags + number * 4 + slab;
+      wait_flag(flag);
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half) {
+        const float4 part = __ldcg(&quad(number, slab, half));
+        const float of_run[4] = {part.x, part.y, part.z, part.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[half][i] += of_run[i];
+      }
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) *flag = 0;
+    } while (shape.begin_of(number) > tile_begin);
+  }
+};
+
+// Calls `visit(half, i, row_a, column)` for each of this lane's sums of a slab that are elements of
+// D: its place among the sums, and the row and the column of the element.
+template <typename Visit>
+__device__ __forceinline__ void each_element(int tile, int slab, const Visit& visit) {
+  const int lane_id = threadIdx.x % 32;
+#pragma unroll
+  for (int half = 0; half < kHalves; ++half) {
+#pragma unroll
+    for (int i = 0; i < 4 / STACK;
+         ++i) {  // with a gate, the upper rows are what the lower ones open
+      const int row_of_slab = lane_id / 4 + i / 2 * 8;
+      visit(half, i, half * 8 + lane_id % 4 * 2 + i % 2,
+            (tile * 64 + slab * 16) / STACK + row_of_slab);
+    }
+  }
+}
+
+__device__ __forceinline__ void finish(const FewRows& d, const Partials& partials,
+                                       const Shape& shape, int slab, Addresses at) {
+  SumsRing results(at.sums_barriers());
+  Run run(shape);
+#pragma unroll 1
+  while (run.next()) {
+    FewRows::Addends addends[kHalves][4] = {};
+    if (run.ends_tile()) {
+      each_element(run.tile, slab, [&](int half, int i, int row_a, int column) {
+        addends[half][i] = d.addends(row_a, column);
+      });
+    }
+    results.consumer_wait();
+    float sums[kHalves][4] = {};
+#pragma unroll
+    for (int warp_k = 0; warp_k < WARPS_K; ++warp_k) {
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half) {
+        const float4 part = load_quad(at.sums(results.stage(), slab, warp_k, half));
+        const float of_warp[4] = {part.x, part.y, part.z, part.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[half][i] += of_warp[i];
+      }
+    }
+    __syncwarp();
+    results.consumer_release(results.stage());
+    results.advance();
+    if constexpr (SPLIT) {
+      if (!run.ends_tile()) {
+        partials.leave(slab, sums);
+        continue;
+      }
+      if (!run.starts_tile()) partials.add(slab, sums, shape, run.tile * shape.tile_blocks());
+    }
+    each_element(run.tile, slab, [&](int half, int i, int row_a, int column) {
+      d.store(row_a, column, sums[half][i], sums[half][i | 2], addends[half][i]);
+    });
+  }
+}
+
+}  // namespace
+
+// Computes the product with a loader, consumers and finishers in each block.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    quantized_matmul_stream(KW_PARAMETERS(quantized_matmul_stream)) {
+  extern __shared__ unsigned char memory[];
+  release_next_kernel();
+  const Addresses at{aligned_shared(memory), (k + 63) / 64 * 64 * 2u + 16};
+  const Shape shape{m, k, groups, pieces, reads_operands(alpha)};
+  const int warp = warp_number();
+  const bool is_loader = warp == WARPS;
+  Loader loader(b, b_scale, b_zero, shape, at);
+  if (is_loader) {
+    if (elect_one()) {
+      StageRing(at.stage_barriers()).init(WARPS);
+      SumsRing(at.sums_barriers()).init(kFinishers, WARPS);
+      mbarrier_init_fence();
+    }
+    __syncwarp();
+    // The other warps reach the wait after these requests, which they would delay there.
+    if (elect_one()) loader.fill(ahead);
+    __syncwarp();
+    named_barrier_arrive(1, THREADS);
+  } else {
+    named_barrier_sync(1, THREADS);
+  }
+  await_previous_kernel();
+  if (is_loader) {
+    if (elect_one()) loader.fill(INT_MAX);
+  } else if (warp < WARPS) {
+    copy_a(a, lda, shape, at);
+    consume(shape, warp, at);
+  } else {
+    const FewRows target(d, alpha, bias, beta, residual, m, n, ldd, d_k, d_v);
+    finish(target, {partials, flags}, shape, warp - WARPS - 1, at);
+  }
+}

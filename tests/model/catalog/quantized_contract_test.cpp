@@ -1,0 +1,115 @@
+// The contracts of the operations of quantized weights.
+
+#include <cstdint>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model/candidate/candidate.h"
+#include "tests/model/built_in_catalog.h"
+#include "tests/model/samples.h"
+#include "tests/results.h"
+
+namespace kernwright {
+namespace {
+
+using testing::HasSubstr;
+using Extent = std::vector<std::int64_t>;
+
+class QuantizedContractTest : public ::testing::Test {
+ protected:
+  static Result<BoundProblem> bind(std::string_view text) {
+    return catalog().bind(Problem::parse(text).value());
+  }
+  static std::map<std::string, Extent> extents(std::string_view text) {
+    std::map<std::string, Extent> all;
+    const BoundProblem bound = bind(text).value();
+    for (const TensorShape& shape : bound.shapes()) all[shape.name] = shape.extent;
+    return all;
+  }
+  /// Returns whether the template takes a problem.
+  static bool takes(std::string_view name, std::string_view text) {
+    const BoundProblem problem = bind(text).value();
+    return applies(**catalog().kernel_template(name), problem, h200()).has_value();
+  }
+};
+
+TEST_F(QuantizedContractTest, PackedWeightsAreWholeBlocks) {
+  const auto plain = extents("dequantize_weights n=65 k=72 group=32 dtype=bf16 zero=code");
+  EXPECT_EQ(plain.at("b"), (Extent{2, 2 * 2048}));
+  EXPECT_EQ(plain.at("b_scale"), (Extent{2, 3 * 64}));
+  EXPECT_EQ(plain.at("b_zero"), (Extent{2, 3 * 64}));
+  const auto bytes = extents("dequantize_weights n=64 k=64 dtype=bf16 weights=fp8_e4m3");
+  EXPECT_EQ(bytes.at("b"), (Extent{1, 4096}));
+  EXPECT_EQ(bytes.at("b_scale"), (Extent{1, 64}));
+}
+
+/// 8 gates and the 8 rows that they open are 16 rows of a block.
+TEST_F(QuantizedContractTest, GatesAreFilledUpToEights) {
+  for (const auto& [n, blocks] : {std::pair{8, 1}, {32, 1}, {33, 2}, {64, 2}}) {
+    const std::string text =
+        "quantized_matmul m=1 k=64 dtype=bf16 gate=stacked n=" + std::to_string(n);
+    EXPECT_EQ(extents(text).at("b"), (Extent{blocks, 2048})) << n;
+    EXPECT_EQ(extents(text).at("d"), (Extent{1, n})) << n;
+  }
+}
+
+TEST_F(QuantizedContractTest, RowsLieAsInACheckpoint) {
+  const auto half = extents("quantized_matmul m=3 n=5 k=72 group=32 dtype=fp16 layout=rows");
+  EXPECT_EQ(half.at("b"), (Extent{5, 36}));
+  EXPECT_EQ(half.at("b_scale"), (Extent{5, 3}));
+  EXPECT_EQ(extents("quantized_matmul m=3 n=5 k=72 dtype=fp16 weights=int8 layout=rows").at("b"),
+            (Extent{5, 72}));
+}
+
+/// A slice that begins 8 columns ahead of a group's end has one group more.
+TEST_F(QuantizedContractTest, TheFirstGroupMayBeShorter) {
+  EXPECT_EQ(extents("quantized_matmul m=1 n=64 k=232 group=16 dtype=bf16").at("b_scale"),
+            (Extent{1, 15 * 64}));
+  EXPECT_EQ(extents("quantized_matmul m=1 n=64 k=232 group=16 first=8 dtype=bf16").at("b_scale"),
+            (Extent{1, 15 * 64}));
+  EXPECT_EQ(extents("quantized_matmul m=1 n=64 k=240 group=16 first=8 dtype=bf16").at("b_scale"),
+            (Extent{1, 16 * 64}));
+}
+
+TEST_F(QuantizedContractTest, CheckpointsHaveTheirOwnLayouts) {
+  const auto gptq =
+      extents("pack_weights n=64 k=256 group=128 scale=fp16 source=gptq zero=less_one");
+  EXPECT_EQ(gptq.at("b"), (Extent{32, 256}));
+  EXPECT_EQ(gptq.at("b_scale"), (Extent{2, 64}));
+  EXPECT_EQ(gptq.at("b_zero"), (Extent{2, 32}));
+  const auto awq = extents("pack_weights n=64 k=256 group=128 scale=fp16 source=awq zero=code");
+  EXPECT_EQ(awq.at("b"), (Extent{256, 32}));
+  EXPECT_EQ(awq.at("packed"), (Extent{1, 4 * 2048}));
+  EXPECT_EQ(awq.at("packed_zero"), (Extent{1, 2 * 64}));
+}
+
+TEST_F(QuantizedContractTest, AProblemThatMeansNothingIsRefusedWithTheReason) {
+  for (const auto& [problem, why] : std::vector<std::pair<std::string, std::string>>{
+           {"quantized_matmul m=1 n=8 k=12 dtype=bf16", "whole vectors"},
+           {"quantized_matmul m=1 n=8 k=64 group=24 dtype=bf16", "16 of k"},
+           {"quantized_matmul m=1 n=8 k=64 group=32 first=40 dtype=bf16", "first group"},
+           {"quantized_matmul m=1 n=8 k=64 group=32 dtype=bf16 weights=mxfp4", "power of two"},
+           {"quantized_matmul m=1 n=8 k=64 dtype=bf16 weights=fp8_e4m3 zero=code", "zero points"},
+           {"dequantize_weights n=8 k=64 dtype=bf16 scale=uint8", "only mxfp4"},
+           {"pack_weights n=9 k=64 scale=fp16 source=awq", "eight rows"},
+           {"pack_weights n=8 k=64 scale=fp16 source=awq weights=int8", "4 bits"}}) {
+    EXPECT_THAT(bind(problem), Fails(ErrorCode::invalid_argument, HasSubstr(why))) << problem;
+  }
+}
+
+TEST_F(QuantizedContractTest, FewRowsOfPackedWeightsStream) {
+  const std::string rest = " n=6144 k=4096 group=128 dtype=bf16";
+  EXPECT_TRUE(takes("quantized_matmul/stream", "quantized_matmul m=16" + rest));
+  EXPECT_FALSE(takes("quantized_matmul/stream", "quantized_matmul m=17" + rest));
+  EXPECT_FALSE(takes("quantized_matmul/stream", "quantized_matmul m=1 layout=rows" + rest));
+  EXPECT_FALSE(takes("quantized_matmul/stream", "quantized_matmul m=1 first=8" + rest));
+  EXPECT_TRUE(takes("quantized_matmul/tiled", "quantized_matmul m=1 first=8 layout=rows" + rest));
+}
+
+}  // namespace
+}  // namespace kernwright
