@@ -23,6 +23,7 @@ constexpr int kK = static_cast<int>(k), kN = static_cast<int>(n);
 // Floats from one staged row of the result to the next: 16 bytes of padding.
 constexpr int kStoreStride = BN + 4;
 constexpr bool kPerStage = UNIT == BK;  // all columns of a stage have the same scales
+constexpr bool kInHalves = UNIT == 8;   // each 8 columns of a step have scales of their own
 constexpr bool kSameScale = config::scale == config::dtype;
 
 // Returns the place of 16-byte chunk `chunk` in row `row` of a, as in matmul/tiled.
@@ -167,7 +168,7 @@ __device__ __forceinline__ Packed<kCodeBits> codes_of(const Packed<16> (&vectors
 __device__ __forceinline__ void make_weights(unsigned (&w)[4], const Packed<kCodeBits>& codes,
                                              const Factors& lower, const Factors& upper) {
   decode_pairs<dtype_t>(w, codes, lower.zero);
-  if constexpr (!kPerStage && kZeros) {
+  if constexpr (kInHalves && kZeros) {
     unsigned second[4];
     decode_pairs<dtype_t>(second, codes, upper.zero);
     w[2] = second[2];
@@ -175,7 +176,7 @@ __device__ __forceinline__ void make_weights(unsigned (&w)[4], const Packed<kCod
   }
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    const float scale = (j < 2 || kPerStage ? lower : upper).scale[j % 2];
+    const float scale = (j < 2 ? lower : upper).scale[j % 2];
     if constexpr (kExponents || kSameScale) {
       w[j] = multiply_words<dtype_t>(w[j], pack_pair<dtype_t>(scale, scale));
     } else {
@@ -254,6 +255,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       }
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
+        const int column = stage * BK + box * 64 + step * 16;
+        if (!kPerStage && step * 16 % UNIT == 0) load_factors(column);
         unsigned rows_a[kMmaM / 2][4];
 #pragma unroll
         for (int j = 0; j < kMmaM / 2; ++j) {
@@ -270,12 +273,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             codes = gather(from + kCodesAt, warp_n * WN + i * 16, box * 4 + step);
           }
           unsigned w[4];
-          if constexpr (kPerStage) {
-            make_weights(w, codes, factors[i], factors[i]);
-          } else {
-            const int column = stage * BK + box * 64 + step * 16;
-            make_weights(w, codes, table.at(i, column), table.at(i, column + 8));
-          }
+          make_weights(w, codes, factors[i], kInHalves ? table.at(i, column + 8) : factors[i]);
 #pragma unroll
           for (int j = 0; j < kMmaM; ++j) {
             mma_m16n8<dtype_t>(sum[i][j], w, rows_a[j / 2][j % 2 * 2],
