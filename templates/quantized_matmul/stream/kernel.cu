@@ -9,7 +9,8 @@
 // loader     fills a ring by bulk copies: codes, with the scales and zero points of their groups.
 // It
 //            knows the run, so the ring never drains, and needs nothing that other kernels write.
-// consumers  turn codes to numbers and multiply them by A, which is in shared memory. Sums of a
+// consumers  turn codes to numbers and multiply them by A, which is in shared memory, or comes with
+//            the stages (STAGED). Sums of a
 // group
 //            are multiplied by its scale in fp32. A consumer takes SLABS of a block's four slabs of
 //            16 rows, and every WARPS_K-th block of a stage.
@@ -47,6 +48,10 @@ constexpr int kVectors = kCodeBits / 4;   // of 16 bytes that a lane has of a sl
 constexpr int kParts = 64 / SCALED;       // of a block's columns, with scales of their own
 constexpr int kScalesAt = kStageBlocks * kBlockBytes;
 constexpr int kZerosAt = kScalesAt + STAGE_GROUPS * 64 * static_cast<int>(sizeof(scale_t));
+// The rows of a in a stage, if they come with it, at a pitch without bank conflicts.
+constexpr int kRowsAt = (kZerosAt + (kZeros ? STAGE_GROUPS * 64 : 0) + 15) / 16 * 16;
+constexpr int kStagedPitch = CHUNK * 2 + 16;
+static_assert(kRowsAt + STAGED * A_ROWS * kStagedPitch <= STAGE_BYTES);
 constexpr int kFinishers = 4;  // a slab each
 
 using StageRing = Pipeline<STAGES>;
@@ -120,55 +125,102 @@ class Run {
   int blocks_, begin_, end_;
 };
 
-// Fills the stages of the run in their order. Run by one thread.
+// The stages of a run in their order: in each, `count` blocks of the tile from block `column` on.
+struct Cursor {
+  __device__ Cursor(const Shape& shape, Addresses at) : run(shape), ring(at.stage_barriers()) {}
+
+  Run run;
+  StageRing ring;
+  int column = 0, count = 0;
+
+  // Turns to the next stage, if there is one.
+  __device__ __forceinline__ bool next() {
+    if (count > 0) ring.advance();
+    column += count;
+    if (column == run.last) {
+      count = 0;
+      if (!run.next()) return false;
+      column = run.first;
+    }
+    count = ::min(kStageBlocks, run.last - column);
+    return true;
+  }
+};
+
+// Fills the stages of the run. Run by one thread.
 class Loader {
  public:
-  __device__ Loader(const unsigned char* b, const scale_t* scales, const unsigned char* zeros,
-                    const Shape& shape, Addresses at)
-      : b_(b),
+  __device__ Loader(const dtype_t* a, const unsigned char* b, const scale_t* scales,
+                    const unsigned char* zeros, int lda, const Shape& shape, Addresses at)
+      : a_(a),
+        b_(b),
         scales_(scales),
         zeros_(zeros),
+        lda_(lda),
         shape_(shape),
         at_(at),
-        ring_(at.stage_barriers()),
-        run_(shape) {}
+        weights_(shape, at),
+        rows_(shape, at) {}
 
-  // Fills up to `stages` more.
-  __device__ __forceinline__ void fill(int stages) {
+  // Loads the weights of up to `stages` stages.
+  __device__ __forceinline__ void load_ahead(int stages) {
+    if (!shape_.reads) return;
 #pragma unroll 1
-    for (; stages > 0 && shape_.reads; --stages) {
-      if (column_ == run_.last) {
-        if (!run_.next()) return;
-        column_ = run_.first;
-      }
-      const int count = ::min(kStageBlocks, run_.last - column_);
-      const int first_group = shape_.group_of(column_ * 64);
-      const int groups = shape_.group_of((column_ + count) * 64 - 1) - first_group + 1;
-      const long long factors = static_cast<long long>(run_.tile) * shape_.groups + first_group;
-      const unsigned code_bytes = count * kBlockBytes;
-      const unsigned scale_bytes = groups * 64 * sizeof(scale_t), zero_bytes = groups * 64;
-      const unsigned to = at_.stage(ring_.stage());
-      ring_.producer_acquire(code_bytes + scale_bytes + (kZeros ? zero_bytes : 0));
-      const long long block = static_cast<long long>(run_.tile) * shape_.tile_blocks() + column_;
-      bulk_load_once(to, b_ + block * kBlockBytes, code_bytes, ring_.full());
-      bulk_load_once(to + kScalesAt, scales_ + factors * 64, scale_bytes, ring_.full());
-      if constexpr (kZeros) {
-        bulk_load_once(to + kZerosAt, zeros_ + factors * 64, zero_bytes, ring_.full());
-      }
-      ring_.advance();
-      column_ += count;
+    for (; ahead_ < stages && weights_.next(); ++ahead_) load_weights();
+  }
+  // Loads all that is left, with the rows of a if they come with the stages.
+  __device__ __forceinline__ void load_rest() {
+    if (!shape_.reads) return;
+    if constexpr (STAGED) {
+#pragma unroll 1
+      for (; ahead_ > 0 && rows_.next(); --ahead_) load_rows();
+    }
+#pragma unroll 1
+    while (weights_.next()) {
+      load_weights();
+      if (STAGED && rows_.next()) load_rows();
     }
   }
 
  private:
+  __device__ __forceinline__ void load_weights() {
+    const Cursor& at = weights_;
+    const int first_group = shape_.group_of(at.column * 64);
+    const int groups = shape_.group_of((at.column + at.count) * 64 - 1) - first_group + 1;
+    const long long factors = static_cast<long long>(at.run.tile) * shape_.groups + first_group;
+    const unsigned code_bytes = at.count * kBlockBytes;
+    const unsigned scale_bytes = groups * 64 * sizeof(scale_t), zero_bytes = groups * 64;
+    const unsigned to = at_.stage(at.ring.stage());
+    at.ring.producer_acquire(code_bytes + scale_bytes + (kZeros ? zero_bytes : 0) +
+                             (STAGED ? shape_.m * at.count * 128 : 0));
+    const long long block = static_cast<long long>(at.run.tile) * shape_.tile_blocks() + at.column;
+    bulk_load_once(to, b_ + block * kBlockBytes, code_bytes, at.ring.full());
+    bulk_load_once(to + kScalesAt, scales_ + factors * 64, scale_bytes, at.ring.full());
+    if constexpr (kZeros) {
+      bulk_load_once(to + kZerosAt, zeros_ + factors * 64, zero_bytes, at.ring.full());
+    }
+  }
+  // Loads the columns of a of a stage. Rows behind m are left as they are: the sums of each row are
+  // its own.
+  __device__ __forceinline__ void load_rows() {
+    const Cursor& at = rows_;
+    const unsigned to = at_.stage(at.ring.stage()) + kRowsAt;
+#pragma unroll 1
+    for (int row = 0; row < shape_.m; ++row) {
+      bulk_load(to + row * kStagedPitch, a_ + static_cast<long long>(row) * lda_ + at.column * 64,
+                at.count * 128, at.ring.full());
+    }
+  }
+
+  const dtype_t* a_;
   const unsigned char* b_;
   const scale_t* scales_;
   const unsigned char* zeros_;
+  int lda_;
   Shape shape_;
   Addresses at_;
-  StageRing ring_;
-  Run run_;
-  int column_ = 0;  // the next block of the tile
+  Cursor weights_, rows_;
+  int ahead_ = 0;  // stages whose rows are not loaded yet
 };
 
 // Copies the columns of a that the run meets to shared memory, with zeros behind k and m. Run by
@@ -291,6 +343,8 @@ __device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses 
       const int first_group = shape.group_of(first * 64);
       ring.consumer_wait();
       const unsigned stage = at.stage(ring.stage());
+      const unsigned columns_a = STAGED ? stage + kRowsAt - first * 128 : at.a(0, 0);
+      const unsigned pitch_a = STAGED ? kStagedPitch : at.pitch_a;
 #pragma unroll 1
       for (int block = warp_k; block < count; block += WARPS_K) {
         const int column = (first + block) * 64;
@@ -300,7 +354,8 @@ __device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses 
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             const int row = (half * 8 + lane_id % 8) % A_ROWS;
-            ldmatrix_x4(rows_a[half][i], at.a(row, column + i * 32 + lane_id / 8 * 8));
+            ldmatrix_x4(rows_a[half][i],
+                        columns_a + row * pitch_a + (column + i * 32 + lane_id / 8 * 8) * 2);
           }
         }
         int group_at[kParts];
@@ -444,7 +499,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const Shape shape{m, k, groups, pieces, reads_operands(alpha)};
   const int warp = warp_number();
   const bool is_loader = warp == WARPS;
-  Loader loader(b, b_scale, b_zero, shape, at);
+  Loader loader(a, b, b_scale, b_zero, lda, shape, at);
   if (is_loader) {
     if (elect_one()) {
       StageRing(at.stage_barriers()).init(WARPS);
@@ -453,7 +508,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
     __syncwarp();
     // The other warps reach the wait after these requests, which they would delay there.
-    if (elect_one()) loader.fill(ahead);
+    if (elect_one()) loader.load_ahead(ahead);
     __syncwarp();
     named_barrier_arrive(1, THREADS);
   } else {
@@ -461,9 +516,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
   await_previous_kernel();
   if (is_loader) {
-    if (elect_one()) loader.fill(INT_MAX);
+    if (elect_one()) loader.load_rest();
   } else if (warp < WARPS) {
-    copy_a(a, lda, shape, at);
+    if constexpr (!STAGED) copy_a(a, lda, shape, at);
     consume(shape, warp, at);
   } else {
     const FewRows target(d, alpha, bias, beta, residual, m, n, ldd, d_k, d_v);
