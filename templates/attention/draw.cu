@@ -69,16 +69,16 @@ struct Draw {
   float *sinks, *slopes, *q_descale, *k_descale, *v_descale;
   int* work;
   bool* seen;
-  bias_dtype_t* added;
-  long long sequences, q_heads, k_heads, longest_q, longest_kv, size, size_v, all_q, all_kv;
-  long long page_size, all_pages, width, slots, pitch_q, pitch_k, pitch_v;
-  long long pitch_k_new, pitch_v_new;
+  bias_dtype_t* bias;
+  long long batch, heads, kv_heads, q_len, kv_len, head_dim, head_dim_v, q_total, kv_total;
+  long long page, pages, window, slots, ldq, ldk, ldv;
+  long long ldk_new, ldv_new;
   BiasRows bias_rows;
 
   __device__ unsigned long long bits(Stream stream, long long sequence, long long token,
                                      long long head, long long d) const {
-    const unsigned long long place =
-        static_cast<unsigned long long>((token * (q_heads + k_heads) + head) * (size + size_v) + d);
+    const unsigned long long place = static_cast<unsigned long long>(
+        (token * (heads + kv_heads) + head) * (head_dim + head_dim_v) + d);
     const unsigned long long of_sequence =
         static_cast<unsigned long long>(sequence) * kStreams + stream;
     return hash_at(hash_at(seed, of_sequence), place);
@@ -102,7 +102,7 @@ struct Draw {
   // Returns whether the bias shows a key to the queries of a row: three of four, and in exact and
   // count sets none in one of eight rows.
   __device__ bool shows(unsigned long long row, long long j) const {
-    if (!biased || (bias == bias_additive && set != kExact && set != kCount)) return true;
+    if (!biased || (config::bias == bias_additive && set != kExact && set != kCount)) return true;
     if (row % 8 == 0 && (set == kExact || set == kCount)) return false;
     return hash_at(row, static_cast<unsigned long long>(j)) % 4 != 0;
   }
@@ -116,14 +116,14 @@ struct Draw {
     }
     if (set == kExact) return static_cast<float>((random >> 8) % 3) - 1;
     if (set == kCount) return static_cast<float>((row >> 8) % 3) - 1;
-    if (set == kNan && j + kNanKeys >= longest_kv && (random >> 8) % 1024 == 0)
-      return not_a_number();
+    if (set == kNan && j + kNanKeys >= kv_len && (random >> 8) % 1024 == 0) return not_a_number();
     return normal(random);
   }
 
   // Returns element d of a key.
   __device__ float key(const Sequence& s, long long j, long long head, long long d) const {
-    if (j + kNanKeys >= s.keys && is_nan(kNanKey, s, j, head, d, size, 1024)) return not_a_number();
+    if (j + kNanKeys >= s.keys && is_nan(kNanKey, s, j, head, d, head_dim, 1024))
+      return not_a_number();
     const unsigned long long random = bits(kKey, s.number, j, head, d);
     if (set == kExact) return sign(random);
     // In a count set all logits of a query are equal, whatever the other elements are.
@@ -132,10 +132,10 @@ struct Draw {
 
   __device__ float value(const Sequence& s, long long j, long long head, long long d) const {
     const unsigned often = j + 4 >= s.keys ? 2 : 32;
-    if (j + kNanKeys >= s.keys && is_nan(kNanValue, s, j, head, d, size_v, often))
+    if (j + kNanKeys >= s.keys && is_nan(kNanValue, s, j, head, d, head_dim_v, often))
       return not_a_number();
     const unsigned long long random = bits(kValue, s.number, j, head, d);
-    if (set == kCount) return d == j % size_v ? 1.0f : 0.0f;
+    if (set == kCount) return d == j % head_dim_v ? 1.0f : 0.0f;
     if (set == kExact) return sign(random) * static_cast<float>(1 + (random >> 32) % 3);
     return normal(random);
   }
@@ -154,9 +154,9 @@ struct Draw {
   __device__ float unturned(const Sequence& s, const Head& head, long long d) const {
     if (!kAppends || set == kTiming || set == kNan) return head(d);
     const bool halves = pairs == pairs_halves;
-    const long long pair = halves ? d % (size / 2) : d / 2;
+    const long long pair = halves ? d % (head_dim / 2) : d / 2;
     const long long first = halves ? pair : 2 * pair;
-    const long long second = halves ? pair + size / 2 : 2 * pair + 1;
+    const long long second = halves ? pair + head_dim / 2 : 2 * pair + 1;
     const long long position = max(0ll, s.keys - 1);
     const float c = angle(kCosine, position, pair), sine_of = angle(kSine, position, pair);
     return d == first ? head(first) * c + head(second) * sine_of
@@ -164,14 +164,14 @@ struct Draw {
   }
 
   __device__ float query(const Sequence& s, long long i, long long head, long long d) const {
-    if (is_nan(kNanQuery, s, i, head, d, size, 256)) return not_a_number();
+    if (is_nan(kNanQuery, s, i, head, d, head_dim, 256)) return not_a_number();
     if (set == kTiming || set == kNan) return normal(bits(kQuery, s.number, i, head, d));
     if (set == kCount) {
       // Logits around 0, and for some heads far from it on either side. The largest fp8 is 448.
       const float far[] = {0, -1024, 0, 512};
       return d == 0 ? far[head % 4] : 0.0f;
     }
-    const Seen visible = seen_by(i, s.queries, s.keys, width);
+    const Seen visible = seen_by(i, s.queries, s.keys, window);
     if (visible.first >= visible.end) return 1;
     const long long choice = visible.end - visible.first;
     const auto first = static_cast<long long>(bits(kTarget, s.number, i, head, 0) %
@@ -179,7 +179,7 @@ struct Draw {
     const unsigned long long row = bias_row(s, head, i);
     for (long long n = 0; n < choice; ++n) {
       const long long target = visible.first + (first + n) % choice;
-      if (shows(row, target)) return kLead * key(s, target, head / (q_heads / k_heads), d);
+      if (shows(row, target)) return kLead * key(s, target, head / (heads / kv_heads), d);
     }
     return 1;
   }
@@ -199,8 +199,8 @@ struct Draw {
   __device__ void fill_queries(const Sequence& s, long long begin) const {
     const bool is_ragged = lengths == lengths_ragged;
     for (long long i = begin; i < s.queries; i += gridDim.x) {
-      fill(q, is_ragged ? 0 : s.number, is_ragged ? s.q_first + i : i,
-           is_ragged ? all_q : longest_q, q_heads, size, pitch_q, [&](long long head, long long d) {
+      fill(q, is_ragged ? 0 : s.number, is_ragged ? s.q_first + i : i, is_ragged ? q_total : q_len,
+           heads, head_dim, ldq, [&](long long head, long long d) {
              return unturned(s, [&](long long e) { return query(s, i, head, e); }, d);
            });
     }
@@ -211,21 +211,21 @@ struct Draw {
     const long long j = s.keys - 1;
     if (j < 0) return;
     if (k_new) {
-      fill(k_new, s.number, 0, 1, k_heads, size, pitch_k_new, [&](long long head, long long d) {
+      fill(k_new, s.number, 0, 1, kv_heads, head_dim, ldk_new, [&](long long head, long long d) {
         return unturned(s, [&](long long e) { return key(s, j, head, e); }, d);
       });
     }
     if (v_new) {
-      fill(v_new, s.number, 0, 1, k_heads, size_v, pitch_v_new,
+      fill(v_new, s.number, 0, 1, kv_heads, head_dim_v, ldv_new,
            [&](long long head, long long d) { return value(s, j, head, d); });
     }
   }
 
   __device__ void fill_angles(float* to, Stream stream) const {
     if (!to) return;
-    for (long long i = blockIdx.x; i < longest_kv; i += gridDim.x) {
-      for (long long e = threadIdx.x; e < size / 2; e += blockDim.x) {
-        to[i * (size / 2) + e] = angle(stream, i, e);
+    for (long long i = blockIdx.x; i < kv_len; i += gridDim.x) {
+      for (long long e = threadIdx.x; e < head_dim / 2; e += blockDim.x) {
+        to[i * (head_dim / 2) + e] = angle(stream, i, e);
       }
     }
   }
@@ -233,7 +233,7 @@ struct Draw {
   // Fills weights, never with NaN: a weight that is NaN would leave no head a number.
   __device__ void fill_weights(dtype_t* to, Stream stream) const {
     if (!to) return;
-    for (long long e = threadIdx.x; e < size; e += blockDim.x) {
+    for (long long e = threadIdx.x; e < head_dim; e += blockDim.x) {
       to[e] = from_float<dtype_t>(normal(bits(stream, 0, 0, 0, e)));
     }
   }
@@ -242,13 +242,13 @@ struct Draw {
   // with the same.
   __device__ void fill_bias(const Sequence& s, long long begin) const {
     for (long long i = begin; i < s.queries; i += gridDim.x) {
-      const Seen visible = seen_by(i, s.queries, s.keys, width);
+      const Seen visible = seen_by(i, s.queries, s.keys, window);
       for (long long head = 0; head < bias_rows.heads; ++head) {
         const unsigned long long row = bias_row(s, head, i);
         const long long to = bias_rows.place(s.number, head, i);
         for (long long j = visible.first + threadIdx.x; j < visible.end; j += blockDim.x) {
           if (seen) seen[to + j] = shows(row, j);
-          if (added) added[to + j] = from_float<bias_dtype_t>(bias_of(row, j));
+          if (bias) bias[to + j] = from_float<bias_dtype_t>(bias_of(row, j));
         }
       }
     }
@@ -259,26 +259,26 @@ struct Draw {
   __device__ void fill_keys(const Sequence& s, const Order& order, long long begin) const {
     if (s.queries == 0) return;
     const bool is_ragged = lengths == lengths_ragged;
-    const long long first = seen_by(max(0ll, s.queries - s.keys), s.queries, s.keys, width).first;
+    const long long first = seen_by(max(0ll, s.queries - s.keys), s.queries, s.keys, window).first;
     const long long last = !kAppends              ? s.keys
-                           : cache == cache_paged ? ceil_div(s.keys, page_size) * page_size
-                                                  : longest_kv;
+                           : cache == cache_paged ? ceil_div(s.keys, page) * page
+                                                  : kv_len;
     for (long long j = (kAppends ? 0 : first) + begin; j < last; j += gridDim.x) {
       const bool is_seen = !kAppends || (j >= first && j < s.keys - 1);
       long long entry = is_ragged ? 0 : s.number;
       long long token = is_ragged ? s.kv_first + j : j;
-      long long tokens = is_ragged ? all_kv : longest_kv;
+      long long tokens = is_ragged ? kv_total : kv_len;
       if (cache == cache_paged) {
-        entry = order(s.page_first + j / page_size);
-        token = j % page_size;
-        tokens = page_size;
+        entry = order(s.page_first + j / page);
+        token = j % page;
+        tokens = page;
       }
       if (k) {
-        fill(k, entry, token, tokens, k_heads, size, pitch_k,
+        fill(k, entry, token, tokens, kv_heads, head_dim, ldk,
              [&](long long head, long long d) { return is_seen ? key(s, j, head, d) : unseen(); });
       }
       if (v) {
-        fill(v, entry, token, tokens, k_heads, size_v, pitch_v, [&](long long head, long long d) {
+        fill(v, entry, token, tokens, kv_heads, head_dim_v, ldv, [&](long long head, long long d) {
           return is_seen ? value(s, j, head, d) : unseen();
         });
       }
@@ -288,10 +288,10 @@ struct Draw {
   // Fills the pages of the pool that no table names, from the `first` one on.
   __device__ void fill_unused_pages(const Order& order, long long first) const {
     const auto element = [&](long long, long long) { return unseen(); };
-    for (long long i = first + blockIdx.x; i < all_pages; i += gridDim.x) {
-      for (long long token = 0; token < page_size; ++token) {
-        if (k) fill(k, order(i), token, page_size, k_heads, size, pitch_k, element);
-        if (v) fill(v, order(i), token, page_size, k_heads, size_v, pitch_v, element);
+    for (long long i = first + blockIdx.x; i < pages; i += gridDim.x) {
+      for (long long token = 0; token < page; ++token) {
+        if (k) fill(k, order(i), token, page, kv_heads, head_dim, ldk, element);
+        if (v) fill(v, order(i), token, page, kv_heads, head_dim_v, ldv, element);
       }
     }
   }
@@ -308,8 +308,8 @@ struct Draw {
     }
     if (kv_lengths) kv_lengths[s.number] = static_cast<int>(s.keys);
     if (!page_table) return;
-    const long long columns = ceil_div(longest_kv, page_size);
-    const long long used = ceil_div(s.keys, page_size);
+    const long long columns = ceil_div(kv_len, page);
+    const long long used = ceil_div(s.keys, page);
     for (long long c = 0; c < columns; ++c) {
       page_table[s.number * columns + c] =
           c < used ? static_cast<int>(order(s.page_first + c)) : kNoPage;
@@ -317,12 +317,12 @@ struct Draw {
   }
 
   __device__ void fill_heads() const {
-    for (long long head = threadIdx.x; head < q_heads; head += blockDim.x) {
+    for (long long head = threadIdx.x; head < heads; head += blockDim.x) {
       const bool no_sink = set == kCount && head % 4 == 1;
       if (sinks)
         sinks[head] = no_sink ? __int_as_float(0xff800000) : normal(bits(kSink, 0, 0, head, 0));
       // Slopes as ALiBi has them; in an exact set they are too small to matter.
-      const float slope = exp2f(-8.0f * static_cast<float>(head + 1) / static_cast<float>(q_heads));
+      const float slope = exp2f(-8.0f * static_cast<float>(head + 1) / static_cast<float>(heads));
       if (slopes) slopes[head] = set == kExact ? slope * 0x1p-20f : slope;
     }
   }
@@ -330,7 +330,7 @@ struct Draw {
   // Fills one scale for each sequence and head of k.
   __device__ void fill_scales(float* scales, Stream stream) const {
     if (!scales) return;
-    for (long long i = threadIdx.x; i < sequences * k_heads; i += blockDim.x) {
+    for (long long i = threadIdx.x; i < batch * kv_heads; i += blockDim.x) {
       const unsigned long long random = bits(stream, 0, 0, i, 0);
       // In an exact set scales are powers of two, and not below 1: logits stay far from each other.
       scales[i] = set == kExact ? static_cast<float>(1 << random % 3)
@@ -343,11 +343,11 @@ struct Draw {
     const long long rank = order(number);
     Sequence s;
     s.number = number;
-    s.queries = Lengths{sequences, all_q, longest_q}(rank);
-    s.keys = Lengths{sequences, all_kv, min(longest_kv, all_kv)}(rank);
+    s.queries = Lengths{batch, q_total, q_len}(rank);
+    s.keys = Lengths{batch, kv_total, min(kv_len, kv_total)}(rank);
     if ((set == kExact || set == kCount) && (lengths == lengths_kv || cache == cache_paged) &&
         lengths != lengths_full) {
-      s.keys = min(s.keys, edge(bits(kLength, s.number, 0, 0, 0), page_size, s.keys));
+      s.keys = min(s.keys, edge(bits(kLength, s.number, 0, 0, 0), page, s.keys));
     }
     return s;
   }
@@ -355,17 +355,17 @@ struct Draw {
   __device__ void fill_work(const Order& order) const {
     if (!work) return;
     for (long long slot = threadIdx.x; slot < slots; slot += blockDim.x) {
-      write_entry(work + slot * 8, slot, slots, sequences, [&](long long number) {
+      write_entry(work + slot * 8, slot, slots, batch, [&](long long number) {
         const Sequence s = sized(number, order);
         return Demand(static_cast<int>(s.queries), static_cast<int>(s.keys),
-                      static_cast<int>(width));
+                      static_cast<int>(window));
       });
     }
   }
 
   __device__ void run() const {
-    const Order sequence_order(hash_at(seed, kOrder), sequences);
-    const Order page_order(hash_at(seed, kPages), all_pages);
+    const Order sequence_order(hash_at(seed, kOrder), batch);
+    const Order page_order(hash_at(seed, kPages), pages);
     if (blockIdx.x == 0) {
       fill_heads();
       fill_scales(q_descale, kQueryScale);
@@ -378,36 +378,24 @@ struct Draw {
     fill_angles(cosine, kCosine);
     fill_angles(sine, kSine);
     Sequence s;
-    for (; s.number < sequences; ++s.number) {
+    for (; s.number < batch; ++s.number) {
       const Sequence size_of = sized(s.number, sequence_order);
       s.queries = size_of.queries;
       s.keys = size_of.keys;
       const long long begin = (blockIdx.x + s.number) % gridDim.x;
       if (q) fill_queries(s, begin);
-      if (seen || added) fill_bias(s, begin);
+      if (seen || bias) fill_bias(s, begin);
       if (k || v) fill_keys(s, page_order, begin);
       if (begin == 0) fill_new_token(s);
       if (blockIdx.x == 0 && threadIdx.x == 0) fill_tables(s, page_order);
       s.q_first += s.queries;
       s.kv_first += s.keys;
-      s.page_first += ceil_div(s.keys, page_size);
+      s.page_first += ceil_div(s.keys, page);
     }
     if (kAppends && cache == cache_paged) fill_unused_pages(page_order, s.page_first);
   }
 };
 
-#define PARAMETERS                                                                                \
-  dtype_t *q, kv_t *k, kv_t *v, dtype_t *k_new, dtype_t *v_new, dtype_t *q_norm, dtype_t *k_norm, \
-      float *cosine, float *sine, int *q_offsets, int *kv_offsets, int *kv_lengths,               \
-      int *page_table, float *sinks, float *slopes, float *q_descale, float *k_descale,           \
-      float *v_descale, int *work, bool *seen, bias_dtype_t *added, long long seed,               \
-      long long sequences, long long q_heads, long long k_heads, long long longest_q,             \
-      long long longest_kv, long long size, long long size_v, long long all_q, long long all_kv,  \
-      long long page_size, long long all_pages, long long width, long long slots,                 \
-      long long pitch_q, long long pitch_k, long long pitch_v, long long pitch_k_new,             \
-      long long pitch_v_new, long long bias_sequences, long long bias_of_heads,                   \
-      long long bias_queries, long long bias_sequence_pitch, long long bias_head_pitch,           \
-      long long bias_pitch
 #define DRAW(set)                             \
   Draw{set,                                   \
        static_cast<unsigned long long>(seed), \
@@ -431,45 +419,45 @@ struct Draw {
        v_descale,                             \
        work,                                  \
        seen,                                  \
-       added,                                 \
-       sequences,                             \
-       q_heads,                               \
-       k_heads,                               \
-       longest_q,                             \
-       longest_kv,                            \
-       size,                                  \
-       size_v,                                \
-       all_q,                                 \
-       all_kv,                                \
-       page_size,                             \
-       all_pages,                             \
-       width,                                 \
+       bias,                                  \
+       batch,                                 \
+       heads,                                 \
+       kv_heads,                              \
+       q_len,                                 \
+       kv_len,                                \
+       head_dim,                              \
+       head_dim_v,                            \
+       q_total,                               \
+       kv_total,                              \
+       page,                                  \
+       pages,                                 \
+       window,                                \
        slots,                                 \
-       pitch_q,                               \
-       pitch_k,                               \
-       pitch_v,                               \
-       pitch_k_new,                           \
-       pitch_v_new,                           \
-       bias_sequences,                        \
-       bias_of_heads,                         \
-       bias_queries,                          \
-       bias_sequence_pitch,                   \
-       bias_head_pitch,                       \
-       bias_pitch}                            \
+       ldq,                                   \
+       ldk,                                   \
+       ldv,                                   \
+       ldk_new,                               \
+       ldv_new,                               \
+       bias_batch,                            \
+       bias_heads,                            \
+       bias_q,                                \
+       ldbias_batch,                          \
+       ldbias_head,                           \
+       ldbias}                                \
       .run()
 
 // Draws normal numbers everywhere.
-extern "C" __global__ void attention_timing(PARAMETERS) { DRAW(kTiming); }
+extern "C" __global__ void attention_timing(KW_PARAMETERS(attention_timing)) { DRAW(kTiming); }
 
 // Draws keys that are signs, and queries that are 16 times a key that they see. Beside e^(this
 // key's logit) all others vanish, and the result is the value of that key to the last bit.
-extern "C" __global__ void attention_exact(PARAMETERS) { DRAW(kExact); }
+extern "C" __global__ void attention_exact(KW_PARAMETERS(attention_exact)) { DRAW(kExact); }
 
 // Draws inputs for which all logits of a query are equal: the result is the mean of the values that
 // it sees, and its lse the logarithm of their number.
-extern "C" __global__ void attention_count(PARAMETERS) { DRAW(kCount); }
+extern "C" __global__ void attention_count(KW_PARAMETERS(attention_count)) { DRAW(kCount); }
 
 // Draws normal numbers, with NaN: in one of 256 queries, in one of 1024 keys and one of 32 values
 // near the end of a sequence, and in every second one of its last four values, which only some
 // queries see.
-extern "C" __global__ void attention_nan(PARAMETERS) { DRAW(kNan); }
+extern "C" __global__ void attention_nan(KW_PARAMETERS(attention_nan)) { DRAW(kNan); }

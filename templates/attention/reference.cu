@@ -86,62 +86,49 @@ struct NewHead {
 // fp8 tensors are multiplied by their scales: one for the whole tensor, or one for each sequence
 // and head of k.
 //
-// o_value is the result, 0 for a query that sees nothing; o_magnitude = sum p |v|. p may be rounded
-// to fp8 if queries are fp8, and p below 2^-17 of the row's largest vanish then. They may be
-// rounded to fp16 if keys and values are fp8, and p below 2^-24 lose their digits. In both cases
+// o_reference is the result, 0 for a query that sees nothing; o_magnitude = sum p |v|. p may be
+// rounded to fp8 if queries are fp8, and p below 2^-17 of the row's largest vanish then. They may
+// be rounded to fp16 if keys and values are fp8, and p below 2^-24 lose their digits. In both cases
 // o_magnitude has kFloor |v| of each key more. A p may be off by an eighth of that with fp8
-// queries, which is 2^-18 of the largest, and by a 128th with bf16 ones, 2^-24. lse_value is the
-// logarithm of the sum of all e^logit, the sink included, minus infinity if there is none. An error
-// of a logit is one of the result, so lse_magnitude = 1 + |max| + sum p scale sum |q k|.
+// queries, which is 2^-18 of the largest, and by a 128th with bf16 ones, 2^-24. lse_reference is
+// the logarithm of the sum of all e^logit, the sink included, minus infinity if there is none. An
+// error of a logit is one of the result, so lse_magnitude = 1 + |max| + sum p scale sum |q k|.
 //
 // With append the query and the last key come from NewHead, and blocks then go through the places
-// of the cache. Each place has a new token or its old content: k_value and v_value are contiguous.
-extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
-    const dtype_t* q, const kv_t* k, const kv_t* v, const dtype_t* k_new, const dtype_t* v_new,
-    const dtype_t* q_norm, const dtype_t* k_norm, const float* cosine, const float* sine,
-    const int* q_offsets, const int* kv_offsets, const int* kv_lengths, const int* page_table,
-    const float* sinks, const float* slopes, const float* q_descale, const float* k_descale,
-    const float* v_descale, const bool* seen_keys, const bias_dtype_t* added, float* o_value,
-    float* o_magnitude, float* lse_value, float* lse_magnitude, float* k_value, float* k_magnitude,
-    float* v_value, float* v_magnitude, long long sequences, long long q_heads, long long k_heads,
-    long long longest_q, long long longest_kv, long long size, long long size_v, long long tokens,
-    long long entries, long long k_tokens, long long page_size, long long columns, long long width,
-    long long pitch_q, long long pitch_k, long long pitch_v, long long pitch_k_new,
-    long long pitch_v_new, long long bias_sequences, long long bias_of_heads,
-    long long bias_queries, long long bias_sequence_pitch, long long bias_head_pitch,
-    long long bias_pitch, float scale, float cap, float q_scale, float k_scale, float v_scale,
-    float eps) {
+// of the cache. Each place has a new token or its old content: k_reference and v_reference are
+// contiguous.
+extern "C" __global__ void __launch_bounds__(32 * kWarps)
+    attention_reference(KW_PARAMETERS(attention_reference)) {
   __shared__ Shared of_warps[kWarps];
   Shared& shared = of_warps[threadIdx.x / 32];
   const int lane = threadIdx.x % 32;
   const bool is_ragged = lengths == lengths_ragged;
-  const BiasRows bias_rows{bias_sequences,      bias_of_heads,   bias_queries,
-                           bias_sequence_pitch, bias_head_pitch, bias_pitch};
-  const long long rows = (is_ragged ? tokens : sequences * tokens) * q_heads;
+  const BiasRows bias_rows{bias_batch, bias_heads, bias_q, ldbias_batch, ldbias_head, ldbias};
+  const long long rows = (is_ragged ? q_tokens : batch * q_tokens) * heads;
   const long long warps = static_cast<long long>(gridDim.x) * kWarps;
   // Neighbouring warps have neighbouring queries of a head, which see the same keys.
   for (long long row = static_cast<long long>(blockIdx.x) * kWarps + threadIdx.x / 32; row < rows;
        row += warps) {
-    const long long token = row % tokens;
-    const long long head = row / tokens % q_heads;
-    const long long entry = row / tokens / q_heads;
-    const long long k_head = head / (q_heads / k_heads);
+    const long long token = row % q_tokens;
+    const long long head = row / q_tokens % heads;
+    const long long entry = row / q_tokens / heads;
+    const long long k_head = head / (heads / kv_heads);
     long long sequence = entry;
     long long i = token;
-    long long queries = longest_q;
+    long long queries = q_len;
     if (is_ragged) {
       for (sequence = 0; q_offsets[sequence + 1] <= token;) ++sequence;
       i = token - q_offsets[sequence];
       queries = q_offsets[sequence + 1] - q_offsets[sequence];
     }
-    long long keys = longest_kv;
+    long long keys = kv_len;
     if (kv_lengths) keys = kv_lengths[sequence];
     if (kv_offsets) keys = kv_offsets[sequence + 1] - kv_offsets[sequence];
-    const Seen seen = seen_by(i, queries, keys, width);
+    const Seen visible = seen_by(i, queries, keys, window);
     const long long position = position_of(i, queries, keys);
     const long long bias_row = biased ? bias_rows.place(sequence, head, i) : 0;
 
-    const long long scale_at = sequence * k_heads + k_head;
+    const long long scale_at = sequence * kv_heads + k_head;
     double unit_of_logits = scale;
     double unit_of_values = 1;
     if constexpr (descale == descale_tensor) {
@@ -157,20 +144,20 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
     // Returns the first element of a key, in k or in v.
     const auto key_at = [&](long long j, long long own_size, long long pitch) {
       if (cache == cache_paged) {
-        const long long used = page_table[sequence * columns + j / page_size];
-        return place_of(used, j % page_size, k_head, page_size, k_heads, own_size, pitch);
+        const long long used = page_table[sequence * table_columns + j / page];
+        return place_of(used, j % page, k_head, page, kv_heads, own_size, pitch);
       }
       const long long first = is_ragged ? kv_offsets[sequence] : 0;
-      return place_of(is_ragged ? 0 : sequence, first + j, k_head, k_tokens, k_heads, own_size,
+      return place_of(is_ragged ? 0 : sequence, first + j, k_head, kv_tokens, kv_heads, own_size,
                       pitch);
     };
-    const dtype_t* const query = q + place_of(entry, token, head, tokens, q_heads, size, pitch_q);
+    const dtype_t* const query = q + place_of(entry, token, head, q_tokens, heads, head_dim, ldq);
     const long long turned = max(0ll, position);
-    const NewHead new_query(query, q_norm, cosine, sine, turned, size, eps);
-    const NewHead new_key(k_new + place_of(entry, 0, k_head, 1, k_heads, size, pitch_k_new), k_norm,
-                          cosine, sine, turned, size, eps);
+    const NewHead new_query(query, q_norm, cosine, sine, turned, head_dim, eps);
+    const NewHead new_key(k_new + place_of(entry, 0, k_head, 1, kv_heads, head_dim, ldk_new),
+                          k_norm, cosine, sine, turned, head_dim, eps);
     const dtype_t* const new_value =
-        v_new + place_of(entry, 0, k_head, 1, k_heads, size_v, pitch_v_new);
+        v_new + place_of(entry, 0, k_head, 1, kv_heads, head_dim_v, ldv_new);
     // Returns whether a key is the appended one.
     const auto is_new = [&](long long j) { return kAppends && j == keys - 1; };
 
@@ -178,16 +165,16 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
     const auto product = [&](long long tile, int count, double& terms) {
       double dot = 0;
       terms = 0;
-      for (long long first = 0; first < size; first += kChunk) {
+      for (long long first = 0; first < head_dim; first += kChunk) {
         __syncwarp();
         for (int d = lane; d < kChunk; d += 32) {
           shared.query[d] = 0;
-          if (first + d >= size) continue;
+          if (first + d >= head_dim) continue;
           shared.query[d] = to_float(kAppends ? new_query[first + d] : query[first + d]);
         }
         for (int at = lane; at < count * kVectors; at += 32) {
           const int j = at / kVectors, d = at % kVectors * kVectorSize;
-          if (first + d >= size || shared.key_places[j] == kHidden) continue;
+          if (first + d >= head_dim || shared.key_places[j] == kHidden) continue;
           unsigned char* const to = shared.keys + j * kPitch + at % kVectors * 16;
           if (is_new(tile + j)) {
             for (int n = 0; n < kVectorSize; ++n) {
@@ -200,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
         }
         __syncwarp();
         if (lane >= count) continue;
-        const int end = static_cast<int>(min(static_cast<long long>(kChunk), size - first));
+        const int end = static_cast<int>(min(static_cast<long long>(kChunk), head_dim - first));
         float part = 0, absolute = 0;
         for (int at = 0; at < end; at += kVectorSize) {
           const uint4 vector = *reinterpret_cast<const uint4*>(shared.keys + lane * kPitch +
@@ -221,11 +208,11 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
       return dot;
     };
 
-    const long long own = place_of(entry, token, head, tokens, q_heads, size_v,
-                                   layout == layout_bshd ? q_heads * size_v : size_v);
+    const long long own = place_of(entry, token, head, q_tokens, heads, head_dim_v,
+                                   layout == layout_bshd ? heads * head_dim_v : head_dim_v);
     double most = minus_infinity(), of_keys = most, sum = 0, exponents = 0;
     bool nothing = false;
-    for (long long first = 0; first < size_v; first += 32 * kGroups * kColumns) {
+    for (long long first = 0; first < head_dim_v; first += 32 * kGroups * kColumns) {
       double part[kGroups][kColumns] = {};
       double absolute[kGroups][kColumns] = {};
       float unweighted[kGroups][kColumns] = {};
@@ -233,25 +220,25 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
       if constexpr (sink == sink_head) most = sinks[head];
       sum = sink == sink_head && lane == 0 ? 1 : 0;
       exponents = 0;
-      for (long long tile = seen.first; tile < seen.end; tile += kKeys) {
-        const int count = static_cast<int>(min(static_cast<long long>(kKeys), seen.end - tile));
+      for (long long tile = visible.first; tile < visible.end; tile += kKeys) {
+        const int count = static_cast<int>(min(static_cast<long long>(kKeys), visible.end - tile));
         const long long j = tile + lane;
         bool exists = lane < count;
-        if constexpr (bias == bias_boolean) exists = exists && seen_keys[bias_row + j];
+        if constexpr (config::bias == bias_boolean) exists = exists && seen[bias_row + j];
         __syncwarp();
         if (lane < count) {
-          shared.key_places[lane] = exists ? key_at(j, size, pitch_k) : kHidden;
-          shared.value_places[lane] = exists ? key_at(j, size_v, pitch_v) : kHidden;
+          shared.key_places[lane] = exists ? key_at(j, head_dim, ldk) : kHidden;
+          shared.value_places[lane] = exists ? key_at(j, head_dim_v, ldv) : kHidden;
         }
         double terms;
         double s = unit_of_logits * product(tile, count, terms);
         terms *= fabs(unit_of_logits);
         if constexpr (softcap == softcap_tanh) s = cap * tanh(s / cap);
-        if constexpr (bias == bias_alibi) {
+        if constexpr (config::bias == bias_alibi) {
           s -= static_cast<double>(slopes[head]) * fabs(static_cast<double>(position - j));
         }
-        if constexpr (bias == bias_additive) {
-          const double more = exists ? to_float(added[bias_row + j]) : 0;
+        if constexpr (config::bias == bias_additive) {
+          const double more = exists ? to_float(bias[bias_row + j]) : 0;
           s += more;
           terms += fabs(more);
           if (s <= kHidingBias) s = minus_infinity();
@@ -268,7 +255,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
 #pragma unroll
         for (int g = 0; g < kGroups; ++g) {
           const long long d = first + (32 * g + lane) * kColumns;
-          if (d >= size_v) continue;
+          if (d >= head_dim_v) continue;
           float x[kColumns] = {}, size_of_x[kColumns] = {};
           for (int c = 0; c < kColumns; ++c) {
             part[g][c] *= factor;
@@ -303,8 +290,9 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
       for (int n = 0; n < kGroups * kColumns; ++n) {
         const int g = n / kColumns, c = n % kColumns;
         const long long d = first + (32 * g + lane) * kColumns + c;
-        if (d >= size_v) continue;
-        o_value[own + d] = nothing ? 0.0f : static_cast<float>(unit_of_values * part[g][c] / sum);
+        if (d >= head_dim_v) continue;
+        o_reference[own + d] =
+            nothing ? 0.0f : static_cast<float>(unit_of_values * part[g][c] / sum);
         const double floor = kVanish ? kFloor * exp(of_keys - most) * unweighted[g][c] : 0;
         o_magnitude[own + d] =
             nothing ? 0.0f
@@ -313,56 +301,59 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
     }
     if (lse == lse_none || lane != 0) continue;
     const double unit = lse == lse_base2 ? kLn2 : 1.0;
-    const long long place = (entry * q_heads + head) * tokens + token;
-    lse_value[place] = static_cast<float>(nothing ? minus_infinity() : (most + log(sum)) / unit);
+    const long long place = (entry * heads + head) * q_tokens + token;
+    lse_reference[place] =
+        static_cast<float>(nothing ? minus_infinity() : (most + log(sum)) / unit);
     lse_magnitude[place] =
         nothing ? 1.0f : static_cast<float>((1 + fabs(most) + exponents / sum) / unit);
   }
 
   if constexpr (kAppends) {
     const auto pitch_of = [&](long long own_size) {
-      return layout == layout_bshd ? k_heads * own_size : own_size;
+      return layout == layout_bshd ? kv_heads * own_size : own_size;
     };
     __shared__ long long shared_sequence;
-    for (long long place = blockIdx.x; place < entries * k_tokens; place += gridDim.x) {
-      const long long entry = place / k_tokens, entry_token = place % k_tokens;
+    for (long long place = blockIdx.x; place < kv_batch * kv_tokens; place += gridDim.x) {
+      const long long entry = place / kv_tokens, entry_token = place % kv_tokens;
       __syncthreads();
       if (threadIdx.x == 0) shared_sequence = -1;
       __syncthreads();
-      for (long long s = threadIdx.x; s < sequences; s += blockDim.x) {
+      for (long long s = threadIdx.x; s < batch; s += blockDim.x) {
         const long long last = kv_lengths[s] - 1ll;
         if (last < 0) continue;
-        const bool here = cache == cache_paged
-                              ? page_table[s * columns + last / page_size] == entry &&
-                                    last % page_size == entry_token
-                              : s == entry && last == entry_token;
+        const bool here =
+            cache == cache_paged
+                ? page_table[s * table_columns + last / page] == entry && last % page == entry_token
+                : s == entry && last == entry_token;
         if (here) shared_sequence = s;
       }
       __syncthreads();
       const long long s = shared_sequence;
-      for (long long e = threadIdx.x; e < k_heads * size; e += blockDim.x) {
-        const long long head = e / size, d = e % size;
+      for (long long e = threadIdx.x; e < kv_heads * head_dim; e += blockDim.x) {
+        const long long head = e / head_dim, d = e % head_dim;
         const long long to =
-            place_of(entry, entry_token, head, k_tokens, k_heads, size, pitch_of(size)) + d;
+            place_of(entry, entry_token, head, kv_tokens, kv_heads, head_dim, pitch_of(head_dim)) +
+            d;
         if (s < 0) {
-          k_value[to] =
-              to_float(k[place_of(entry, entry_token, head, k_tokens, k_heads, size, pitch_k) + d]);
+          k_reference[to] = to_float(
+              k[place_of(entry, entry_token, head, kv_tokens, kv_heads, head_dim, ldk) + d]);
           k_magnitude[to] = 0;
         } else {
-          const NewHead key(k_new + place_of(s, 0, head, 1, k_heads, size, pitch_k_new), k_norm,
-                            cosine, sine, kv_lengths[s] - 1, size, eps);
-          key.rotated(d, k_value + to, k_magnitude + to);
+          const NewHead key(k_new + place_of(s, 0, head, 1, kv_heads, head_dim, ldk_new), k_norm,
+                            cosine, sine, kv_lengths[s] - 1, head_dim, eps);
+          key.rotated(d, k_reference + to, k_magnitude + to);
         }
       }
-      for (long long e = threadIdx.x; e < k_heads * size_v; e += blockDim.x) {
-        const long long head = e / size_v, d = e % size_v;
-        const long long to =
-            place_of(entry, entry_token, head, k_tokens, k_heads, size_v, pitch_of(size_v)) + d;
-        v_value[to] =
-            s < 0
-                ? to_float(
-                      v[place_of(entry, entry_token, head, k_tokens, k_heads, size_v, pitch_v) + d])
-                : to_float(v_new[place_of(s, 0, head, 1, k_heads, size_v, pitch_v_new) + d]);
+      for (long long e = threadIdx.x; e < kv_heads * head_dim_v; e += blockDim.x) {
+        const long long head = e / head_dim_v, d = e % head_dim_v;
+        const long long to = place_of(entry, entry_token, head, kv_tokens, kv_heads, head_dim_v,
+                                      pitch_of(head_dim_v)) +
+                             d;
+        v_reference[to] =
+            s < 0 ? to_float(
+                        v[place_of(entry, entry_token, head, kv_tokens, kv_heads, head_dim_v, ldv) +
+                          d])
+                  : to_float(v_new[place_of(s, 0, head, 1, kv_heads, head_dim_v, ldv_new) + d]);
         v_magnitude[to] = 0;
       }
     }

@@ -208,7 +208,8 @@ TEST_F(CheckToolkitTest, ALaunchThatDoesNotFitItsKernelIsADefectAndNeverAnswers)
   EXPECT_NE(ran.err.find("launch_failed"), std::string::npos) << ran.err;
   EXPECT_NE(ran.err.find(misfit), std::string::npos) << ran.err;
 
-  edit("tiles/manifest.json", R"({"int64": "n"})", R"({"int64": "n"}, {"int64": "7"})");
+  edit("tiles/manifest.json", R"({"int64": "n"})",
+       R"({"int64": "n"}, {"int64": "7", "name": "seven"})");
   expect_defect({"parameter 4 has 4 bytes; the launch gives 8 (int64)"});
 }
 

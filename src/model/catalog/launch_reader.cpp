@@ -48,6 +48,9 @@ std::string derived_parameter(const ArgumentSpec& argument) {
 void read_parameter(const JsonReader& json, ArgumentSpec& argument) {
   const JsonReader name = json.optional("name"), type = json.optional("type");
   argument.parameter = name.present() ? name.value_name() : derived_parameter(argument);
+  if (argument.parameter.empty()) {
+    json.fail("the kernel's parameter needs a \"name\", since the expression is none");
+  }
   if (!type.present()) return;
   argument.type = type.string();
   if (argument.type.empty() || argument.type.find('\n') != std::string::npos) {
@@ -150,9 +153,8 @@ LaunchSpec read_geometry(const JsonReader& json, std::span<const std::string> na
   const bool may_be_early = waits || json.optional("programmatic").present();
   for (const JsonReader& argument : json.required("arguments").elements()) {
     ArgumentSpec read = read_argument(argument, names, arguments);
-    if (!read.parameter.empty() &&
-        std::ranges::find(launch.arguments, read.parameter, &ArgumentSpec::parameter) !=
-            launch.arguments.end()) {
+    if (std::ranges::find(launch.arguments, read.parameter, &ArgumentSpec::parameter) !=
+        launch.arguments.end()) {
       argument.fail(concat("two parameters \"", read.parameter, "\": one needs another \"name\""));
     }
     launch.arguments.push_back(std::move(read));

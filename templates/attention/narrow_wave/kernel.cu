@@ -43,6 +43,11 @@ namespace {
 
 constexpr float kShift = 8;  // of the largest p, in base 2
 
+// The tiles of queries of a launch: how many, and the heads of a section (tile_at).
+struct Tiles {
+  int count, section;
+};
+
 // Returns the number of the next tile, from the warp that loads.
 __device__ __forceinline__ int take_number(NumberQueue& numbers) {
   return numbers.take([](const NumberQueue::Tile& words) { return words[0]; });
@@ -63,16 +68,15 @@ __device__ __forceinline__ unsigned char* image(unsigned char* images, const Seq
 // Run by one warp.
 __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap& map_k,
                                         const TensorMap& map_v, const Sequences& of, Addresses at,
-                                        int tiles, int section, int* counters,
-                                        unsigned char* images) {
+                                        Tiles tiles, int* counters, unsigned char* images) {
   const int lane = threadIdx.x % 32;
   TilePipeline keys(at.key_barriers());
   TilePipeline values(TRANSPOSE ? at.transposed_barriers() : at.value_barriers());
   QueryPipeline queries(at.query_barriers());
   NumberQueue numbers(at.numbers());
   int number = blockIdx.x;
-  while (number < tiles) {
-    const Tile tile = tile_at<1>(number, section, of);
+  while (number < tiles.count) {
+    const Tile tile = tile_at<1>(number, tiles.section, of);
     const int kv_head = tile.kv_head();
     if (lane == 0) number = NumberQueue::next_number(counters);
     const auto load_keys = [&](int j) {
@@ -117,13 +121,13 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
 }
 
 // Run by the warps beside the one that loads.
-__device__ __forceinline__ void transpose_values(const Sequences& of, Addresses at, int tiles,
-                                                 int section, int warp) {
+__device__ __forceinline__ void transpose_values(const Sequences& of, Addresses at, Tiles tiles,
+                                                 int warp) {
   TilePipeline values(at.value_barriers()), transposed(at.transposed_barriers());
   NumberQueue numbers(at.numbers());
   int number = blockIdx.x;
-  while (number < tiles) {
-    const Tile tile = tile_at<1>(number, section, of);
+  while (number < tiles.count) {
+    const Tile tile = tile_at<1>(number, tiles.section, of);
 #pragma unroll 1
     for (int j = tile.last - 1; j >= tile.first; --j) {
       const int key = j * BN;
@@ -165,6 +169,11 @@ __device__ __forceinline__ void store_result(const Acc& acc, const RowFactors& i
   __syncwarp();
 }
 
+// The first row of a warp, and of its warpgroup, in their sequence.
+struct FirstRows {
+  int of_warp, of_group;
+};
+
 // Multiplies the tiles of keys of one tile of queries. Run by one warpgroup.
 class Worker {
  public:
@@ -172,8 +181,8 @@ class Worker {
       : at_(at), keys_(at.key_barriers()), values_(at.transposed_barriers()) {}
 
   __device__ __forceinline__ void multiply_tile(Acc& o, SoftmaxTile& softmax, const OperandQ& q,
-                                                const Tile& tile, const Logits& logits, int row,
-                                                int first_row) {
+                                                const Tile& tile, const Logits& logits,
+                                                FirstRows rows) {
     OperandP p;
     RowFactors factor;
     int key = (tile.last - 1) * BN;
@@ -182,7 +191,7 @@ class Worker {
       keys_.consumer_wait();
       issue_scores(s, q);
       await_scores<0>(s);
-      score(s, tile, logits, row, first_row, key);
+      score(s, tile, logits, rows, key);
       softmax.exponentiate(s[0], factor);
       round_fp8_operand(s[0], p);
     }
@@ -191,14 +200,16 @@ class Worker {
       Scores s;  // of this iteration alone, so that neither keeps registers in the other's time
       RowFactors next;
       if constexpr (OVERLAP) {
-        multiply_beside(o, factor, p, s, softmax, next, q, tile, logits, row, first_row, key - BN);
+        keys_.consumer_wait();
+        issue_scores(s, q);
+        multiply_beside(o, factor, p, s, softmax, next, tile, logits, rows, key - BN);
       } else {
         values_.consumer_wait();
         multiply_values(o, factor, p);
         keys_.consumer_wait();
         issue_scores(s, q);
         await_scores<0>(s);
-        score(s, tile, logits, row, first_row, key - BN);
+        score(s, tile, logits, rows, key - BN);
         softmax.exponentiate(s[0], next);
       }
       factor[0] = next[0];
@@ -230,21 +241,18 @@ class Worker {
     }
   }
 
-  // Multiplies the next tile's scores, and this tile's values by its probabilities, while the
-  // softmax is exponentiated. If the values come in two parts, the first part runs while the
-  // largest scores are searched.
+  // Multiplies this tile's values by its probabilities, while the softmax of the next tile's
+  // scores, which have been issued, is exponentiated. If the values come in two parts, the first
+  // part runs while the largest scores are searched.
   __device__ __forceinline__ void multiply_beside(Acc& o, const RowFactors& factor, OperandP& p,
                                                   Scores& s, SoftmaxTile& softmax, RowFactors& next,
-                                                  const OperandQ& q, const Tile& tile,
-                                                  const Logits& logits, int row, int first_row,
-                                                  int key) {
-    keys_.consumer_wait();
-    issue_scores(s, q);
+                                                  const Tile& tile, const Logits& logits,
+                                                  FirstRows rows, int key) {
     values_.consumer_wait();
     PartFrom<0> first;
     issue_results<0>(first, p);
     await_scores<1>(s);
-    score(s, tile, logits, row, first_row, key);
+    score(s, tile, logits, rows, key);
     softmax.raise(s[0], next);
     if constexpr (PARTS == 1) {
       softmax.weigh(s[0]);
@@ -328,12 +336,12 @@ class Worker {
     values_.advance();
   }
 
-  __device__ __forceinline__ void score(Scores& s, const Tile& tile, const Logits& logits, int row,
-                                        int first_row, int key) const {
-    const int position = row + accumulator_row() + tile.sequence.shift();
+  __device__ __forceinline__ void score(Scores& s, const Tile& tile, const Logits& logits,
+                                        FirstRows rows, int key) const {
+    const int position = rows.of_warp + accumulator_row() + tile.sequence.shift();
     const int positions[2] = {position, position + 8}, head[2] = {tile.head, tile.head};
     make_scores(s[0], logits, positions, head, key);
-    if (needs_mask(tile.sequence, first_row, first_row + 63, key)) {
+    if (needs_mask(tile.sequence, rows.of_group, rows.of_group + 63, key)) {
       apply_mask(s[0], positions, tile.sequence.keys, key);
     }
   }
@@ -345,16 +353,15 @@ class Worker {
 // Run by one warpgroup.
 __device__ __forceinline__ void consume(const Operands& from, const Sequences& of,
                                         const Logits& unscaled, const Scales& scales, Addresses at,
-                                        int tiles, int section, int group,
-                                        const float* __restrict__ sinks, out_t* __restrict__ o,
-                                        int ldo) {
+                                        Tiles tiles, int group, const float* __restrict__ sinks,
+                                        out_t* __restrict__ o, int ldo) {
   Worker worker(at);
   QueryPipeline queries(at.query_barriers());
   NumberQueue numbers(at.numbers());
   const int row_in_tile = group * 64 + warp_in_group() * 16;
   int number = blockIdx.x;
-  while (number < tiles) {
-    const Tile tile = tile_at<1>(number, section, of);
+  while (number < tiles.count) {
+    const Tile tile = tile_at<1>(number, tiles.section, of);
     queries.consumer_wait();
     const int stage = queries.stage();
     const int kv_head = tile.kv_head();
@@ -365,7 +372,7 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
     clear(acc);
     if (tile.sees()) {
       worker.multiply_tile(acc, softmax, OperandQ(at.q(stage), group * 64), tile, logits,
-                           tile.row + row_in_tile, tile.row + group * 64);
+                           {tile.row + row_in_tile, tile.row + group * 64});
     }
     queries.consumer_release(stage);
     queries.advance();
@@ -389,23 +396,14 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_narrow_wave(
-    const dtype_t* __restrict__ q, const kv_t* __restrict__ k, const kv_t* __restrict__ v,
-    const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
-    const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
-    const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
-    const int* __restrict__ page_table, const float* __restrict__ sinks,
-    const float* __restrict__ slopes, const float* __restrict__ q_descale,
-    const float* __restrict__ k_descale, const float* __restrict__ v_descale, out_t* __restrict__ o,
-    int* counters, unsigned char* images, int batch, int q_len, int kv_len, int q_tokens,
-    int kv_tokens, int pages, int table_columns, int ldq, int ldk, int ldv, int ldo, int section,
-    float scale, float cap, float q_scale, float k_scale, float v_scale) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    attention_narrow_wave(KW_PARAMETERS(attention_narrow_wave)) {
   extern __shared__ unsigned char memory[];
   const Addresses at{aligned_shared(memory)};
   const int role = warpgroup_number();
   const int warp = warp_number();
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
-                     kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
+                     kv_len,    Q_TOKENS,   KV_TOKENS,  pages,      table_columns};
   const int tiles = (q_len + BM - 1) / BM * heads * batch;
   if (warp == 0 && elect_one()) {
     tma_prefetch(map_q);
@@ -424,30 +422,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_narrow_wave(
   if (role == 0) {
     registers_release<kRegisters.producer>();
     if (warp == 0) {
-      produce(map_q, map_k, map_v, of, at, tiles, section, counters, images);
+      produce(map_q, map_k, map_v, of, at, {tiles, SECTION}, counters, images);
     } else if constexpr (!TRANSPOSE) {
-      transpose_values(of, at, tiles, section, warp - 1);
+      transpose_values(of, at, {tiles, SECTION}, warp - 1);
     }
   } else {
     registers_claim<kRegisters.consumer>();
     const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
-    consume({q, k, v, ldq, ldk, ldv}, of, {scale, cap, slopes}, scales, at, tiles, section,
+    consume({q, k, v, ldq, ldk, ldv}, of, {scale, cap, slopes}, scales, at, {tiles, SECTION},
             role - 1, sinks, o, ldo);
   }
 }
 
 // Transposes values for the kernel above, with a block for each tile of keys of a head. Tiles that
 // no query sees are left out.
-extern "C" __global__ void __launch_bounds__(32 * TRANSPOSERS) attention_narrow_wave_transpose(
-    const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
-    const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
-    const int* __restrict__ page_table, unsigned char* __restrict__ images, int batch, int q_len,
-    int kv_len, int q_tokens, int kv_tokens, int pages, int table_columns) {
+extern "C" __global__ void __launch_bounds__(32 * TRANSPOSERS)
+    attention_narrow_wave_transpose(KW_PARAMETERS(attention_narrow_wave_transpose)) {
   extern __shared__ unsigned char memory[];
   const unsigned from = aligned_shared(memory), to = from + kValueBytes;
   const unsigned full = to + kTransposedBytes;
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
-                     kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
+                     kv_len,    Q_TOKENS,   KV_TOKENS,  pages,      table_columns};
   if (threadIdx.x == 0) {
     mbarrier_init(full, 1);
     mbarrier_init_fence();

@@ -323,104 +323,47 @@ __device__ __forceinline__ void add_slow_path_rows(const Acc& acc, const Softmax
   });
 }
 
-// Run by the whole block. Loads a share, multiplies it, and adds its sums to the sums of the head's
-// other shares. Logits and results do not have the scales of fp8 tensors yet.
-__device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& map_k,
-                                       const TensorMap& map_v, const Share& share,
-                                       const Operands& operands, const NewTokens& new_tokens,
-                                       const NewToken& token, const Sequences& of,
-                                       const Scales& scales, const Logits& unscaled,
-                                       Results results, const Workspace& workspace, int loaded,
-                                       int passed, Addresses at, int warp) {
-  if (warp == WARPS) {
-    produce(pipeline, map_k, map_v, of, share, loaded, passed, at);
-    return;
-  }
-  const int rows = kAppends ? kGroup : kGroup * share.sequence.queries;
-  Queries queries;
-  if constexpr (kAppends) {
-    token.append(new_tokens, at);
-    named_barrier_sync(1, kConsumers);
-    load_new_queries(queries, at);
-  } else {
-    load_queries(queries, operands.q, share, of.q_tokens, operands.ldq, rows);
-  }
-  Acc acc[M_TILES];
-  Logits logits = unscaled;
-  logits.scale *= scales.of_products(share.sequence.number, share.kv_head);
-  SoftmaxTile softmax[M_TILES];
-  clear(acc);
-  Logits of_fitted = logits;
-  if constexpr (kFp8 && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
-#pragma unroll
-  for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
-  consume(pipeline, acc, softmax, queries, share, rows, of_fitted, passed, at, warp);
-  named_barrier_sync(1, kConsumers);  // all stages have been read, and all loads have landed
+// Stores the sums and the parts of the warp's rows of tile `m` in shared memory.
+__device__ __forceinline__ void store_sums(const Acc& acc, const SoftmaxTile& softmax, int m,
+                                           int rows, Addresses at, int warp) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int m = 0; m < M_TILES; ++m) {
+  for (int half = 0; half < 2; ++half) {
+    if (m * 16 + half * 8 >= rows) continue;
+    const int row = m * 16 + lane / 4 + half * 8;
+    const SoftmaxPart part = softmax.part(half);
+    if (row >= rows) continue;
+    if constexpr (kFp8) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (m * 16 + half * 8 >= rows) continue;
-      const int row = m * 16 + lane / 4 + half * 8;
-      const SoftmaxPart part = softmax[m].part(half);
-      if (row >= rows) continue;
-      if constexpr (kFp8) {
-#pragma unroll
-        for (int column = 0; column < kColumns; column += 16) {
-          float x[4];
-          fp8_columns(x, acc[m], column, half);
-          store_quad(at.sums(warp, row) + (column + lane % 4 * 4) * 4, {x[0], x[1], x[2], x[3]});
-        }
-      } else {
-#pragma unroll
-        for (int i = 0; i < kColumns / 2; i += 4) {
-          store_shared_pair(at.sums(warp, row) + (accumulator_column() + register_column(i)) * 4,
-                            __float_as_uint(acc[m][i + half * 2]),
-                            __float_as_uint(acc[m][i + half * 2 + 1]));
-        }
+      for (int column = 0; column < kColumns; column += 16) {
+        float x[4];
+        fp8_columns(x, acc, column, half);
+        store_quad(at.sums(warp, row) + (column + lane % 4 * 4) * 4, {x[0], x[1], x[2], x[3]});
       }
-      if (lane % 4 == 0) {
-        store_shared_pair(at.part(warp, row), __float_as_uint(part.largest),
-                          __float_as_uint(part.sum));
+    } else {
+#pragma unroll
+      for (int i = 0; i < kColumns / 2; i += 4) {
+        store_shared_pair(at.sums(warp, row) + (accumulator_column() + register_column(i)) * 4,
+                          __float_as_uint(acc[i + half * 2]),
+                          __float_as_uint(acc[i + half * 2 + 1]));
       }
     }
-    // Queries of one position see the same keys, unless a bias says which.
-    if (kHides || (mask != mask_none && !kAppends && share.sequence.queries > 1)) {
-      __syncwarp();
-      add_slow_path_rows(acc[m], softmax[m], m, operands, of, share, logits, at, warp);
+    if (lane % 4 == 0) {
+      store_shared_pair(at.part(warp, row), __float_as_uint(part.largest),
+                        __float_as_uint(part.sum));
     }
   }
-  __syncwarp();
-  named_barrier_sync(1, kConsumers);
-  results.value_scale = scales.of_values(share.sequence.number, share.kv_head);
-  add_up(share, rows, results, workspace, at);
 }
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_stream(
-    const dtype_t* __restrict__ q, cache_t* __restrict__ k, cache_t* __restrict__ v,
-    const __grid_constant__ TensorMap map_k, const __grid_constant__ TensorMap map_v,
-    const dtype_t* __restrict__ k_new, const dtype_t* __restrict__ v_new,
-    const dtype_t* __restrict__ q_norm, const dtype_t* __restrict__ k_norm,
-    const float* __restrict__ cosine, const float* __restrict__ sine,
-    const int* __restrict__ q_offsets, const int* __restrict__ kv_offsets,
-    const int* __restrict__ kv_lengths, const int* __restrict__ page_table,
-    const float* __restrict__ sinks, const float* __restrict__ slopes,
-    const float* __restrict__ q_descale, const float* __restrict__ k_descale,
-    const float* __restrict__ v_descale, const ScheduleEntry* __restrict__ work,
-    out_t* __restrict__ o, float* __restrict__ lse_out, int* counters, float4* lines, int batch,
-    int q_len, int kv_len, int q_tokens, int kv_tokens, int pages, int table_columns, int ldq,
-    int ldk, int ldv, int ldo, int ldk_new, int ldv_new, int splits, int split_keys, int early,
-    float scale, float cap, float q_scale, float k_scale, float v_scale, float eps,
-    const bool* __restrict__ seen, const bias_dtype_t* __restrict__ added,
-    long long bias_sequence_pitch, long long bias_head_pitch, long long bias_query_pitch) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    attention_stream(KW_PARAMETERS(attention_stream)) {
   extern __shared__ unsigned char memory[];
   const Addresses at{aligned_shared(memory)};
   const int warp = warp_number();
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
-                     kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
+                     kv_len,    Q_TOKENS,   KV_TOKENS,  pages,      table_columns};
   if (warp == WARPS && elect_one()) {
     tma_prefetch(map_k);
     tma_prefetch(map_v);
@@ -435,11 +378,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_stream(
   release_next_kernel();
   TilePipeline pipeline(at.barriers());
   // Tiles that may be loaded ahead, and tiles that are.
-  const int passed = kReadsAhead && early ? min(STAGES, ceil_div(split_keys, kTile)) : 0;
+  const int passed = kReadsAhead && ahead ? min(STAGES, ceil_div(SPLIT, kTile)) : 0;
   int loaded = 0;
   const NewTokens new_tokens{k,      v,    q,   k_new, v_new,   q_norm,  k_norm,
                              cosine, sine, ldk, ldv,   ldk_new, ldv_new, eps};
-  const int number = blockIdx.x / splits / kv_heads;
+  const int number = blockIdx.x / SPLITS / kv_heads;
   int keys = 0;
   NewToken token;
   const Operands operands{q, k, v, ldq, ldk, ldv};
@@ -447,7 +390,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_stream(
     if (passed == 0) await_previous_kernel();
     keys = keys_of(of, number);
     if (warp == WARPS) {
-      const Share share(Sequence(number, 1, keys, 0), splits, split_keys);
+      const Share share(Sequence(number, 1, keys, 0), SPLITS, SPLIT);
       if (passed > 0) loaded = produce_ahead(pipeline, map_k, map_v, of, share, passed, at);
       await_previous_kernel();
       keys = keys_of(of, number);
@@ -457,7 +400,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_stream(
 #pragma unroll 1
       do {
         expected = keys;
-        const Share share(Sequence(number, 1, keys, 0), splits, split_keys);
+        const Share share(Sequence(number, 1, keys, 0), SPLITS, SPLIT);
         token.expect(new_tokens, of, share);
         await_previous_kernel();
         token.load(new_tokens, share, ldq);
@@ -468,13 +411,55 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_stream(
     await_previous_kernel();
   }
   const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
-  const Logits logits = Logits::of(scale, cap, slopes, seen, added, kv_len, bias_sequence_pitch,
-                                   bias_head_pitch, bias_query_pitch);
-  const Results results{o, lse_out, sinks, q_tokens, ldo, 1};
+  const Logits logits =
+      Logits::of(scale, cap, slopes, seen, bias, kv_len, ldbias_batch, ldbias_head, ldbias);
+  const Results results{o, lse, sinks, Q_TOKENS, ldo, 1};
   const Workspace workspace{counters, lines};
+  // Run by the whole block. Loads a share, multiplies it, and adds its sums to the sums of the
+  // head's other shares.
+  const auto attend = [&](const Share& share, int loaded, int passed) {
+    if (warp == WARPS) {
+      produce(pipeline, map_k, map_v, of, share, loaded, passed, at);
+      return;
+    }
+    const int rows = kAppends ? kGroup : kGroup * share.sequence.queries;
+    Queries queries;
+    if constexpr (kAppends) {
+      token.append(new_tokens, at);
+      named_barrier_sync(1, kConsumers);
+      load_new_queries(queries, at);
+    } else {
+      load_queries(queries, q, share, Q_TOKENS, ldq, rows);
+    }
+    Acc acc[M_TILES];
+    Logits of_share = logits;
+    of_share.scale *= scales.of_products(share.sequence.number, share.kv_head);
+    SoftmaxTile softmax[M_TILES];
+    clear(acc);
+    Logits of_fitted = of_share;
+    if constexpr (kFp8 && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
+#pragma unroll
+    for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
+    consume(pipeline, acc, softmax, queries, share, rows, of_fitted, passed, at, warp);
+    named_barrier_sync(1, kConsumers);  // all stages have been read, and all loads have landed
+#pragma unroll
+    for (int m = 0; m < M_TILES; ++m) {
+      store_sums(acc[m], softmax[m], m, rows, at, warp);
+      // Queries of one position see the same keys, unless a bias says which.
+      if (kHides || (mask != mask_none && !kAppends && share.sequence.queries > 1)) {
+        __syncwarp();
+        add_slow_path_rows(acc[m], softmax[m], m, operands, of, share, of_share, at, warp);
+      }
+    }
+    __syncwarp();
+    named_barrier_sync(1, kConsumers);
+    Results of_values = results;
+    of_values.value_scale = scales.of_values(share.sequence.number, share.kv_head);
+    add_up(share, rows, of_values, workspace, at);
+  };
   if constexpr (schedule == schedule_none) {
-    const Share share(kAppends ? Sequence(number, 1, keys, 0) : Sequence(number, of), splits,
-                      split_keys);
+    const Share share(kAppends ? Sequence(number, 1, keys, 0) : Sequence(number, of), SPLITS,
+                      SPLIT);
     if (share.split / CLUSTER * CLUSTER >= share.splits) {  // all of the cluster
       for (; loaded > 0; --loaded) {
         pipeline.consumer_wait();  // loads must not land in another block's memory
@@ -482,8 +467,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_stream(
       }
       return;
     }
-    attend(pipeline, map_k, map_v, share, operands, new_tokens, token, of, scales, logits, results,
-           workspace, loaded, passed, at, warp);
+    attend(share, loaded, passed);
   } else {
     const int slot = blockIdx.x / kv_heads, kv_head = blockIdx.x % kv_heads;
     const ScheduleEntry entry = work[slot];
@@ -492,8 +476,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_stream(
     for (int number = entry.first; number <= entry.last; ++number) {
       const Share share(of, entry, slot, number, kv_head);
       if (share.sequence.queries == 0) continue;
-      attend(pipeline, map_k, map_v, share, operands, new_tokens, token, of, scales, logits,
-             results, workspace, 0, 0, at, warp);
+      attend(share, 0, 0);
       // The next keys overwrite the sums.
       tma_store_fence();
       __syncthreads();

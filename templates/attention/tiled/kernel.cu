@@ -271,26 +271,14 @@ __device__ __forceinline__ void add_warps(const unsigned char* shared, const Sha
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    attention_tiled(const dtype_t* __restrict__ q, const kv_t* __restrict__ k,
-                    const kv_t* __restrict__ v, const int* __restrict__ q_offsets,
-                    const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
-                    const int* __restrict__ page_table, const float* __restrict__ sinks,
-                    const float* __restrict__ slopes, const float* __restrict__ q_descale,
-                    const float* __restrict__ k_descale, const float* __restrict__ v_descale,
-                    out_t* __restrict__ o, float* __restrict__ lse_out, float* __restrict__ sums,
-                    SoftmaxPart* __restrict__ partials, int batch, int q_len, int kv_len,
-                    int q_tokens, int kv_tokens, int table_columns, long long part_rows, int parts,
-                    int part_keys, float scale, float cap, float q_scale, float k_scale,
-                    float v_scale, const bool* __restrict__ seen,
-                    const bias_dtype_t* __restrict__ added, long long bias_sequence_pitch,
-                    long long bias_head_pitch, long long bias_query_pitch) {
+    attention_tiled(KW_PARAMETERS(attention_tiled)) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned ring = shared_address(shared);
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
                      kv_len,    q_tokens,   kv_tokens,  0,          table_columns};
   await_previous_kernel();
   release_next_kernel();
-  const Share share = share_of_block(of, parts, part_keys);
+  const Share share = share_of_block(of, parts, SPLIT);
   if (share.rows <= 0) return;
 
   // Nothing waits for copies here, while queries beside fp8 keys come through registers.
@@ -303,8 +291,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   cp_async_wait<kPending>();
   __syncthreads();
   Warp warp(ring, share,
-            Logits::of(scale, cap, slopes, seen, added, kv_len, bias_sequence_pitch,
-                       bias_head_pitch, bias_query_pitch));
+            Logits::of(scale, cap, slopes, seen, bias, kv_len, ldbias_batch, ldbias_head, ldbias));
 
   const int tiles = share.tiles();
 #pragma unroll 1
@@ -330,11 +317,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (sees) warp.multiply_values(p, tile % STAGES);
   }
 
-  const bool is_part = part_keys > 0;
+  const bool is_part = SPLIT > 0;
   const Results results{o,
-                        lse_out,
-                        is_part ? sums + share.part * part_rows * head_dim_v : nullptr,
-                        is_part ? partials + share.part * part_rows : nullptr,
+                        lse,
+                        is_part ? sums + share.part * rows * head_dim_v : nullptr,
+                        is_part ? states + share.part * rows : nullptr,
                         sinks,
                         q_tokens,
                         scales.of_values(share.sequence.number, share.kv_head())};
@@ -360,10 +347,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 // Merges the parts of one row of the result in a block.
 extern "C" __global__ void __launch_bounds__(kMergeWarps * 32)
-    attention_tiled_merge(const float* __restrict__ sums, const SoftmaxPart* __restrict__ partials,
-                          const int* __restrict__ q_offsets, const float* __restrict__ sinks,
-                          out_t* __restrict__ o, float* __restrict__ lse_out, int batch,
-                          int q_tokens, long long part_rows, int parts) {
+    attention_tiled_merge(KW_PARAMETERS(attention_tiled_merge)) {
   constexpr int kPieces = (head_dim_v / 4 + 31) / 32;  // of four columns, for each lane
   __shared__ __align__(16) float warp_sums[kMergeWarps][head_dim_v];
   __shared__ float warp_sum[kMergeWarps];
@@ -380,14 +364,14 @@ extern "C" __global__ void __launch_bounds__(kMergeWarps * 32)
 
   float largest = hidden_score();
   for (int part = lane; part < parts; part += 32) {
-    largest = larger(largest, partials[part * part_rows + row].largest);
+    largest = larger(largest, states[part * rows + row].largest);
   }
   largest = warp_reduce<Max, 32>(largest);
   float sum = 0;
   float value[kPieces][4] = {};
 #pragma unroll 4
   for (int part = warp; part < parts; part += kMergeWarps) {
-    const SoftmaxPart one = partials[part * part_rows + row];
+    const SoftmaxPart one = states[part * rows + row];
     const float factor = power_between(one.largest, largest);
     sum += one.sum * factor;
 #pragma unroll
@@ -395,7 +379,7 @@ extern "C" __global__ void __launch_bounds__(kMergeWarps * 32)
       const int column = (piece * 32 + lane) * 4;
       if (column < head_dim_v && one.sum != 0) {  // a part without keys has written no sums
         const auto x =
-            load_elements<Load::plain, 4>(sums + (part * part_rows + row) * head_dim_v + column);
+            load_elements<Load::plain, 4>(sums + (part * rows + row) * head_dim_v + column);
 #pragma unroll
         for (int i = 0; i < 4; ++i) value[piece][i] += x[i] * factor;
       }
@@ -419,7 +403,7 @@ extern "C" __global__ void __launch_bounds__(kMergeWarps * 32)
     for (int i = 0; i < 4; ++i) total[i] += warp_sums[w][column + i];
   }
   const float factor = finish(all, sinks, head);
-  if (lse != lse_none && column == 0) lse_out[row] = log_of(all);
+  if (config::lse != lse_none && column == 0) lse[row] = log_of(all);
 #pragma unroll
   for (int i = 0; i < 4; ++i) total[i] *= factor;
   store_elements<Store::plain>(

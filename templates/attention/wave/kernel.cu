@@ -343,24 +343,13 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    attention_wave(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
-                   const dtype_t* __restrict__ v, const __grid_constant__ TensorMap map_q,
-                   const __grid_constant__ TensorMap map_k, const __grid_constant__ TensorMap map_v,
-                   const int* __restrict__ q_offsets, const int* __restrict__ kv_offsets,
-                   const int* __restrict__ kv_lengths, const int* __restrict__ page_table,
-                   const float* __restrict__ sinks, const float* __restrict__ slopes,
-                   dtype_t* __restrict__ o, float* __restrict__ lse_out, int* counters, int batch,
-                   int q_len, int kv_len, int q_tokens, int kv_tokens, int pages, int table_columns,
-                   int ldq, int ldk, int ldv, int ldo, int section, float scale, float cap,
-                   const bool* __restrict__ seen, const bias_dtype_t* __restrict__ added,
-                   long long bias_sequence_pitch, long long bias_head_pitch,
-                   long long bias_query_pitch) {
+    attention_wave(KW_PARAMETERS(attention_wave)) {
   extern __shared__ unsigned char memory[];
   const Addresses at{aligned_shared(memory)};
   const int role = warpgroup_number();
   const int warp = warp_number();
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
-                     kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
+                     kv_len,    Q_TOKENS,   KV_TOKENS,  pages,      table_columns};
   const int tiles = (q_len + Tile::kQueries - 1) / Tile::kQueries * (heads / kHeads) * batch;
   if (warp == 0 && elect_one()) {
     tma_prefetch(map_q);
@@ -376,11 +365,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   __syncthreads();
   release_next_kernel();
   await_previous_kernel();
-  const Logits logits = Logits::of(scale, cap, slopes, seen, added, kv_len, bias_sequence_pitch,
-                                   bias_head_pitch, bias_query_pitch);
+  const Logits logits =
+      Logits::of(scale, cap, slopes, seen, bias, kv_len, ldbias_batch, ldbias_head, ldbias);
   if (role == 0) {
     registers_release<kRegisters.producer>();
-    if (warp == 0) produce_keys(map_q, map_k, of, at, tiles, section, counters);
+    if (warp == 0) produce_keys(map_q, map_k, of, at, tiles, SECTION, counters);
     if (warp == 1) produce_values(map_v, of, at);
     if constexpr (biased) {
       WorkQueue work(at.work());
@@ -390,6 +379,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
   } else {
     registers_claim<kRegisters.consumer>();
-    consume({q, k, v, ldq, ldk, ldv}, of, logits, at, role - 1, sinks, o, lse_out, ldo);
+    consume({q, k, v, ldq, ldk, ldv}, of, logits, at, role - 1, sinks, o, lse, ldo);
   }
 }

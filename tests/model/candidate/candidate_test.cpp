@@ -214,7 +214,7 @@ TEST_F(CandidateTest, LaunchLimitsAreChecked) {
             "launch scale_boxes: cooperative \"2\" is 2, not 0 or 1");
   EXPECT_EQ(rejection("\"min(tiles, sm_count)\"], ", "\"5000\"], \"cooperative\": \"1\", "),
             "launch scale_boxes: a cooperative grid of 5000 blocks > 4224 that can be resident");
-  EXPECT_EQ(rejection("{\"int32\": \"m\"}", "{\"int32\": \"m * 2147483648\"}"),
+  EXPECT_EQ(rejection("{\"int32\": \"m\"}", "{\"int32\": \"m * 2147483648\", \"name\": \"wide\"}"),
             "launch scale_boxes: argument \"m * 2147483648\" is 214748364800, not an int32");
   EXPECT_EQ(rejection("GROUP * 4", "GROUP - 5"),
             "workspace counters: bytes \"GROUP - 5\" is -1, not in 0 to 2^48");

@@ -189,6 +189,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "map_w"},
         Refused{"{\"workspace\": \"counters\"}", "{\"reference\": \"d\"}",
                 "m.json:34: launches[0].arguments[7].reference: no \"d\", there are: "},
+        Refused{"{\"int32\": \"m\"}", "{\"int32\": \"m + 1\"}",
+                "m.json:34: launches[0].arguments[4]: the kernel's parameter needs a \"name\", "
+                "since the expression is none"},
         Refused{"{\"int32\": \"m\"}", "{\"int32\": \"m\", \"name\": \"2m\"}",
                 "m.json:34: launches[0].arguments[4].name: \"2m\" cannot be a name: an identifier "
                 "that C++ does not reserve"},
