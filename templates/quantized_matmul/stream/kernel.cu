@@ -1,4 +1,4 @@
-// D[m, n] = A[m, k] * W[n, k]^T for up to 16 rows of A (Hopper), where W are packed weights of 4 or
+// D[m, n] = A[m, k] * W[n, k]^T for up to 32 rows of A (Hopper), where W are packed weights of 4 or
 // 8 bits. Rows of A start at multiples of 16 bytes.
 //
 // Such a product costs as much as reading the weights. They are blocks of 64 rows x 64 columns, all

@@ -104,8 +104,8 @@ TEST_F(QuantizedContractTest, AProblemThatMeansNothingIsRefusedWithTheReason) {
 
 TEST_F(QuantizedContractTest, FewRowsOfPackedWeightsStream) {
   const std::string rest = " n=6144 k=4096 group=128 dtype=bf16";
-  EXPECT_TRUE(takes("quantized_matmul/stream", "quantized_matmul m=16" + rest));
-  EXPECT_FALSE(takes("quantized_matmul/stream", "quantized_matmul m=17" + rest));
+  EXPECT_TRUE(takes("quantized_matmul/stream", "quantized_matmul m=32" + rest));
+  EXPECT_FALSE(takes("quantized_matmul/stream", "quantized_matmul m=33" + rest));
   EXPECT_FALSE(takes("quantized_matmul/stream", "quantized_matmul m=1 layout=rows" + rest));
   EXPECT_FALSE(takes("quantized_matmul/stream", "quantized_matmul m=1 first=8" + rest));
   EXPECT_TRUE(takes("quantized_matmul/tiled", "quantized_matmul m=1 first=8 layout=rows" + rest));
