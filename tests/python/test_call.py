@@ -176,6 +176,9 @@ def test_quantized_weights(planned, refused):
     assert planned(kw.quantized_matmul, tensor(3, 5, 4096), packed, scale, n=96, group=128,
                    bias=tensor(96), out=tensor(3, 5, 96)) == (
         "quantized_matmul m=15 n=96 k=4096 group=128 dtype=bf16 bias=column")
+    assert planned(kw.quantized_matmul, tensor(16, 4096), packed, tensor(2, 64 * 128, dtype="uint8"),
+                   group=32, weights="mxfp4", out=tensor(16, 128)) == (
+        "quantized_matmul m=16 n=128 k=4096 group=32 dtype=bf16 scale=uint8 weights=mxfp4")
     assert refused(kw.quantized_matmul, tensor(3, 4160), packed, scale) == (
         "b has the shape [2, 131072], and [2, 133120] expected")
 
