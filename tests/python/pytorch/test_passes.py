@@ -340,6 +340,31 @@ def test_weights_that_others_share_are_not_packed():
         kw.pack("layer")
 
 
+@pytest.mark.parametrize("generated", [False, True])
+def test_counters_of_caches_are_added_to_at_once(monkeypatch, generated):
+    counters, other, seen = [torch.tensor(number) for number in (3, 5, 7)], torch.tensor([1]), []
+    count = _lowered._count_at_once
+
+    def watched(graph):
+        count(graph)
+        seen.extend(node.target for node in graph.nodes if "add_" in str(node.target) or "copy_" in str(node.target))
+
+    monkeypatch.setattr(_lowered, "_count_at_once", watched)
+
+    def step(x):
+        rows = torch.arange(16) < counters[0]
+        x = x * rows + counters[1] - other
+        for counter, number in zip((*counters, other), (1, 1, 2, 1)):
+            counter.add_(number)
+        return x, counters[2] * 2
+
+    with torch.no_grad():
+        ((result, twice),), _ = compiled(step, (torch.ones(16),), generated=generated)
+    assert sorted(map(str, seen)) == ["aten._foreach_add_.Scalar", "aten.copy_.default", "aten.copy_.default"]
+    assert [int(each) for each in (*counters, other)] == [4, 6, 9, 2]
+    assert torch.equal(result, torch.tensor([1.0] * 3 + [0.0] * 13) + 4) and int(twice) == 18
+
+
 # Models of Transformers: what is fused in the second of their layers, and then after their weights were packed.
 MODELS = {"Phi3": (["norm_linear", SUM, GATE, SUM],) * 2,
           "Glm4": (["gated_linear"], ["qkv_linear", "gated_linear"]),

@@ -210,3 +210,24 @@ def test_a_patched_model_reads_descriptions(on_cpu):
         on_cpu.clear()
         model(tokens(2, 1), past_key_values=cache, use_cache=True, attention_mask=description)
         assert on_cpu.count("append_attention") == 2
+
+
+def test_lengths_are_computed_once_for_all_layers(on_cpu):
+    """Not in each layer, whose attention takes them without a copy."""
+    kw.use_in_transformers()
+    model, names = make("Llama"), []
+    model.set_attn_implementation("kernwright")
+    cache = static(model)
+
+    def backend(module, _):
+        names.extend(str(node.target) for node in module.graph.nodes)
+        return module.forward
+
+    with torch.no_grad():
+        model(tokens(3, 7), past_key_values=cache, use_cache=True)
+        torch.compile(lambda ids: model(ids, past_key_values=cache, use_cache=True).logits, backend=backend,
+                      fullgraph=True)(tokens(3, 1))
+    assert names.count("kernwright.lengths.default") == 1
+    description = ours.mask(3, 1, 16, torch.tensor(7))
+    assert description.shape == (3, 1, 1, 1) and description[:, 0, 0, 0].is_contiguous()
+    assert description[:, 0, 0, 0].tolist() == [8, 8, 8]

@@ -2,7 +2,7 @@
 
 import math
 import operator
-from typing import Any, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch import Tensor, fx
@@ -26,6 +26,26 @@ def fuse_model(graph: fx.Graph) -> None:
     as it is."""
     if not any(str(node.target).startswith(("primals", "tangents")) for node in graph.find_nodes(op="placeholder")):
         fuse(graph, FINDERS)
+        _count_at_once(graph)
+
+
+def _count_at_once(graph: fx.Graph) -> None:
+    """Adds to the counters of all layers' caches, which the graph ends with, in one kernel."""
+    counts: Dict[Any, List[fx.Node]] = {}
+    for node in graph.find_nodes(op="call_function", target=_ATEN.copy_.default):
+        counter, total = node.args
+        value = _value(counter)
+        if (_is(total, _ATEN.add.Tensor) and total.args[0] is counter and type(total.args[1]) is int
+                and not total.kwargs and list(total.users) == [node] and value is not None
+                and counter.op == "placeholder" and value.dim() == 0 and on_gpu(value)):
+            counts.setdefault((total.args[1], value.dtype, value.device), []).append(node)
+    for (number, *_), nodes in counts.items():
+        if len(nodes) > 1:
+            with graph.inserting_before(nodes[-1]):
+                graph.call_function(_ATEN._foreach_add_.Scalar, ([node.args[0] for node in nodes], number))
+            totals = [node.args[1] for node in nodes]
+            for node in (*nodes, *totals):
+                graph.erase_node(node)
 
 
 def _is(node: Any, *targets: Any) -> bool:
@@ -248,4 +268,5 @@ def _either(own: Finder, lowered: Finder) -> Finder:
     return lambda node: own(node) or lowered(node)
 
 
-FINDERS = Finders(*(_either(own, lowered) for own, lowered in zip(OWN, (_product, _norm, _gate, _sum))), functional=True)
+FINDERS = Finders(*(_either(own, lowered) for own, lowered in zip(OWN, (_product, _norm, _gate, _sum))),
+                  functional=True)

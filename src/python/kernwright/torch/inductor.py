@@ -75,13 +75,14 @@ def fuse_in_inductor(enabled: bool = True) -> None:
     """Lets torch.compile fuse the layers of any model in inference on a GPU, in bf16 and fp16, or no
     longer.
 
-    A residual is added in the product before it. SwiGLU and GeGLU by tanh are one product, and so are q,
-    k and v of one input, if their weights are one behind the other, as `pack` lays them. An RMSNorm is
-    computed in the product behind it if that is its only user and there are few rows, unless Inductor's
-    own kernel makes what it normalises. Products are linear layers, gated ones without bias. Sums are
-    kept in fp32 and rounded once. All else is Inductor's: other norms and weights, results with other
-    users, graphs with a backward. One graph is for all sizes. Graphs that are compiled already stay as
-    they are. Errors: Error if this PyTorch has no place for passes, or if another's is in it."""
+    A residual is added in the product before it. SwiGLU and GeGLU by tanh are one product, and so
+    are q, k and v of one input, if their weights are one behind the other, as `pack` lays them. An
+    RMSNorm is computed in the product behind it if that is its only user and there are few rows,
+    unless Inductor's own kernel makes what it normalises. Counters of all layers' caches are one
+    kernel. Products are linear layers, gated ones without bias. Sums are kept in fp32 and rounded
+    once. All else is Inductor's: other norms and weights, results with other users, graphs with a
+    backward. One graph is for all sizes. Graphs that are compiled already stay as they are. Errors:
+    Error if this PyTorch has no place for passes, or if another's is in it."""
     global _fusions
     from torch._inductor import config
 

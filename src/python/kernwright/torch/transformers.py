@@ -109,7 +109,19 @@ def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_o
         return None
     if not isinstance(last, Tensor):
         last = torch.full((), last, dtype=torch.int32, device=more.get("device", "cpu"))
-    return last.to(torch.int32).reshape(1, 1, 1, 1).expand(batch_size, 1, 1 + window, 1)
+    return _lengths(last, batch_size).view(batch_size, 1, 1, 1).expand(batch_size, 1, 1 + window, 1)
+
+
+@torch.library.custom_op("kernwright::lengths", mutates_args=())
+def _lengths(last: Tensor, batch: int) -> Tensor:
+    """Returns the number `last` for each sequence. It is an operator, which a compiler calls once. Inductor would write
+    what it can look into anew for each layer's attention."""
+    return last.reshape(1).to(torch.int32).expand(batch).clone()
+
+
+@_lengths.register_fake
+def _(last: Tensor, batch: int) -> Tensor:
+    return torch.empty(batch, dtype=torch.int32, device=last.device)
 
 
 @torch.compiler.assume_constant_result
