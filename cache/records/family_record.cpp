@@ -23,13 +23,8 @@ std::size_t ranges_in(const FamilyHead& head) {
   return ranges;
 }
 
-Result<void> check(const FamilyHead& head) {
-  KW_TRY(DispatchTable::from(head.table, ranges_in(head), head.kernels.size()));
-  return {};
-}
-
 Result<void> check(const FamilyRecord& record) {
-  KW_TRY(check(record.head));
+  KW_TRY(table_of(record.head));
   const std::vector<FamilyKernel>& kernels = record.head.kernels;
   const bool begins =
       record.tried.size() >= kernels.size() &&
@@ -49,6 +44,10 @@ Result<void> check(const FamilyRecord& record) {
 
 }  // namespace
 
+Result<DispatchTable> table_of(const FamilyHead& head) {
+  return DispatchTable::from(head.table, ranges_in(head), head.kernels.size());
+}
+
 bool is_family(const RecordKey& key) { return key.problem.find("..") != std::string::npos; }
 
 std::string to_json(const FamilyHead& head) { return fields_text(head); }
@@ -56,7 +55,7 @@ std::string to_json(const FamilyRecord& record) { return fields_text(record); }
 
 Result<FamilyHead> parse_family_head(std::string_view json) {
   KW_ASSIGN(FamilyHead head, read_fields<FamilyHead>(json, "family"));
-  KW_TRY(check(head));
+  KW_TRY(table_of(head));
   return head;
 }
 

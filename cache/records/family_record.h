@@ -69,13 +69,18 @@ void describe(auto& visitor, MaybeConst<FamilyHead> auto& head) {
   visitor.field("created", head.created);
 }
 
+/// Returns the table of `kernels`. Errors: `corrupt` if a part of it is wrong; never for a head
+/// that was read.
+Result<DispatchTable> table_of(const FamilyHead& head);
+
 /// The times at one size, in microseconds.
 struct FamilyRow {
   std::vector<std::int64_t> sizes;
   /// The medians of the samples of the choices in `FamilyRecord::tried`; 0 if one was not measured
   /// here.
   std::vector<double> times_us;
-  double spread = 0;  ///< of the fastest: median absolute deviation over median
+  double spread = 0;    ///< of the fastest: median absolute deviation over median
+  bool anchor = false;  ///< the size was tuned alone
 
   friend bool operator==(const FamilyRow&, const FamilyRow&) = default;
 };
@@ -84,6 +89,7 @@ void describe(auto& visitor, MaybeConst<FamilyRow> auto& row) {
   visitor.field("sizes", row.sizes);
   visitor.field("times_us", row.times_us);
   visitor.field("spread", row.spread);
+  visitor.field_unless("anchor", row.anchor, false);
 }
 
 /// The kernels of a range of sizes, with the evidence for them.

@@ -13,6 +13,7 @@
 #include "support/files.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright::cli {
 namespace {
@@ -55,15 +56,8 @@ class Show : public Command {
     const Result<AnsweringRecord> answer = answering_record(*service, *bound);
     if (!answer) return report(answer.error());
     const TuningRecord& record = answer->record;
-    if (!html_.empty()) {
-      ReportRequest request;
-      request.inputs = {.paths = {answer->file}, .cache = service->cache().root()};
-      request.template_dirs = {service_.templates.begin(), service_.templates.end()};
-      request.epilogues = {service_.epilogues.begin(), service_.epilogues.end()};
-      request.output = html_.getValue();
-      if (const Result<ReportFile> written = write_report(request); !written) {
-        return report(written.error());
-      }
+    if (const Result<void> written = write_page(answer->file, *service); !written) {
+      return report(written.error());
     }
     if (!svg_.empty()) {
       const std::string race = race_picture(record, PicturePlace::file);
@@ -118,12 +112,27 @@ class Show : public Command {
   }
 
  private:
+  /// Writes the record of a file as a page, if one is asked for.
+  Result<void> write_page(const std::string& file, const ServiceCore& service) const {
+    if (html_.empty()) return {};
+    ReportRequest request;
+    request.inputs = {.paths = {file}, .cache = service.cache().root()};
+    request.template_dirs = {service_.templates.begin(), service_.templates.end()};
+    request.epilogues = {service_.epilogues.begin(), service_.epilogues.end()};
+    request.output = html_.getValue();
+    KW_TRY(write_report(request));
+    return {};
+  }
+
   Status show_family(const ServiceCore& service, const Problem& problem) const {
     const Result<RangedProblem> family = service.site().bind_family(problem);
     if (!family) return report(family.error());
     const RecordKey key = service.site().key(family->text());
     for (const TieredCache::FoundFamily& found : service.cache().families(key)) {
       if (found.head.key != key) continue;
+      if (const Result<void> written = write_page(found.file, service); !written) {
+        return report(written.error());
+      }
       if (json) {
         const Lookup<FamilyRecord> record = read_family(found.file);
         if (!record) return report({ErrorCode::corrupt, record.detail});

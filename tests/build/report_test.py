@@ -10,6 +10,7 @@ pixels may differ, and each pixel by a little.
 """
 
 import ctypes
+import gzip
 import io
 import json
 import os
@@ -71,6 +72,7 @@ class ReportTest(unittest.TestCase):
         cls.folder = pathlib.Path(cls.scope.name)
         cls.page = cls.report("many", 30)
         cls.single = cls.report("single", 1)
+        cls.families = cls.family_report()
         cls.browser = Browser()
 
     @classmethod
@@ -84,6 +86,15 @@ class ReportTest(unittest.TestCase):
         subprocess.run([SAMPLES, LANDSCAPES, cache, str(count)], check=True)
         page = cls.folder / f"{name}.html"
         subprocess.run([KERNWRIGHT, "report", cache, "-o", page, *options], check=True, stdout=subprocess.DEVNULL)
+        return page
+
+    @classmethod
+    def family_report(cls):
+        """A report of the records of ranges that were measured on an H200."""
+        lines, cache, page = (cls.folder / name for name in ("families.jsonl", "families", "families.html"))
+        lines.write_bytes(gzip.decompress((LANDSCAPES.parent / "families.jsonl.gz").read_bytes()))
+        subprocess.run([SAMPLES, "--families", lines, cache], check=True)
+        subprocess.run([KERNWRIGHT, "report", cache, "-o", page], check=True, stdout=subprocess.DEVNULL)
         return page
 
     def setUp(self):
@@ -207,8 +218,8 @@ class ReportTest(unittest.TestCase):
             search.value = {json.dumps(text)}; search.dispatchEvent(new Event('input', {{bubbles: true}}))}}""")
         self.browser.frame()
 
-    def data(self):
-        text = self.page.read_text()
+    def data(self, page=None):
+        text = (page or self.page).read_text()
         begin = text.index(BEGIN) + len(BEGIN)
         return json.loads(text[begin:text.index(END, begin)])
 
@@ -241,6 +252,88 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(self.browser.run(points), drawn)
         self.browser.run("document.querySelector('th.k-time button').click()")
         self.assertEqual(self.browser.run(points), drawn)
+
+    def open_families(self, page=None):
+        """Opens them all. Returns the names of the pictures of each."""
+        self.browser.open(page or self.families)
+        self.browser.run("document.querySelectorAll('.family').forEach(fold => { fold.open = true; })")
+        self.browser.frame()
+        return self.browser.run("""[...document.querySelectorAll('.family')].map(
+            fold => [...fold.querySelectorAll('figure h3')].map(head => head.textContent))""")
+
+    def test_families_are_drawn_with_all_their_sizes(self):
+        families = self.data(self.families)["families"]
+        names = self.open_families()
+        self.assertEqual(len(names), len(families))
+        self.assertGreater(len(families), 3)
+        marks = self.browser.run("""[...document.querySelectorAll('.family')].map(fold => [...fold.querySelectorAll('figure svg')].map(
+            svg => svg.querySelectorAll('.point, .hollow').length))""")
+        bands = self.browser.run("[...document.querySelectorAll('.family')].map(fold => fold.querySelectorAll('svg .column').length)")
+        for family, pictures, drawn, band in zip(families, names, marks, bands):
+            served = [row for row in family["rows"] if "kernel" in row]
+            first = family["ranges"][0][0]
+            with self.subTest(family=family["problem"]):
+                self.assertEqual(drawn, [len(served)] * len(pictures))
+                self.assertGreater(len(served), 30)
+                if len(family["ranges"]) == 1:
+                    self.assertEqual(pictures, [f"Time by {first}", f"Regret by {first}"])
+                    self.assertEqual(family["bands"][0][0], family["ranges"][0][1])
+                    sizes = [size for size, _ in family["bands"]]
+                    self.assertEqual(sizes, sorted(set(sizes)))
+                    self.assertEqual(band, sum(kernel is not None for _, kernel in family["bands"]))
+                    self.assertGreater(len(family["roofline"]), 50)
+                else:
+                    self.assertEqual(pictures, ["Time by roofline", f"Kernels by {first} and {family['ranges'][1][0]}", f"Regret by {first}"])
+                    letters = set("".join(family["map"]["cells"])) - {"."}
+                    self.assertLessEqual(letters, {chr(65 + i) for i in range(len(family["kernels"]))})
+                    self.assertGreater(len(letters), 3)
+                for row in served:
+                    us = row["us"][row["kernel"]]
+                    self.assertAlmostEqual(us / row["best_us"] - 1, row["regret"], delta=2e-3)
+                    self.assertGreater(us, 0.8 * row["roofline_us"])
+                self.assertEqual(sum("validation" in row for row in family["rows"]), family["regret"]["sizes"])
+
+    def test_a_family_is_found_by_keyboard_and_has_its_tables(self):
+        self.open_families()
+        tables = self.browser.run("""[...document.querySelectorAll('.family .behind')].map(fold => {
+            fold.open = true; fold.dispatchEvent(new Event('toggle')); return fold.querySelectorAll('tbody tr').length })""")
+        self.assertGreater(len(tables), 8)
+        self.assertGreater(min(tables), 3)
+        nameless = self.browser.run("""[...document.querySelectorAll('#families summary, #families [role=img]')]
+            .filter(one => !(one.getAttribute('aria-label') || one.textContent.trim())).length""")
+        self.assertEqual(nameless, 0)
+        self.browser.run("document.querySelector('.family .picture').focus()")
+        self.browser.press("ArrowRight")
+        self.assertRegex(self.browser.run("document.getElementById('tip').textContent"), r"=1 .*by kernel \d+")
+        self.browser.press("Escape")
+
+    def test_families_are_no_wider_than_the_window(self):
+        for width in (360, 1000, 1900):
+            with self.subTest(width=width):
+                self.browser.view(width)
+                self.open_families()
+                self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), width)
+
+    def test_a_single_family_is_open_and_a_file_is_enough(self):
+        page = self.folder / "family.html"
+        file = next((self.folder / "families").rglob("*.kwf"))
+        subprocess.run([KERNWRIGHT, "report", file, "-o", page], check=True, stdout=subprocess.DEVNULL)
+        self.browser.open(page)
+        self.assertTrue(self.browser.run("document.querySelector('.family').open"))
+        self.assertGreater(self.browser.run("document.querySelectorAll('.family figure svg').length"), 1)
+        self.assertIn("..", self.browser.run("document.querySelector('h1').textContent"))
+
+    def test_a_worklist_of_ranges_names_its_families(self):
+        family = self.data(self.families)["families"][0]["problem"]
+        listed, page = self.folder / "ranges.json", self.folder / "ranges.html"
+        missing = "rmsnorm rows=1..77 columns=640 dtype=bf16"
+        listed.write_text(json.dumps({"problems": [missing, family]}))
+        subprocess.run([KERNWRIGHT, "report", listed, "--cache", self.folder / "families", "-o", page], check=True, stdout=subprocess.DEVNULL)
+        data = self.data(page)
+        self.assertEqual([one["problem"] for one in data["families"]], [family])
+        self.assertEqual([one["problem"] for one in data["missing"]], [missing])
+        self.browser.open(page)
+        self.assertEqual(self.browser.run("document.querySelector('.tally').textContent"), "1 of 2 problems has a record")
 
     def test_a_margin_never_reads_as_certain(self):
         data = self.data()
@@ -450,6 +543,26 @@ class ReportTest(unittest.TestCase):
     def test_one_problem_takes_few_bytes(self):
         self.assertLess(self.single.stat().st_size, 300_000)
 
+    def test_pictures_of_fixed_families_are_as_they_were(self):
+        data = self.data(self.families) | {"families": json.loads((DATA / "families.json").read_text())}
+        page = self.with_data("fixed_families", data)
+        for dark in (False, True):
+            self.browser.view(1000, dark=dark)
+            self.open_families(page)
+            self.draw_plainly()
+            names = self.browser.run("[...document.querySelectorAll('.family figure h3')].map(head => head.textContent)")
+            self.assertEqual(len(names), 5)
+            for i, name in enumerate(names):
+                file = "family-" + "-".join(name.lower().split()) + ("-dark" if dark else "") + ".png"
+                self.compare(file, f"document.querySelectorAll('.family figure .picture > svg')[{i}]")
+
+    def draw_plainly(self):
+        """One picture below the other, of the same width whatever the fonts do, and no text."""
+        self.browser.run("document.querySelectorAll('.grid').forEach(grid => { grid.style.gridTemplateColumns = 'minmax(0, 1fr)'; })")
+        self.browser.run("document.querySelectorAll('.picture').forEach(place => { place.style.width = '600px'; })")
+        self.browser.frame()
+        self.browser.run("document.querySelectorAll('svg text').forEach(text => text.setAttribute('visibility', 'hidden'))")
+
     def test_pictures_of_fixed_data_are_as_they_were(self):
         data = json.loads((DATA / "data.json").read_text())
         page = self.with_data("fixed", data)
@@ -457,11 +570,7 @@ class ReportTest(unittest.TestCase):
             self.browser.view(1000, dark=dark)
             self.browser.open(page)
             self.browser.run("document.querySelector('tr[data-index=\"0\"] button.open').click()")
-            # One below the other, of the same width whatever the fonts do, and no text.
-            self.browser.run("document.querySelectorAll('.grid').forEach(grid => { grid.style.gridTemplateColumns = 'minmax(0, 1fr)'; })")
-            self.browser.run("document.querySelectorAll('.picture').forEach(place => { place.style.width = '600px'; })")
-            self.browser.frame()
-            self.browser.run("document.querySelectorAll('svg text').forEach(text => text.setAttribute('visibility', 'hidden'))")
+            self.draw_plainly()
             names = self.browser.run("[...document.querySelectorAll('figure h3')].map(head => head.textContent)")
             self.assertGreater(len(names), 5)
             for i, name in enumerate(names):

@@ -3,6 +3,7 @@
 // recorded on an H200, on a virtual clock, so every run writes the same records. Shapes beyond the
 // recorded ones have the times of a recorded one, scaled. LANDSCAPES is
 // bench/results/h200/landscapes.
+// report_samples --families LINES CACHE: adds the records of families, one line of JSON each.
 
 #include <algorithm>
 #include <charconv>
@@ -14,6 +15,7 @@
 #include "bench/simulation/virtual_session.h"
 #include "cache/stores/record_store.h"
 #include "model/catalog/catalog.h"
+#include "support/files.h"
 #include "support/statistics.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -168,17 +170,33 @@ Result<void> run(const std::string& landscapes, const std::string& cache, int co
   return {};
 }
 
+Result<void> add_families(const std::string& lines, const std::string& cache) {
+  constexpr FileKind kLines{"records of families", std::uint64_t{64} << 20};
+  const RecordStore store{std::filesystem::path(cache)};
+  KW_ASSIGN(const std::string text, read_file(lines, kLines));
+  for (const std::string_view line : split(text, '\n')) {
+    if (line.empty()) continue;
+    KW_ASSIGN(const FamilyRecord family, parse_family(line));
+    KW_TRY(store.put(family));
+  }
+  return {};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  int count = 0;
-  const std::string_view text = argc == 4 ? argv[3] : "";
+  const bool families = argc == 4 && std::string_view(argv[1]) == "--families";
+  int count = families ? 1 : 0;
+  const std::string_view text = argc == 4 && !families ? argv[3] : "";
   std::from_chars(text.data(), text.data() + text.size(), count);
   if (count < 1) {
-    std::fprintf(stderr, "usage: report_samples LANDSCAPES CACHE COUNT\n");
+    std::fprintf(stderr,
+                 "usage: report_samples LANDSCAPES CACHE COUNT\n"
+                 "       report_samples --families LINES CACHE\n");
     return 2;
   }
-  const Result<void> filled = run(argv[1], argv[2], count);
+  const Result<void> filled =
+      families ? add_families(argv[2], argv[3]) : run(argv[1], argv[2], count);
   if (!filled) std::fprintf(stderr, "report_samples: %s\n", filled.error().message.c_str());
   return filled ? 0 : 1;
 }

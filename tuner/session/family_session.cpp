@@ -496,6 +496,7 @@ class FamilySearch {
         for (const std::size_t c : order) times.push_back(rounded(row.times_us[c], 6));
         row.times_us = std::move(times);
         row.spread = rounded(row.spread, 3);
+        row.anchor = anchors_.contains(row.sizes);
       }
       return rows;
     };

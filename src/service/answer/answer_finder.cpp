@@ -124,8 +124,7 @@ std::vector<AnswerFinder::KnownFamily> AnswerFinder::families(const BoundProblem
     if (!written) continue;
     Result<RangedProblem> family = RangedProblem::bind(problem.operation(), *written);
     if (!family || !family->has_form(problem.problem())) continue;
-    Result<DispatchTable> table =
-        DispatchTable::from(found.head.table, family->free().size(), found.head.kernels.size());
+    Result<DispatchTable> table = table_of(found.head);
     if (!table) continue;
     KnownFamily& one =
         known.emplace_back(KnownFamily{*std::move(family), *std::move(table), {}, std::nullopt});

@@ -17,6 +17,7 @@
 #include "model/candidate/device_profile.h"
 #include "service/report/comparison.h"
 #include "service/report/explained_spread.h"
+#include "service/report/family_report.h"
 #include "service/report/race_picture.h"
 #include "service/report/record_words.h"
 #include "service/report/report_signs.h"
@@ -315,6 +316,11 @@ std::string report_json(const ReportInput& input) {
   }
   json["signs"] = std::move(signs);
   json["problems"] = std::move(problems);
+  Json families = Json::array();
+  for (const FamilyRecord& family : input.sources.families) {
+    families.push_back(family_json(family, input.catalog));
+  }
+  json["families"] = std::move(families);
   Json missing = Json::array();
   for (const ReportSources::Missing& one : input.sources.missing) {
     missing.push_back({{"problem", one.problem}, {"why", one.why}});

@@ -31,8 +31,9 @@ std::vector<std::string> names_of(const ReportRequest& request) {
 }
 
 std::string title_of(const ReportSources& sources, const std::vector<std::string>& names) {
-  if (sources.records.size() == 1 && sources.missing.empty()) {
-    return sources.records.front().record.key.problem;
+  if (sources.count() == 1 && sources.missing.empty()) {
+    return sources.records.empty() ? sources.families.front().head.key.problem
+                                   : sources.records.front().record.key.problem;
   }
   std::string title;
   for (const std::string& name : names) title += concat(title.empty() ? "" : ", ", name);
@@ -66,7 +67,7 @@ Result<ReportFile> write_report(const ReportRequest& request) {
             Catalog::load(request.template_dirs, request.epilogues));
   KW_ASSIGN(const ReportSources sources, read_report_sources(request.inputs, *catalog));
   const std::vector<std::string> names = names_of(request);
-  if (sources.records.empty()) {
+  if (sources.count() == 0) {
     const std::size_t missing = sources.missing.size();
     return Error{ErrorCode::not_found,
                  concat("no record ",
@@ -91,7 +92,7 @@ Result<ReportFile> write_report(const ReportRequest& request) {
   KW_TRY(publish_file(request.output, page));
   return ReportFile{.file = request.output,
                     .bytes = page.size(),
-                    .records = sources.records.size(),
+                    .records = sources.count(),
                     .missing = sources.missing.size(),
                     .defects = sources.defects};
 }

@@ -11,7 +11,7 @@ namespace {
 
 /// The scripts in their order in the page: a script comes before its users.
 constexpr std::string_view kScripts[] = {"base.js",   "marks.js",  "overview.js", "matrix.js",
-                                         "panels.js", "search.js", "main.js"};
+                                         "panels.js", "search.js", "family.js",   "main.js"};
 constexpr std::string_view kDataBegin = "<script type=\"application/json\" id=\"data\">";
 constexpr std::string_view kDataEnd = "</script>";
 

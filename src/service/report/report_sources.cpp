@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cache/layers/tiered_cache.h"
+#include "model/operation/ranged_problem.h"
 #include "service/sweep/worklist.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -37,11 +38,33 @@ class Collector {
   explicit Collector(std::string sku) : sku_(std::move(sku)) {}
 
   Result<void> add_record(const fs::path& file) {
+    const auto corrupt = [](const auto& lookup) {
+      return Error{ErrorCode::corrupt, concat(to_string(lookup.reason), ": ", lookup.detail)};
+    };
+    if (file.extension() == ".kwf") {
+      Lookup<FamilyRecord> family = read_family(file.native());
+      if (!family) return corrupt(family);
+      add(*std::move(family.value));
+      return {};
+    }
     const Lookup<TuningRecord> record = read_record(file.native());
-    if (!record)
-      return Error{ErrorCode::corrupt, concat(to_string(record.reason), ": ", record.detail)};
+    if (!record) return corrupt(record);
     add({{file.native(), head_of(*record.value)}, {}});
     return {};
+  }
+
+  void add(FamilyRecord family) {
+    const FamilyHead& head = family.head;
+    if (!sku_.empty() && head.key.sku != sku_) return;
+    const auto [at, added] = family_place_.try_emplace(head.key.text(), sources.families.size());
+    if (added) {
+      sources.families.push_back(std::move(family));
+      return;
+    }
+    FamilyRecord& best = sources.families[at->second];
+    const bool is_better = head.trust != best.head.trust ? head.trust < best.head.trust
+                                                         : head.created > best.head.created;
+    if (is_better) best = std::move(family);
   }
 
   void add(Located located) {
@@ -72,64 +95,97 @@ class Collector {
  private:
   std::string sku_;
   std::vector<Located> best_;
-  std::map<std::string, std::size_t> place_;  ///< of a key in `best_`
+  std::map<std::string, std::size_t> place_;         ///< of a key in `best_`
+  std::map<std::string, std::size_t> family_place_;  ///< of a key in `sources.families`
 };
 
-/// Returns all records of a cache, with the records of the bundle that is installed below it.
-std::vector<Located> records_of(const fs::path& root, const std::vector<fs::path>& further,
-                                std::vector<std::string>& defects) {
-  std::vector<Located> all;
+/// The records of a cache, with the records of the bundle that is installed below it.
+struct CacheContents {
+  std::vector<Located> records;
+  std::vector<FamilyRecord> families;
+};
+
+CacheContents contents_of(const fs::path& root, const std::vector<fs::path>& further,
+                          std::vector<std::string>& defects) {
+  CacheContents all;
+  const auto is_read = [&defects](const auto& lookup) {
+    if (!lookup) defects.push_back(concat(to_string(lookup.reason), ": ", lookup.detail));
+    return static_cast<bool>(lookup);
+  };
   const TieredCache cache(root, further);
   for (const fs::path& layer : cache.roots()) {
-    for (RecordStore::ListedHead& listed : RecordStore(layer).list_heads()) {
-      if (listed.head) {
-        all.push_back({{listed.path.native(), *std::move(listed.head.value)}, layer});
-      } else {
-        defects.push_back(concat(to_string(listed.head.reason), ": ", listed.head.detail));
-      }
+    const RecordStore store(layer);
+    for (RecordStore::ListedHead& listed : store.list_heads()) {
+      if (!is_read(listed.head)) continue;
+      all.records.push_back({{listed.path.native(), *std::move(listed.head.value)}, layer});
+    }
+    for (RecordStore::ListedFamily& listed : store.list_families()) {
+      if (is_read(listed.family)) all.families.push_back(*std::move(listed.family.value));
     }
   }
   return all;
 }
 
+void add_all(CacheContents contents, Collector& collector) {
+  for (Located& located : contents.records) collector.add(std::move(located));
+  for (FamilyRecord& family : contents.families) collector.add(std::move(family));
+}
+
+/// Returns a problem as records name it.
+Result<std::string> named(const Problem& written, const Catalog& catalog) {
+  if (!has_range(written)) {
+    KW_ASSIGN(const BoundProblem bound, catalog.bind(written));
+    return bound.text();
+  }
+  KW_ASSIGN(const Operation* operation, catalog.operation(written.operation()));
+  KW_ASSIGN(const RangedProblem family, RangedProblem::bind(*operation, written));
+  return family.text();
+}
+
 /// Returns the normalised problems of a worklist. Errors: from reading the file; the error of the
 /// first entry that no operation accepts, with its place.
-Result<std::vector<Problem>> problems_of(const fs::path& file, const Catalog& catalog,
-                                         std::vector<std::string>& defects) {
+Result<std::vector<std::string>> problems_of(const fs::path& file, const Catalog& catalog,
+                                             std::vector<std::string>& defects) {
   std::size_t unread = 0;
   KW_ASSIGN(const std::vector<WorklistEntry> entries, read_worklist(file, &unread));
   if (unread > 0) defects.push_back(lines_left_out(unread, file));
-  std::vector<Problem> problems;
+  std::vector<std::string> problems;
   for (const WorklistEntry& entry : entries) {
-    const Result<BoundProblem> bound = catalog.bind(entry.problem);
-    if (!bound) {
-      return Error{bound.error().code,
-                   concat(file.native(), ":", entry.line, ": ", bound.error().message)};
+    Result<std::string> problem = named(entry.problem, catalog);
+    if (!problem) {
+      return Error{problem.error().code,
+                   concat(file.native(), ":", entry.line, ": ", problem.error().message)};
     }
-    problems.push_back(bound->problem());
+    problems.push_back(*std::move(problem));
   }
   return problems;
 }
 
 /// Adds the cache's records of the problems, and names the problems that it has none of.
-void add_problems(const std::vector<Problem>& problems, const ReportInputs& inputs,
+void add_problems(const std::vector<std::string>& problems, const ReportInputs& inputs,
                   Collector& collector) {
-  std::map<std::string, std::vector<Located>> by_problem;
-  for (Located& located :
-       records_of(inputs.cache, inputs.read_only_caches, collector.sources.defects)) {
-    if (!inputs.sku.empty() && located.run.head.key.sku != inputs.sku) continue;
-    by_problem[located.run.head.key.problem].push_back(std::move(located));
+  std::map<std::string, CacheContents> by_problem;
+  CacheContents all = contents_of(inputs.cache, inputs.read_only_caches, collector.sources.defects);
+  const auto is_asked = [&inputs](const RecordKey& key) {
+    return inputs.sku.empty() || key.sku == inputs.sku;
+  };
+  for (Located& located : all.records) {
+    const RecordKey& key = located.run.head.key;
+    if (is_asked(key)) by_problem[key.problem].records.push_back(std::move(located));
+  }
+  for (FamilyRecord& family : all.families) {
+    const RecordKey& key = family.head.key;
+    if (is_asked(key)) by_problem[key.problem].families.push_back(std::move(family));
   }
   std::set<std::string> seen;
-  for (const Problem& problem : problems) {
-    const std::string text = problem.text();
-    if (!seen.insert(text).second) continue;
-    const auto found = by_problem.find(text);
+  for (const std::string& problem : problems) {
+    if (!seen.insert(problem).second) continue;
+    const auto found = by_problem.find(problem);
     if (found == by_problem.end()) {
-      collector.sources.missing.push_back({text, "no record"});
-      continue;
+      collector.sources.missing.push_back({problem, "no record"});
+    } else {
+      add_all(std::move(found->second), collector);
     }
-    for (const Located& located : found->second) collector.add(located);
   }
 }
 
@@ -137,15 +193,13 @@ Result<void> add_path(const fs::path& path, const ReportInputs& inputs, const Ca
                       Collector& collector) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    for (Located& located : records_of(path, {}, collector.sources.defects)) {
-      collector.add(std::move(located));
-    }
+    add_all(contents_of(path, {}, collector.sources.defects), collector);
     return {};
   }
   KW_ASSIGN(const InputFile file, InputFile::open(path));
   KW_ASSIGN(const std::string begin, file.read(0, 1));
   if (begin.starts_with(kCacheFile)) return collector.add_record(path);
-  KW_ASSIGN(const std::vector<Problem> problems,
+  KW_ASSIGN(const std::vector<std::string> problems,
             problems_of(path, catalog, collector.sources.defects));
   add_problems(problems, inputs, collector);
   return {};
@@ -174,12 +228,14 @@ ReportedRecord with_trials(TuningRecord record, const std::string& file,
 Result<ReportSources> read_report_sources(const ReportInputs& inputs, const Catalog& catalog) {
   Collector collector(inputs.sku);
   if (!inputs.problems.empty()) {
-    add_problems(inputs.problems, inputs, collector);
-  } else if (inputs.paths.empty()) {
-    for (Located& located :
-         records_of(inputs.cache, inputs.read_only_caches, collector.sources.defects)) {
-      collector.add(std::move(located));
+    std::vector<std::string> names;
+    for (const Problem& problem : inputs.problems) {
+      KW_ASSIGN(names.emplace_back(), named(problem, catalog));
     }
+    add_problems(names, inputs, collector);
+  } else if (inputs.paths.empty()) {
+    add_all(contents_of(inputs.cache, inputs.read_only_caches, collector.sources.defects),
+            collector);
   }
   for (const fs::path& path : inputs.paths) {
     KW_TRY(add_path(path, inputs, catalog, collector));

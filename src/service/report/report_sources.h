@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cache/records/family_record.h"
 #include "cache/records/record.h"
 #include "cache/records/trial_table.h"
 #include "model/catalog/catalog.h"
@@ -26,12 +28,16 @@ ReportedRecord with_trials(TuningRecord record, const std::string& file,
 /// The contents of a report.
 struct ReportSources {
   std::vector<ReportedRecord> records;  ///< one for each key; in the order of the inputs
+  std::vector<FamilyRecord> families;   ///< likewise
   struct Missing {
     std::string problem;
     std::string why;
   };
   std::vector<Missing> missing;      ///< problems of worklists without a record
   std::vector<std::string> defects;  ///< files that could not be read
+
+  /// Returns the number of records, families included.
+  std::size_t count() const { return records.size() + families.size(); }
 };
 
 /// The places in which records are looked for.
@@ -39,8 +45,8 @@ struct ReportInputs {
   /// Each is a cache, a directory; a record, a file of one; or a worklist, whose records are in
   /// `cache`.
   std::vector<std::filesystem::path> paths;
-  /// Further problems, normalised, whose records are in `cache`. Without any and without paths the
-  /// report is about all of `cache`.
+  /// Further problems, normalised, with or without ranges, whose records are in `cache`. Without
+  /// any and without paths the report is about all of `cache`.
   std::vector<Problem> problems = {};
   std::filesystem::path cache;
   std::vector<std::filesystem::path> read_only_caches = {};

@@ -2,6 +2,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const problems = data.problems;
+const families = data.families;
 
 /// An element. Attributes that begin with "on" are listeners; null and false leave one out.
 function make(space, tag, attributes, children) {

@@ -7,7 +7,7 @@ const filters = {
   open: (index) => matrix.open(index),
 };
 const page = document.getElementById("page");
-const sections = [head(filters), comparison(filters), problems.length > 0 ? matrix.element : null, roofline(matrix),
+const sections = [head(filters), comparison(filters), problems.length > 0 ? matrix.element : null, familySection(), roofline(matrix),
   html("footer", {}, `Written by kernwright ${data.kernwright} on ${data.made.replace("T", " ").replace("Z", " UTC")}. `,
     "All of it lies in this file; its data is the JSON in the element “data”.")];
 page.replaceChildren(html("main", {}, sections.filter(Boolean)));

@@ -32,26 +32,29 @@ function head(filters) {
   const measured = problems.filter((problem) => problem.default);
   const gain = measured.length === 0 ? null
     : Math.exp(measured.reduce((sum, problem) => sum + problem.default[0], 0) / measured.length);
-  const dates = problems.map((problem) => problem.created.slice(0, 10)).sort();
+  const all = [...problems, ...families];
+  const dates = all.map((one) => one.created.slice(0, 10)).sort();
   const span = dates.length === 0 ? null
     : dates[0] === dates[dates.length - 1] ? dates[0] : `${dates[0]} to ${dates[dates.length - 1]}`;
   const facts = [
-    oneOf(problems.map((p) => `${p.device || p.sku} (${p.sku}, ${p.target})`), "devices"),
-    oneOf(problems.map((p) => p.driver && `driver ${p.driver}`), "drivers"),
-    oneOf(problems.map((p) => p.compiler.split(" ").slice(0, 2).join(" ")), "compilers"),
-    oneOf(problems.map((p) => p.kernwright && `kernwright ${p.kernwright}`), "versions of kernwright"),
-    oneOf(problems.map((p) => p.policy), "policies"),
+    oneOf(all.map((p) => `${p.device || p.sku} (${p.sku}, ${p.target})`), "devices"),
+    oneOf(all.map((p) => p.driver && `driver ${p.driver}`), "drivers"),
+    oneOf(all.map((p) => p.compiler.split(" ").slice(0, 2).join(" ")), "compilers"),
+    oneOf(all.map((p) => p.kernwright && `kernwright ${p.kernwright}`), "versions of kernwright"),
+    oneOf(all.map((p) => p.policy), "policies"),
     span,
   ].filter(Boolean);
-  const single = problems.length === 1 && data.missing.length === 0;
+  const alone = all.length === 1 && data.missing.length === 0;
+  const single = alone && problems.length === 1;
   return html("header", {},
     html("p", {class: "brand"}, "kernwright ", html("span", {}, "tuning report")),
-    html("h1", {class: single ? "mono" : null}, single ? problems[0].problem : data.sources.join(", ")),
+    html("h1", {class: alone ? "mono" : null}, alone ? all[0].problem : data.sources.join(", ")),
     html("p", {class: "facts"}, facts.map((fact) => html("span", {}, fact))),
     html("div", {class: "figures"},
       single ? tally(formatUs(problems[0].us), problems[0].grade === "predicted" ? "by the cost model" : "the winner's time")
-        : data.missing.length > 0 ? tally(problems.length, `of ${problems.length + data.missing.length} problems ${problems.length === 1 ? "has" : "have"} a record`)
-        : tally(problems.length, problems.length === 1 ? "problem" : "problems"),
+        : data.missing.length > 0 ? tally(all.length, `of ${all.length + data.missing.length} problems ${all.length === 1 ? "has" : "have"} a record`)
+        : problems.length === 0 ? null : tally(problems.length, problems.length === 1 ? "problem" : "problems"),
+      families.length === 0 ? null : tally(families.length, families.length === 1 ? "family of sizes" : "families of sizes"),
       single && problems[0].roofline > 0 && problems[0].bound !== "launch"
         ? tally(formatShare(problems[0].roofline), `of its roof, ${formatUs(problems[0].roofline_us)}`) : null,
       gain === null ? null
@@ -64,7 +67,8 @@ function head(filters) {
         distribution("Support", ["supported", "measured", "default kept", "caveated"],
           (problem) => supportWords[problem.support], (value) => filters.set("support", value)),
       ]),
-    data.signs.length === 0 ? html("p", {class: "signs none"}, "No bad sign: every record was measured, its race was decided, and the environment was quiet.")
+    data.signs.length === 0 ? (problems.length === 0 ? null
+        : html("p", {class: "signs none"}, "No bad sign: every record was measured, its race was decided, and the environment was quiet."))
       : html("ul", {class: "signs"}, data.signs.map((sign) => html("li", {}, sign.text,
           sign.problems.length === 0 || single ? null
             : html("button", {type: "button", class: "link", onclick: () => filters.only(sign.problems, sign.text)}, "show")))),
