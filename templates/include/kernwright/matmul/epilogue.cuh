@@ -17,10 +17,17 @@ constexpr bool kActivation = config::activation != config::activation_none;
 constexpr bool kGated = config::gate == config::gate_stacked;
 constexpr bool kResidual = config::residual != config::residual_none;
 constexpr bool kFunction = config::epilogue != config::epilogue_none;
+constexpr bool kInvariant = config::invariant == config::invariant_batch;
 
 __device__ __forceinline__ bool reads_operands(float alpha) { return !kScaling || alpha != 0; }
 __device__ __forceinline__ float scale(float alpha, float sum) {
   return kScaling ? alpha * sum : sum;
+}
+// Returns x + factor * addend. The compiler may contract an addition with a multiplication before
+// it, and decides for each kernel anew. With invariant=batch all are rounded.
+__device__ __forceinline__ float plus(float x, float factor, float addend) {
+  if constexpr (kInvariant) return __fadd_rn(x, __fmul_rn(factor, addend));
+  return x + factor * addend;
 }
 __device__ __forceinline__ float gated(float alpha, float gate, float other) {
   return activate(scale(alpha, gate)) * scale(alpha, other);
@@ -78,9 +85,9 @@ class Epilogue {
   __device__ __forceinline__ float apply(float x, long long row, int column,
                                          const Addends& addends) const {
     x = scale(alpha_, x);
-    if constexpr (kBias) x += converted(addends.bias);
+    if constexpr (kBias) x = plus(x, 1, converted(addends.bias));
     x = activate(x);
-    if (reads_residual(beta_)) x += residual_factor(beta_) * converted(addends.residual);
+    if (reads_residual(beta_)) x = plus(x, residual_factor(beta_), converted(addends.residual));
     return user_epilogue(x, row, column);
   }
 
@@ -119,7 +126,7 @@ class Epilogue {
   static __device__ __forceinline__ void add(float (&x)[Count], float factor, const Element* from) {
     const auto packed = load<Load::read_only, Count * sizeof(Element)>(from);
 #pragma unroll
-    for (int i = 0; i < Count; ++i) x[i] += factor * lane<Element>(packed, i);
+    for (int i = 0; i < Count; ++i) x[i] = plus(x[i], factor, lane<Element>(packed, i));
   }
 
   const Element* bias_;

@@ -21,10 +21,10 @@ __device__ __forceinline__ void add_columns(float (&d)[Blocks][Registers], unsig
     const float2 x = load_shared_pair<T>(columns + (j * 8 + threadIdx.x % 4 * 2) * sizeof(T));
 #pragma unroll
     for (int i = 0; i < Blocks; ++i) {
-      d[i][4 * j] += x.x;
-      d[i][4 * j + 1] += x.y;
-      d[i][4 * j + 2] += x.x;
-      d[i][4 * j + 3] += x.y;
+      d[i][4 * j] = plus(d[i][4 * j], 1, x.x);
+      d[i][4 * j + 1] = plus(d[i][4 * j + 1], 1, x.y);
+      d[i][4 * j + 2] = plus(d[i][4 * j + 2], 1, x.x);
+      d[i][4 * j + 3] = plus(d[i][4 * j + 3], 1, x.y);
     }
   }
 }
@@ -84,8 +84,8 @@ template <typename T, int Registers>
 __device__ __forceinline__ void add_rows(float (&d)[Registers], unsigned rows, int first, int begin,
                                          float factor) {
   const auto add = [&](int i, float2 x) {
-    d[first / 2 + i] += factor * x.x;
-    d[first / 2 + i + 1] += factor * x.y;
+    d[first / 2 + i] = plus(d[first / 2 + i], factor, x.x);
+    d[first / 2 + i + 1] = plus(d[first / 2 + i + 1], factor, x.y);
   };
   if constexpr (sizeof(T) == 2) {
     const int lane = threadIdx.x % 32, line = lane % 16, half = lane / 16;
