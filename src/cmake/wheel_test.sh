@@ -25,7 +25,7 @@ test_in() {
   [[ -z ${3:-} ]] || echo "$3" > "$(echo "$environment"/lib/python3.*/site-packages)/seen_too.pth"
   # What is seen too may have a kernwright of its own, which would pass for this one.
   "$environment/bin/pip" install --quiet --force-reinstall --no-deps "${wheel[0]}"
-  "$environment/bin/pip" install --quiet "${wheel[0]}" pytest mypy
+  "$environment/bin/pip" install --quiet "${wheel[0]}" pytest mypy expecttest
   "$environment/bin/python" -m pytest -q -p no:cacheprovider -r fs tests/python
   # The stubs say what the extension has.
   (cd "$folder" && "../../$environment/bin/stubtest" kernwright._kernwright)

@@ -1,4 +1,5 @@
-"""Attention with masks and biases: PyTorch's results on the CPU, and the problem of each call."""
+"""Attention with masks and biases: PyTorch's results on the CPU, and the problem of each call; and
+scaled_dot_product_attention with PyTorch's own samples and masks of all kinds."""
 
 import contextlib
 import json
@@ -12,6 +13,8 @@ from kernwright import _kernwright
 from kernwright import torch as kw
 from kernwright._service import asking
 from kernwright.torch.ops import define
+
+from sdpa_samples import masked_samples, named, own_samples
 
 
 def meta(*shape, dtype=torch.bfloat16):
@@ -85,7 +88,7 @@ def test_what_no_kernel_takes_is_refused(problem_of, named, text):
         problem_of(kw.attention, Q, K, K, **named)
 
 
-def test_pytorch_computes_the_same():
+def test_pytorch_computes_the_same_with_masks():
     generator = torch.Generator().manual_seed(1)
 
     def new(*shape):
@@ -115,3 +118,75 @@ def test_a_query_that_sees_no_key_has_a_result_of_zero(hidden):
     result, lse = kw.attention(q, k, k, return_lse=True, **named)
     assert (result[:, :, 1] == 0).all() and (lse[:, :, 1] == -torch.inf).all()
     torch.testing.assert_close(result[:, :, ::2], torch.ones(1, 2, 2, 8))
+
+
+# scaled_dot_product_attention
+
+
+def samples(dtype):
+    try:
+        return own_samples("cpu", dtype) + masked_samples("cpu", dtype)
+    except ImportError as error:
+        pytest.skip(f"PyTorch's samples need a package: {error}")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_every_sample_without_dropout_has_a_problem(problem_of, dtype):
+    kept = dropped = 0
+    problems = set()
+    for arguments, options in samples(dtype):
+        if options.get("dropout_p", 0) > 0:
+            with pytest.raises(kernwright.Error, match="dropout_p is 0.5, and no kernel drops"):
+                kw.scaled_dot_product_attention(*arguments, **options)
+            dropped += 1
+            continue
+        problem = problem_of(kw.scaled_dot_product_attention, *arguments, **options)
+        kept += 1
+        problems.add(problem)
+        assert problem.startswith("attention "), named(arguments, options)
+    assert kept >= 13 + 41 and dropped >= 12 and len(problems) >= 20
+
+
+def test_pytorchs_own_samples_have_kernels(problem_of, compiler):
+    try:
+        calls = own_samples("cpu", torch.bfloat16)
+    except ImportError as error:
+        pytest.skip(f"PyTorch's samples need a package: {error}")
+    problems = {problem_of(kw.scaled_dot_product_attention, *arguments, **options)
+                for arguments, options in calls if options.get("dropout_p", 0) == 0}
+    for problem in problems:
+        assert str(compiler.kernel(problem).problem) == problem
+    assert len(problems) >= 4
+
+
+def test_pytorch_computes_the_same():
+    for arguments, options in samples(torch.float32):
+        if options.get("dropout_p", 0) > 0:
+            continue
+        wanted = F.scaled_dot_product_attention(*arguments, **options)
+        result = kw.scaled_dot_product_attention(*arguments, **options)
+        assert result.shape == wanted.shape, named(arguments, options)
+        torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-5,
+                                   msg=lambda text: f"{named(arguments, options)}: {text}")
+
+
+@pytest.mark.parametrize("arguments, options, text", [
+    ((Q, K, K), {"attn_mask": meta(3, 5), "is_causal": True}, "attn_mask and is_causal are given"),
+    ((Q, K, K), {"dropout_p": 0.1}, "dropout_p is 0.1"),
+    ((Q, K[:, :2], K[:, :2]), {}, r"\[2, 4, 3, 8\], \[2, 2, 5, 8\] and .* without enable_gqa=True"),
+    ((Q[0, 0, 0], K, K), {}, "at least 2 expected"),
+    ((Q[0, 0], K, K), {"enable_gqa": True}, "at least 3 expected"),
+    ((Q, K, K), {"attn_mask": meta(3, 4)}, "expand"),
+])
+def test_wrong_arguments_are_refused(arguments, options, text):
+    with pytest.raises((kernwright.Error, RuntimeError), match=text):
+        kw.scaled_dot_product_attention(*arguments, **options)
+
+
+@pytest.mark.parametrize("arguments, options, text", [
+    ((Q[:, :3], K[:, :2], K[:, :2]), {"enable_gqa": True}, "serves the same number of query heads"),
+    ((Q, K, K), {"attn_mask": meta(2, 3, 3, 5)}, "an entry for each sequence, head and query"),
+])
+def test_arguments_that_no_kernel_takes_are_refused(problem_of, arguments, options, text):
+    with pytest.raises(kernwright.Error, match=text):
+        problem_of(kw.scaled_dot_product_attention, *(one.contiguous() for one in arguments), **options)

@@ -51,6 +51,8 @@ CASES = [
      [(2, 4, 3, 16), (2, 4, 3)]),
     (lambda new: kw.attention(new(2, 4, 3, 8), new(2, 2, 5, 8), new(2, 2, 5, 8), bias=new(2, 1, 3, 5),
                               causal_first=True), [(2, 4, 3, 8)]),
+    (lambda new: kw.scaled_dot_product_attention(new(4, 3, 8), new(2, 4, 5, 8), new(2, 4, 5, 16),
+                                                 new(3, 5)), [(2, 4, 3, 16)]),
     (lambda new: kw.append_attention(
         new(2, 1, 4, 8), new(2, 2, 9, 8), new(2, 2, 9, 8), new(2, 1, 2, 8), new(2, 1, 2, 8),
         new(2), new(9, 4), new(9, 4)), [(2, 1, 4, 8)]),
@@ -121,15 +123,6 @@ def test_wrong_shapes_are_refused(call, text):
     with pytest.raises(kernwright.Error, match=text) as caught:
         call()
     assert caught.value.reason == str(caught.value) and caught.value.problem == ""
-
-
-@pytest.mark.parametrize("arguments, text", [
-    ({"attn_mask": meta(3, 3)}, "attn_mask"), ({"dropout_p": 0.1}, "dropout"),
-    ({"is_causal": True}, "equally many"), ({}, "enable_gqa")])
-def test_what_no_kernel_computes_of_torchs_attention_is_refused(arguments, text):
-    with pytest.raises(kernwright.Error, match=text):
-        kw.scaled_dot_product_attention(meta(1, 4, 3, 8), meta(1, 2, 5, 8), meta(1, 2, 5, 8),
-                                        **arguments)
 
 
 def seen(caplog):
@@ -439,6 +432,10 @@ def heads(tokens, count):
     lambda n: (lambda x: kw.qkv_linear(x, torch.ones(16, 8), kv_heads=1, head_dim=4),
                random(n, 8, dtype=torch.float32)),
     lambda n: (kw.attention, heads(n, 6), heads(n + 11, 2), heads(n + 11, 2)),
+    lambda n: (lambda q, k, mask: kw.scaled_dot_product_attention(q, k, k, mask, enable_gqa=True),
+               heads(n, 6), heads(n + 11, 2), torch.ones(2, 1, n, n + 11, dtype=torch.bool)),
+    lambda n: (lambda q, k: kw.scaled_dot_product_attention(q, k, k, is_causal=True),
+               heads(n, 6), heads(n + 11, 6)),
     lambda n: (kw.rope, random(2, n, 6, 10), random(2, n, 7, 10), torch.ones(2, n, 5), torch.ones(2, n, 5))])
 def test_a_new_size_makes_no_new_graph(on_cpu, call):
     torch._dynamo.reset()

@@ -1,6 +1,7 @@
 """Attention."""
 
-from typing import Any, Optional
+import math
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -62,19 +63,66 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
                                  attn_mask: Optional[Tensor] = None, dropout_p: float = 0.0,
                                  is_causal: bool = False, scale: Optional[float] = None,
                                  enable_gqa: bool = False) -> Tensor:
-    """torch.nn.functional.scaled_dot_product_attention for the arguments that kernels take. Errors:
-    Error for a mask, for dropout, for is_causal with other numbers of queries than of keys
-    (PyTorch's first query then sees the first key alone), and for grouped heads without
-    enable_gqa."""
-    if attn_mask is not None or dropout_p != 0:
-        raise make_error("attn_mask or dropout_p is given, and no kernel takes them")
-    if is_causal and query.shape[-2] != key.shape[-2]:
-        raise make_error(f"is_causal with {query.shape[-2]} queries and {key.shape[-2]} keys, and "
-                         "equally many expected")
-    if not enable_gqa and query.shape[1] != key.shape[1]:
-        raise make_error(f"q has {query.shape[1]} heads and k {key.shape[1]}, and equally many "
-                         "expected without enable_gqa=True")
-    return attention(query, key, value, causal=is_causal, scale=scale)
+    """torch.nn.functional.scaled_dot_product_attention. Queries, keys, values and masks may share
+    entries along leading axes. A query that sees no key has a result of 0, also if its mask is the
+    lowest bf16 or fp32 everywhere; PyTorch's is then the mean of all values. Errors: Error for
+    dropout, for a mask beside is_causal, for shapes that do not fit together, and for grouped heads
+    without enable_gqa."""
+    if dropout_p != 0:
+        raise make_error(f"dropout_p is {dropout_p}, and no kernel drops anything")
+    if attn_mask is not None and is_causal:
+        raise make_error("attn_mask and is_causal are given, and one of them expected")
+    shape = (*query.shape[:-1], value.shape[-1])
+    if not (query.dim() == key.dim() == value.dim() == 4 and key.shape[:2] == value.shape[:2]
+            and query.shape[0] == key.shape[0] and (query.shape[1] == key.shape[1] or enable_gqa)
+            and (attn_mask is None or attn_mask.dim() <= 4)):
+        shape, query, key, value, attn_mask = _in_four_axes(query, key, value, attn_mask,
+                                                            enable_gqa)
+    seen = bias = None
+    if attn_mask is not None:
+        if attn_mask.dim() == 0 or attn_mask.shape[-1] != key.shape[-2] or (
+                attn_mask.stride(-1) != 1):
+            attn_mask = attn_mask.expand(*attn_mask.shape[:-1], key.shape[-2]).contiguous()
+        seen, bias = (attn_mask, None) if attn_mask.dtype is torch.bool else (None, attn_mask)
+    result = attention(query, key, value, scale=scale, seen=seen, bias=bias,
+                       causal_first=is_causal)
+    return result if result.shape == shape else result.reshape(shape)
+
+
+def _in_four_axes(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor],
+                  grouped: bool) -> Tuple[Any, ...]:
+    """Returns the shape of the result, and the tensors and the mask as [batch, heads, tokens, ...].
+    Entries that are shared along leading axes are repeated, except a head of keys and values that
+    all queries share, and rows of the mask."""
+    parts = [query, key, value]
+    least, most = min(part.dim() for part in parts), max(part.dim() for part in parts)
+    if least < (3 if grouped else 2):
+        raise make_error(f"query, key and value have {query.dim()}, {key.dim()} and {value.dim()} "
+                         f"dimensions, and at least {3 if grouped else 2} expected")
+    if most <= 3 and not grouped:  # one head
+        parts = [part.unsqueeze(-3) for part in parts]
+        mask = mask if mask is None or mask.dim() < 3 else mask.unsqueeze(-3)
+    parts = [part if part.dim() > 2 else part[None] for part in parts]
+    heads = [part.shape[-3] for part in parts]
+    try:
+        lead = torch.broadcast_shapes(*(part.shape[:-3] for part in parts))
+        if not grouped:
+            together, = torch.broadcast_shapes(*((count,) for count in heads))
+            own = 1 if heads[1] == heads[2] == 1 else together
+            heads = [together, own, own]
+    except RuntimeError as error:
+        raise make_error(f"query, key and value have the shapes {list(query.shape)}, "
+                         f"{list(key.shape)} and {list(value.shape)}, which do not fit together"
+                         + ("" if grouped else " without enable_gqa=True")) from error
+    batch = math.prod(lead)
+    for i, (part, count) in enumerate(zip(parts, heads)):
+        whole = *lead, count, *part.shape[-2:]
+        part = part if part.shape == whole else part.expand(whole).contiguous()
+        parts[i] = part.reshape(batch, *whole[-3:])
+    if mask is not None and mask.dim() > 3:
+        mask = mask.expand(*lead, *mask.shape[-3:]).reshape(batch, *mask.shape[-3:])
+    own_heads = heads[:1] if most > 3 or grouped else ()
+    return (*lead, *own_heads, query.shape[-2], value.shape[-1]), *parts, mask
 
 
 _append_attention = _operator(
