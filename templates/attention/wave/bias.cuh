@@ -2,6 +2,7 @@
 // A bias on its way from memory to the scores of a warpgroup.
 
 #include "layout.cuh"
+#include <kernwright/math/vector.cuh>
 #include <kernwright/ptx/cp_async.cuh>
 #include <kernwright/ptx/ldmatrix.cuh>
 #include <kernwright/ptx/mbarrier.cuh>
@@ -11,21 +12,6 @@
 namespace {
 
 constexpr int kBiasThreads = 64;  // that load it
-
-// Returns the bits of 16 booleans, of which those from `count` on do not exist.
-__device__ __forceinline__ unsigned bits_of(const unsigned char* from, int count, bool aligned) {
-  unsigned bits = 0;
-  if (aligned && count >= 16) {
-    const uint4 bytes = *reinterpret_cast<const uint4*>(from);
-    // The product gathers four bytes in its highest bits.
-    const auto gather = [](unsigned word) { return (word & 0x01010101) * 0x10204080 >> 28; };
-    bits = gather(bytes.x) | gather(bytes.y) << 4 | gather(bytes.z) << 8 | gather(bytes.w) << 12;
-  } else {
-#pragma unroll 4
-    for (int i = 0; i < min(count, 16); ++i) bits |= (from[i] & 1) << i;
-  }
-  return bits;
-}
 
 // Loads 16 bytes of a row, of which elements from `count` on do not exist.
 template <typename Element>
@@ -58,12 +44,7 @@ __device__ __forceinline__ void copy_bias(unsigned piece, const BiasTensor& bias
     const Element* const from =
         first + tile.head_of(row) * bias.head_pitch + query * bias.query_pitch + column;
     const int count = bias.keys - key - column;
-    const unsigned to = piece + i / kSteps * BIAS_PITCH;
-    if constexpr (kHides) {
-      store_half(to + i % kSteps * 2, bits_of(from, count, aligned));
-    } else {
-      copy_elements(to + i % kSteps * 16, from, count, aligned);
-    }
+    copy_elements(piece + i / kSteps * BIAS_PITCH + i % kSteps * 16, from, count, aligned);
   }
 }
 
@@ -82,10 +63,10 @@ __device__ __forceinline__ void produce_bias(const BiasTensor& bias, Addresses a
       for (int group = 0; group < WGS; ++group) {
         pieces.producer_wait();
         copy_bias<Element>(at.bias(pieces.stage()), bias, tile, group, key, aligned);
-        if (kHides || !aligned) {
-          mbarrier_arrive(pieces.full());
-        } else {
+        if (aligned) {
           mbarrier_arrive_copied(pieces.full());
+        } else {
+          mbarrier_arrive(pieces.full());
         }
         pieces.advance();
       }
@@ -126,19 +107,10 @@ class BiasReader {
   template <int Registers>
   __device__ __forceinline__ void hide(float (&s)[Registers], unsigned piece) const {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const unsigned row = piece + place_of(accumulator_row() + half * 8);
-      unsigned bits[kBiasWords];
-#pragma unroll
-      for (int i = 0; i < kBiasWords; ++i) {
-        bits[i] = static_cast<unsigned>(load_number(row + i * 4)) >> accumulator_column();
-      }
-#pragma unroll
-      for (int i = 0; i < Registers; ++i) {
-        if (register_row(i) != half * 8) continue;
-        const int column = register_column(i);
-        if ((bits[column / 32] & 1u << column % 32) == 0) s[i] = hidden_score();
-      }
+    for (int i = 0; i < Registers; i += 2) {
+      const unsigned row = piece + place_of(accumulator_row() + register_row(i));
+      const unsigned pair = load_shared<2>(row + accumulator_column() + register_column(i)).word[0];
+      apply_pair<BiasTensor::Element>(s[i], s[i + 1], pair);
     }
   }
 

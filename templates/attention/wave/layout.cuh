@@ -25,11 +25,12 @@ static_assert(BM == 64 * WGS && BN % 16 == 0);
 // Warps that load a bias need more registers than those that leave loads to TMA.
 constexpr RegisterSplit kBesideBias = WGS == 4      ? RegisterSplit{32, 112}
                                       : WGS == 3    ? RegisterSplit{56, 152}
-                                      : WGS == 2    ? RegisterSplit{48, 232}
+                                      : WGS == 2    ? RegisterSplit{56, 224}
                                       : BLOCKS == 2 ? RegisterSplit{56, 200}
                                                     : RegisterSplit{0, 0};
 constexpr RegisterSplit kRegisters =
     biased ? kBesideBias : register_split(WGS, BLOCKS, false, false);
+static_assert(can_be_claimed(kRegisters, WGS, BLOCKS));
 
 using TilePipeline = Pipeline<STAGES>;
 using QueryPipeline = Pipeline<QSTAGES>;
@@ -42,9 +43,7 @@ using Acc = float[kColumns / 2];
 using OperandP = RegisterOperand<BN / 16>;
 
 // The bias of a tile's scores is in pieces of a warpgroup's 64 rows, or of one row that all share.
-// Elements are as in memory, but booleans are bits. Rows are so far apart that a warp's reads meet
-// all banks.
-constexpr int kBiasWords = (BN + 31) / 32;  // of a row of booleans
+// Rows are so far apart that a warp's reads meet all banks.
 constexpr int kBiasPiece = BIAS_ROWS * BIAS_PITCH;
 using BiasPipeline = Pipeline<WGS * BIAS_STAGES>;
 

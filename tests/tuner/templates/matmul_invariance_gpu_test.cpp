@@ -1,6 +1,7 @@
 // Products with invariant=batch on a device: a row has the same bits however many others there are,
 // wherever it is among them, and whichever candidate computes it.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -49,7 +50,9 @@ class MatmulInvarianceGpuTest : public TemplateChecks {
       for (std::int64_t row = 0; shape.role == TensorRole::in && row < rows; ++row) {
         const bool per_row = shape.name == "a" || shape.name == "residual";
         const bool is_shared = per_row && row % m == shared.place;
-        const std::int64_t id = is_shared ? SharedRow::kId : per_row ? row : row % (rows / batch);
+        const std::int64_t id = is_shared ? SharedRow::kId
+                                : per_row ? row
+                                          : row % std::max<std::int64_t>(rows / batch, 1);
         for (std::int64_t i = 0; i < columns; ++i) {
           store_element(host.data(), shape.dtype, row * columns + i, value_of(shape.name, id, i));
         }

@@ -87,10 +87,4 @@ __device__ __forceinline__ void store_number(unsigned address, int x) {
   asm volatile("st.shared.s32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
 }
 
-// Stores the low half of a word at a shared address that is a multiple of 2.
-__device__ __forceinline__ void store_half(unsigned address, unsigned word) {
-  asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(static_cast<unsigned short>(word))
-               : "memory");
-}
-
 }  // namespace kernwright

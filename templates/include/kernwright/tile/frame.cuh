@@ -36,6 +36,14 @@ __device__ constexpr RegisterSplit register_split(int consumers, int blocks, boo
   return scales ? RegisterSplit{56, 224} : wide ? RegisterSplit{24, 240} : RegisterSplit{40, 232};
 }
 
+// Returns whether a block can have such a split. It is launched with the most registers that all
+// its warpgroups can have, a multiple of 8 each. A warpgroup that claims more than are left waits
+// for ever.
+__device__ constexpr bool can_be_claimed(RegisterSplit split, int consumers, int blocks) {
+  const int launched = 65536 / (128 * (consumers + 1) * blocks) / 8 * 8;
+  return split.producer + consumers * split.consumer <= (consumers + 1) * launched;
+}
+
 // Tiles by a counter that all blocks share; a block begins with tile blockIdx.x. One warp takes
 // numbers from the counter and publishes `Words` words for each tile, and the other warps read
 // them, in this order.
