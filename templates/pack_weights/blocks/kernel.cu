@@ -1,5 +1,6 @@
 #include <kernwright/config.cuh>
 #include <kernwright/math/vector.cuh>
+#include <kernwright/ptx/programmatic.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -135,6 +136,8 @@ __device__ __forceinline__ Packed<16> packed_lane(const unsigned char* corner, i
 extern "C" __global__ void __launch_bounds__(THREADS)
     pack_weights_blocks(KW_PARAMETERS(pack_weights_blocks)) {
   extern __shared__ __align__(16) unsigned char tile[];
+  release_next_kernel();
+  await_previous_kernel();
   const Checkpoint given{b, b_zero, n, k, groups, rows};
   if (blockIdx.x >= tiles) {
     for (int item = 0; item < 4; ++item) {
