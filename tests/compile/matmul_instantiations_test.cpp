@@ -221,10 +221,11 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
       problems.erase(problems.begin() + kMoreProblems, problems.end());
     }
     chosen.insert(chosen.end(), problems.begin(), problems.end());
-    // Tiles are transposed only if nearly all flags are none, which few of the spread problems
-    // have.
+    // Tiles are transposed, and strips are of 48 rows, only if nearly all flags are none, which few
+    // of the spread problems have.
     for (const char* plain :
-         {"matmul m=219 n=6144 k=4096 dtype=bf16", "matmul m=300 n=20008 k=264 dtype=fp16",
+         {"matmul m=4 n=13824 k=4096 dtype=bf16", "matmul m=219 n=6144 k=4096 dtype=bf16",
+          "matmul m=300 n=20008 k=264 dtype=fp16",
           "matmul m=395 n=9000 k=1040 dtype=fp8_e4m3 out=bf16 activation=silu"}) {
       const BoundProblem problem =
           *BoundProblem::bind(**catalog_->operation(made.operation), *Problem::parse(plain));
@@ -315,7 +316,7 @@ TEST_F(MatmulInstantiationsToolkitTest, ThoseOfSkinnyAreCleanWgmmaFedByTma) {
 }
 
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfDirectAreCleanMma) {
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/direct", 0.115));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/direct", 0.13));
   expect_mma();
 }
 
@@ -327,7 +328,7 @@ TEST_F(MatmulInstantiationsToolkitTest, ThoseOfStreamAreCleanMma) {
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfTiledAreCleanMma) {
   // A few of 45: fp8 16x128 with bias, SiLU and residual, fp32 16x256 gated, and 256x32, of fp32
   // with odd k and of fp16 as kn with odd n, split.
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/tiled", 0.12, 0.1));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/tiled", 0.14, 0.1));
   expect_mma();
 }
 

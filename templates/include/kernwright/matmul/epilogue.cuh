@@ -17,16 +17,16 @@ constexpr bool kActivation = config::activation != config::activation_none;
 constexpr bool kGated = config::gate == config::gate_stacked;
 constexpr bool kResidual = config::residual != config::residual_none;
 constexpr bool kFunction = config::epilogue != config::epilogue_none;
-constexpr bool kInvariant = config::invariant == config::invariant_batch;
+constexpr bool kRoundsAll = config::rounds_all;
 
 __device__ __forceinline__ bool reads_operands(float alpha) { return !kScaling || alpha != 0; }
 __device__ __forceinline__ float scale(float alpha, float sum) {
   return kScaling ? alpha * sum : sum;
 }
 // Returns x + factor * addend. The compiler may contract an addition with a multiplication before
-// it, and decides for each kernel anew. With invariant=batch all are rounded.
+// it, and decides for each kernel anew. With `rounds_all` each result is rounded.
 __device__ __forceinline__ float plus(float x, float factor, float addend) {
-  if constexpr (kInvariant) return __fadd_rn(x, __fmul_rn(factor, addend));
+  if constexpr (kRoundsAll) return __fadd_rn(x, __fmul_rn(factor, addend));
   return x + factor * addend;
 }
 __device__ __forceinline__ float gated(float alpha, float gate, float other) {
