@@ -38,35 +38,35 @@ class Chosen {
  public:
   static Result<Chosen> make(const FamilyRecord& record, const Catalog& catalog) {
     Chosen chosen;
-    KW_ASSIGN(chosen.profile, find_profile(record.head.key.sku));
+    KW_ASSIGN(chosen.profile_, find_profile(record.head.key.sku));
     KW_ASSIGN(const Problem written, Problem::parse(record.head.key.problem));
     KW_ASSIGN(const Operation* operation, catalog.operation(written.operation()));
-    KW_ASSIGN(chosen.family, RangedProblem::bind(*operation, written));
+    KW_ASSIGN(chosen.family_, RangedProblem::bind(*operation, written));
     std::vector<std::string> free;
     for (const FreeDim& dim : chosen.ranges()) free.push_back(dim.name);
     const std::size_t count = record.head.kernels.size();
-    KW_ASSIGN(chosen.table, table_of(record.head));
+    KW_ASSIGN(chosen.table_, table_of(record.head));
     for (std::size_t kernel = 0; kernel < count; ++kernel) {
-      chosen.checks.push_back(chosen.check_of(record, kernel, catalog, free));
+      chosen.checks_.push_back(chosen.check_of(record, kernel, catalog, free));
     }
     return chosen;
   }
 
-  const std::vector<FreeDim>& ranges() const { return family->free(); }
+  const std::vector<FreeDim>& ranges() const { return family_->free(); }
 
   /// Returns the kernel that serves these sizes, or nothing if none is valid.
   std::optional<std::size_t> at(const std::vector<std::int64_t>& sizes) const {
-    const DispatchTable::Order& order = table.order(sizes);
-    for (std::size_t i = 0; i < checks.size(); ++i) {
-      if (checks[order[i]] && checks[order[i]]->holds(sizes)) return order[i];
+    const DispatchTable::Order& order = table_.order(sizes);
+    for (std::size_t i = 0; i < checks_.size(); ++i) {
+      if (checks_[order[i]] && checks_[order[i]]->holds(sizes)) return order[i];
     }
     return std::nullopt;
   }
 
   /// Returns 0 if there is no such problem.
   double roofline_us(const std::vector<std::int64_t>& sizes) const {
-    const Result<BoundProblem> problem = family->at(sizes);
-    return problem ? kernwright::roofline_us(*problem, profile) : 0;
+    const Result<BoundProblem> problem = family_->at(sizes);
+    return problem ? kernwright::roofline_us(*problem, profile_) : 0;
   }
 
  private:
@@ -80,20 +80,20 @@ class Chosen {
     for (const auto* rows : {&record.matrix, &record.validation}) {
       for (const FamilyRow& row : *rows) {
         if (row.times_us[kernel] <= 0) continue;
-        const Result<BoundProblem> problem = family->at(row.sizes);
+        const Result<BoundProblem> problem = family_->at(row.sizes);
         if (!problem) continue;
         const Result<Candidate> candidate =
-            make_candidate(**made_by, *problem, choice.configuration, profile);
+            make_candidate(**made_by, *problem, choice.configuration, profile_);
         if (candidate && broken_habit(*candidate) == nullptr) return SizeCheck(*candidate, free);
       }
     }
     return std::nullopt;
   }
 
-  DeviceProfile profile;
-  std::optional<RangedProblem> family;
-  DispatchTable table;
-  std::vector<std::optional<SizeCheck>> checks;
+  DeviceProfile profile_;
+  std::optional<RangedProblem> family_;
+  DispatchTable table_;
+  std::vector<std::optional<SizeCheck>> checks_;
 };
 
 Json number_of(const std::optional<std::size_t>& kernel) {
