@@ -63,7 +63,7 @@ class Chosen {
     return std::nullopt;
   }
 
-  /// Returns 0 if there is no such problem.
+  /// Returns 0 if no problem has these sizes.
   double roofline_us(const std::vector<std::int64_t>& sizes) const {
     const Result<BoundProblem> problem = family_->at(sizes);
     return problem ? kernwright::roofline_us(*problem, profile_) : 0;

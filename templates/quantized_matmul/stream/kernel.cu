@@ -389,7 +389,7 @@ __device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses 
   }
 }
 
-// The sums of a tile that runs share, in memory: each run has a place for those of its last tile.
+// The sums of a tile that runs share, in memory: each run has a place for its last tile.
 struct Partials {
   float4* quads;
   int* flags;

@@ -100,7 +100,7 @@ class FactorTable {
                                          int tile, int first_row)
       : scales_(scales), zeros_(zeros), tile_(tile), first_row_(first_row) {}
 
-  // Returns those of group of 16 rows `i`, for column `column`. Columns behind the last take the
+  // Returns the factors of group of 16 rows `i` for a column. Columns behind the last take the
   // last one's, and rows behind the last the first one's, since their results are not stored.
   __device__ __forceinline__ Factors at(int i, int column) const {
     const int number = GROUPS == 1 ? 0

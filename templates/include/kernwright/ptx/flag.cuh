@@ -4,7 +4,7 @@
 
 namespace kernwright {
 
-// Sets the flag. What this thread wrote before is seen by whoever sees the flag.
+// Sets the flag. A thread that sees it also sees all that this thread wrote before.
 __device__ __forceinline__ void set_flag(int* flag) {
   asm volatile("st.release.gpu.global.s32 [%0], 1;" ::"l"(flag) : "memory");
 }

@@ -4,7 +4,7 @@
 // eight values of a lane in 16 of k are its four words' pairs one after another. With 4 bits these
 // are a word, whose nibbles hold the first values of the four pairs and then the second ones; with
 // 8 bits the bytes of two words. The scales and zero points of a row of blocks are [groups, 64],
-// those of rows g and g + 8 of a warp side by side.
+// with rows g and g + 8 of a warp side by side.
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/vector.cuh>

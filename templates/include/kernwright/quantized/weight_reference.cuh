@@ -1,6 +1,6 @@
 #pragma once
 // Quantized weights for references: one element at a time, from the layout of the problem. Packed
-// weights are blocks of 64 rows x 64 columns of k, those of a row of blocks one after another.
+// weights are blocks of 64 rows x 64 columns of k, one row of blocks after another.
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
