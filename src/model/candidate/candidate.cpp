@@ -148,24 +148,22 @@ Result<void> applies(const KernelTemplate& kernel_template, const BoundProblem& 
   return detail::applies_in(kernel_template, problem.scope(), profile);
 }
 
-CandidatePlaces::CandidatePlaces(const KernelTemplate& kernel_template, const Scope& scope) {
-  RowNames row;
-  for (const auto& [name, value] : scope.entries()) row.add(name);
-  for (const Parameter& parameter : kernel_template.space.parameters()) row.add(parameter.name);
-  first_derived = scope.entries().size() + kernel_template.space.parameters().size();
+CandidatePlaces::CandidatePlaces(const KernelTemplate& kernel_template, const Scope& scope)
+    : row(scope) {
+  for (const Parameter& parameter : kernel_template.space.parameters()) row.set(parameter.name, 0);
+  first_derived = row.size();
   for (const Derived& one : kernel_template.derived) {
-    derived.push_back(row.place(one.expression));
-    row.add(one.name);
+    derived.emplace_back(one.expression, row);
+    row.set(one.name, 0);
   }
-  for (const DemandSpec& spec : kernel_template.cost) demands.push_back(row.place(spec.expression));
+  for (const DemandSpec& spec : kernel_template.cost) demands.emplace_back(spec.expression, row);
   launches = detail::place_launches(kernel_template, row);
 }
 
 CandidatePlaces::CandidatePlaces(const Candidate& valid, std::span<const std::string> free)
-    : CandidatePlaces(
-          *valid.kernel_template,
-          valid.scope.first(valid.scope.entries().size() - valid.kernel_template->derived.size() -
-                            valid.kernel_template->space.parameters().size())) {
+    : CandidatePlaces(*valid.kernel_template,
+                      valid.scope.first(valid.scope.size() - valid.kernel_template->derived.size() -
+                                        valid.kernel_template->space.parameters().size())) {
   const SizedValues values(valid, free);
   for (auto* list : {&derived, &demands}) {
     for (PlacedExpression& one : *list) one = values.fold(one);
@@ -264,21 +262,16 @@ Result<Candidate> Making::make(Configuration configuration, const CandidatePlace
   candidate.kernel_template = &kernel_template;
   candidate.problem = problem;
   Scope& all = candidate.scope;
-  all = scope;
+  all = places == nullptr ? scope : places->row.with(scope.values());
   for (const auto& [name, value] : configuration.values()) all.set(name, value);
-  std::vector<std::int64_t> row;
-  if (places != nullptr) {
-    row.reserve(all.entries().size() + places->derived.size());
-    for (const auto& [name, value] : all.entries()) row.push_back(value);
-    if (row.size() != places->first_derived) {
-      return Error{ErrorCode::internal, concat(kernel_template.name, " has places for ",
-                                               places->first_derived, " values, not ", row.size())};
-    }
+  if (places != nullptr && all.size() != places->first_derived) {
+    return Error{ErrorCode::internal, concat(kernel_template.name, " has places for ",
+                                             places->first_derived, " values, not ", all.size())};
   }
   const auto evaluate = [&](std::vector<PlacedExpression> CandidatePlaces::* list, std::size_t i,
                             const Expression& expression) -> Result<std::int64_t> {
     if (places != nullptr) {
-      if (const auto value = (places->*list)[i].evaluate(row)) return *value;
+      if (const auto value = (places->*list)[i].evaluate(all.values())) return *value;
     }
     return expression.evaluate(all);  // which says why there is none
   };
@@ -291,7 +284,6 @@ Result<Candidate> Making::make(Configuration configuration, const CandidatePlace
           concat("derived value ", derived.name, " failed: ", value.error().message));
     }
     all.set(derived.name, *value);
-    row.push_back(*value);
   }
   for (const Rule& rule : kernel_template.rules) {
     if (places != nullptr) break;
@@ -308,10 +300,11 @@ Result<Candidate> Making::make(Configuration configuration, const CandidatePlace
     }
     candidate.demands.*spec.name.demand = *value;
   }
-  KW_ASSIGN(candidate.plan,
-            detail::make_plan(kernel_template, problem->operation(), tensors, all, profile,
-                              places != nullptr ? detail::LaunchValues{&places->launches, row}
-                                                : detail::LaunchValues{}));
+  KW_ASSIGN(
+      candidate.plan,
+      detail::make_plan(kernel_template, problem->operation(), tensors, all, profile,
+                        places != nullptr ? detail::LaunchValues{&places->launches, all.values()}
+                                          : detail::LaunchValues{}));
   candidate.configuration = std::move(configuration);
   return candidate;
 }

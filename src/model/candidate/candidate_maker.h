@@ -23,6 +23,7 @@ struct CandidatePlaces {
   /// the dims `free` alone.
   CandidatePlaces(const Candidate& valid, std::span<const std::string> free);
 
+  Scope row;                      ///< the names, with values that nobody reads
   std::size_t first_derived = 0;  ///< the place of the first derived value
   std::vector<PlacedExpression> derived;
   std::vector<PlacedExpression> demands;

@@ -196,8 +196,10 @@ void add_problem(HeaderWriter& writer, const BoundProblem& problem,
     writer.type_alias(variable.name, problem.dtype(variable.name));
   }
   const std::vector<std::string_view> late = late_names(operation, constant_dims);
-  for (const auto& [name, value] : problem.scope().entries()) {
-    if (std::ranges::find(late, name) == late.end()) writer.constant(name, value);
+  const Scope& scope = problem.scope();
+  for (std::size_t i = 0; i < scope.size(); ++i) {
+    const std::string& name = scope.name(i);
+    if (std::ranges::find(late, name) == late.end()) writer.constant(name, scope.values()[i]);
   }
   for (const Flag& flag : operation.flags) {
     if (flag.is_formula()) writer.formula(flag, problem.formula(flag));

@@ -186,7 +186,7 @@ void DeviceProfile::add_to(Scope& scope) const {
       sm_arch};
   static_assert(std::size(values) == std::size(kFieldNames));
   for (std::size_t i = 0; i < std::size(values); ++i) {
-    scope.set(std::string(kFieldNames[i]), values[i]);
+    scope.set(kFieldNames[i], values[i]);
   }
 }
 

@@ -415,9 +415,11 @@ Result<ExecutionPlan> plan_tensors(const BoundProblem& problem) {
   return plan;
 }
 
-PlacedLaunches place_launches(const KernelTemplate& kernel_template, const RowNames& names) {
+PlacedLaunches place_launches(const KernelTemplate& kernel_template, const Scope& names) {
   PlacedLaunches placed;
-  const auto add = [&](const Expression& one) { placed.emplace(&one, names.place(one)); };
+  const auto add = [&](const Expression& one) {
+    placed.emplace(&one, PlacedExpression(one, names));
+  };
   for (const WorkspaceSpec& spec : kernel_template.workspaces) {
     for (const Expression* one : {&spec.bytes, &spec.zeroed, &spec.kept_zero}) add(*one);
   }

@@ -20,7 +20,7 @@ Result<ExecutionPlan> plan_tensors(const BoundProblem& problem);
 /// The expressions of a template's workspaces, tensor maps and launches, by their address, placed
 /// in the rows of values of the template's candidates.
 using PlacedLaunches = std::unordered_map<const Expression*, PlacedExpression>;
-PlacedLaunches place_launches(const KernelTemplate& kernel_template, const RowNames& names);
+PlacedLaunches place_launches(const KernelTemplate& kernel_template, const Scope& names);
 
 /// The values of one candidate in such a row, with which plans are made faster than in a scope.
 struct LaunchValues {

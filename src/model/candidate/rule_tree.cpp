@@ -9,17 +9,17 @@ namespace {
 /// Names with their places in the row of values, and their levels: the number of parameters that
 /// must be bound until the value is known.
 struct Names {
-  RowNames row;
+  Scope row;
   std::vector<std::size_t> levels;
 
-  void add(std::string name, std::size_t level) {
-    row.add(std::move(name));
+  void add(std::string_view name, std::size_t level) {
+    row.set(name, 0);
     levels.push_back(level);
   }
   std::size_t level_of(const Expression& expression) const {
     std::size_t level = 0;
     for (const std::string& name : expression.names()) {
-      const std::size_t place = row.find(name);
+      const std::size_t place = row.place(name);
       if (place != PlacedExpression::kUnknown) level = std::max(level, levels[place]);
     }
     return level;
@@ -50,11 +50,8 @@ RuleTree::RuleTree(const KernelTemplate& kernel_template, const Scope& scope)
     : parameters_(kernel_template.space.parameters()),
       below_(parameters_.size(), 1),
       steps_(parameters_.size() + 1) {
-  Names names;
-  for (const auto& [name, value] : scope.entries()) {
-    names.add(name, 0);
-    values_.push_back(value);
-  }
+  Names names{scope, std::vector<std::size_t>(scope.size(), 0)};
+  values_.assign(scope.values().begin(), scope.values().end());
   first_parameter_ = values_.size();
   for (std::size_t i = 0; i < parameters_.size(); ++i) names.add(parameters_[i].name, i + 1);
   for (std::size_t i = parameters_.size(); i-- > 1;) {
@@ -76,7 +73,7 @@ RuleTree::RuleTree(const KernelTemplate& kernel_template, const Scope& scope)
       if (asked[i] || waits) continue;
       asked[i] = true;
       const Kind kind = i < kernel_template.rules.size() ? Kind::rule : Kind::habit;
-      steps_[names.level_of(rule)].push_back({names.row.place(rule), 0, kind});
+      steps_[names.level_of(rule)].push_back({PlacedExpression(rule, names.row), 0, kind});
     }
   };
   const std::vector<bool> needed = derived_for_rules(kernel_template, rules);
@@ -86,7 +83,7 @@ RuleTree::RuleTree(const KernelTemplate& kernel_template, const Scope& scope)
     const std::size_t level = names.level_of(derived.expression);
     if (needed[i]) {
       steps_[level].push_back(
-          {names.row.place(derived.expression), names.levels.size(), Kind::derived});
+          {PlacedExpression(derived.expression, names.row), names.levels.size(), Kind::derived});
     }
     names.add(derived.name, level);
     ask(i + 1);

@@ -11,8 +11,8 @@ namespace kernwright {
 SizedValues::SizedValues(const Candidate& valid, std::span<const std::string> free)
     : scope_(valid.scope) {
   const BoundProblem& problem = *valid.problem;
-  const std::size_t of_problem = problem.scope().entries().size();
-  for (const auto& [name, value] : scope_.entries()) known_.emplace_back(value);
+  const std::size_t of_problem = problem.scope().size();
+  known_.assign(scope_.values().begin(), scope_.values().end());
   for (const std::string& dim : free) known_[find(dim, of_problem)] = std::nullopt;
   const auto add = [&](std::string_view name, const Expression& expression, std::size_t count,
                        bool zero_if_none) {
@@ -36,7 +36,7 @@ SizedValues::SizedValues(const Candidate& valid, std::span<const std::string> fr
 }
 
 std::size_t SizedValues::find(std::string_view name, std::size_t count) const {
-  while (count > 0 && scope_.entries()[count - 1].first != name) --count;
+  while (count > 0 && scope_.name(count - 1) != name) --count;
   return count == 0 ? PlacedExpression::kUnknown : count - 1;
 }
 
@@ -50,8 +50,8 @@ SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
     : free_count_(free.size()) {
   const KernelTemplate& kernel_template = *valid.kernel_template;
   const Operation& operation = valid.problem->operation();
-  const auto& entries = valid.scope.entries();  // in the order in which they are computed
-  const std::size_t of_problem = valid.problem->scope().entries().size();
+  const Scope& scope = valid.scope;  // its values are in the order in which they are computed
+  const std::size_t of_problem = valid.problem->scope().size();
   const SizedValues values(valid, free);
   const auto add_condition = [&](const Expression& expression, std::size_t count) {
     PlacedExpression left = values.fold(expression, count);
@@ -59,8 +59,8 @@ SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
   };
   for (const Rule& rule : operation.requirements) add_condition(rule.expression, of_problem);
   for (const Expression& condition : kernel_template.when) add_condition(condition, of_problem);
-  for (const Rule& rule : kernel_template.rules) add_condition(rule.expression, entries.size());
-  for (const Rule& habit : kernel_template.habits) add_condition(habit.expression, entries.size());
+  for (const Rule& rule : kernel_template.rules) add_condition(rule.expression, scope.size());
+  for (const Rule& habit : kernel_template.habits) add_condition(habit.expression, scope.size());
 
   // What bits hold must stay as it is.
   std::vector<std::size_t> fixed;
@@ -69,13 +69,13 @@ SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
     if (place != PlacedExpression::kUnknown && values.depends(place)) fixed.push_back(place);
   }
   for (const Derived& value : kernel_template.derived) {
-    const std::size_t place = values.find(value.name, entries.size());
+    const std::size_t place = values.find(value.name, scope.size());
     if (!value.bound || !values.depends(place)) continue;
-    compiled_.push_back(entries[place]);
+    compiled_.emplace_back(value.name, scope.values()[place]);
     fixed.push_back(place);
   }
 
-  std::vector<bool> is_read(entries.size());
+  std::vector<bool> is_read(scope.size());
   const auto read = [&](const PlacedExpression& expression) {
     for (const std::size_t place : expression.places()) {
       if (place != PlacedExpression::kUnknown) is_read[place] = true;
@@ -86,7 +86,7 @@ SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
   for (auto step = values.steps().rbegin(); step != values.steps().rend(); ++step) {
     if (is_read[step->place]) read(step->expression);
   }
-  std::vector<std::size_t> to(entries.size(), PlacedExpression::kUnknown);
+  std::vector<std::size_t> to(scope.size(), PlacedExpression::kUnknown);
   for (std::size_t i = 0; i < free.size(); ++i) to[values.find(free[i], of_problem)] = i;
   for (const SizedValues::Step& step : values.steps()) {
     if (!is_read[step.place]) continue;
@@ -94,7 +94,7 @@ SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
     steps_.push_back({to[step.place], step.expression.moved(to), step.zero_if_none});
   }
   for (PlacedExpression& condition : conditions_) condition = condition.moved(to);
-  for (const std::size_t place : fixed) fixed_.emplace_back(to[place], entries[place].second);
+  for (const std::size_t place : fixed) fixed_.emplace_back(to[place], scope.values()[place]);
 }
 
 Choice choice_of_bits(const Candidate& candidate, std::span<const std::string> free) {

@@ -1,6 +1,7 @@
 #include "model/expression/expression.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "model/expression/evaluator.h"
 #include "model/expression/expression_program.h"
@@ -171,38 +172,58 @@ Result<std::int64_t> result_of(const detail::ExpressionProgram& program, Values 
 
 }  // namespace
 
-void Scope::set(std::string name, std::int64_t value) {
-  tags_.push_back(tag_of(name));
-  entries_.emplace_back(std::move(name), value);
+void Scope::set(std::string_view name, std::int64_t value) {
+  const std::size_t place = values_.size();
+  values_.push_back(value);
+  if (names_ != nullptr && place < names_->texts.size() && names_->texts[place] == name) return;
+  if (names_ == nullptr) {
+    names_ = std::make_shared<Names>();
+  } else if (names_.use_count() > 1) {
+    names_ = std::make_shared<Names>(*names_);
+  } else {
+    // The names change after all that another thread read before it let go of them.
+    std::atomic_thread_fence(std::memory_order_acquire);
+  }
+  names_->texts.resize(place);
+  names_->tags.resize(place);
+  names_->texts.emplace_back(name);
+  names_->tags.push_back(tag_of(name));
 }
 
 std::optional<std::int64_t> Scope::find(std::string_view name) const {
+  const std::size_t at = place(name);
+  return at == PlacedExpression::kUnknown ? std::nullopt : std::optional(values_[at]);
+}
+
+std::size_t Scope::place(std::string_view name) const {
+  constexpr std::size_t kAtOnce = 16;  // tags that are compared without a branch
   const std::uint32_t tag = tag_of(name);
-  for (std::size_t i = tags_.size(); i-- > 0;) {
-    if (tags_[i] == tag && entries_[i].first == name) return entries_[i].second;
-  }
-  return std::nullopt;
-}
-
-Scope Scope::first(std::size_t count) const {
-  Scope part;
-  part.entries_.reserve(entries_.size());
-  part.entries_.assign(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(count));
-  part.tags_.assign(tags_.begin(), tags_.begin() + static_cast<std::ptrdiff_t>(count));
-  return part;
-}
-
-std::size_t RowNames::find(std::string_view name) const {
-  for (std::size_t i = names_.size(); i-- > 0;) {
-    if (names_[i] == name) return i;
+  for (std::size_t end = values_.size(); end > 0;) {
+    const std::size_t begin = end > kAtOnce ? end - kAtOnce : 0;
+    const std::uint32_t* const tags = names_->tags.data() + begin;
+    bool has = end - begin < kAtOnce;
+    if (!has) {
+      for (std::size_t i = 0; i < kAtOnce; ++i) has |= tags[i] == tag;
+    }
+    for (std::size_t i = has ? end : begin; i-- > begin;) {
+      if (tags[i - begin] == tag && names_->texts[i] == name) return i;
+    }
+    end = begin;
   }
   return PlacedExpression::kUnknown;
 }
 
-PlacedExpression RowNames::place(const Expression& expression) const {
-  std::vector<std::size_t> places;
-  for (const std::string& name : expression.names()) places.push_back(find(name));
-  return {expression, std::move(places)};
+Scope Scope::with(std::span<const std::int64_t> values) const {
+  Scope scope;
+  scope.names_ = names_;
+  if (names_ != nullptr) scope.values_.reserve(names_->texts.size());
+  scope.values_.assign(values.begin(), values.end());
+  return scope;
+}
+
+PlacedExpression::PlacedExpression(const Expression& expression, const Scope& names)
+    : program_(expression.program_) {
+  for (const std::string& name : expression.names()) places_.push_back(names.place(name));
 }
 
 bool is_value_name(std::string_view name) {

@@ -18,19 +18,33 @@ namespace detail {
 struct ExpressionProgram;
 }
 
-/// Names and their values, for evaluating expressions. The list is small and searched from the
-/// back, so later entries, such as derived values, are found first.
+/// Names and their values, for evaluating expressions. Later entries, such as derived values, hide
+/// earlier ones. Copies share their names, so that they are cheap.
 class Scope {
  public:
-  void set(std::string name, std::int64_t value);
+  /// Adds an entry. Allocates no name if this was made by `with` of a scope that has it there.
+  void set(std::string_view name, std::int64_t value);
   std::optional<std::int64_t> find(std::string_view name) const;
-  const std::vector<std::pair<std::string, std::int64_t>>& entries() const { return entries_; }
+
+  std::size_t size() const { return values_.size(); }
+  /// Returns the place of the last entry of a name, or `PlacedExpression::kUnknown`.
+  std::size_t place(std::string_view name) const;
+  const std::string& name(std::size_t place) const { return names_->texts[place]; }
+  std::span<const std::int64_t> values() const { return values_; }
+
+  /// Returns a scope with the first of these names, as many as there are values.
+  Scope with(std::span<const std::int64_t> values) const;
   /// Returns the first `count` entries.
-  Scope first(std::size_t count) const;
+  Scope first(std::size_t count) const { return with(values().first(count)); }
 
  private:
-  std::vector<std::pair<std::string, std::int64_t>> entries_;
-  std::vector<std::uint32_t> tags_;  ///< of the names: equal names have equal tags
+  struct Names {
+    std::vector<std::string> texts;
+    std::vector<std::uint32_t> tags;  ///< equal names have equal tags
+  };
+
+  std::shared_ptr<Names> names_;  ///< maybe more than there are values
+  std::vector<std::int64_t> values_;
 };
 
 /// Returns whether `name` can be a name in the expression language and in generated C++: an
@@ -83,6 +97,8 @@ class PlacedExpression {
   /// The place of a name that has no value.
   static constexpr std::size_t kUnknown = ~std::size_t{0};
 
+  /// Its places are those that the names have in `names`.
+  PlacedExpression(const Expression& expression, const Scope& names);
   /// `places[i]` is the place of `expression.names()[i]`.
   PlacedExpression(const Expression& expression, std::vector<std::size_t> places)
       : program_(expression.program_), places_(std::move(places)) {}
@@ -106,18 +122,6 @@ class PlacedExpression {
 
   std::shared_ptr<const detail::ExpressionProgram> program_;
   std::vector<std::size_t> places_;
-};
-
-/// The names of a row of values, in its order. Later names hide earlier ones, as in a scope.
-class RowNames {
- public:
-  void add(std::string name) { names_.push_back(std::move(name)); }
-  /// Returns the place of `name`, or `PlacedExpression::kUnknown`.
-  std::size_t find(std::string_view name) const;
-  PlacedExpression place(const Expression& expression) const;
-
- private:
-  std::vector<std::string> names_;
 };
 
 }  // namespace kernwright

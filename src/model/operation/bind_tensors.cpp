@@ -240,7 +240,7 @@ class Binder {
       }
     }
     const Scope known = operation_.flag_scope(Problem::make(operation_.name, {}, flags));
-    for (const auto& [name, value] : known.entries()) names_.values[name] = value;
+    for (std::size_t i = 0; i < known.size(); ++i) names_.values[known.name(i)] = known.values()[i];
     for (const NamedValue& value : operation_.derived) {
       names_.derived.emplace(value.name, value.expression);
     }

@@ -16,7 +16,7 @@ Result<BoundProblem> BoundProblem::bind(const Operation& operation, const Proble
 Result<BoundProblem> BoundProblem::resized(Problem::Dims dims) const {
   Problem problem = Problem::make(problem_.operation(), std::move(dims), problem_.flags());
   const std::size_t sizes = operation_->dims.size() + operation_->derived.size();
-  Scope scope = operation_->add_sizes(scope_.first(scope_.entries().size() - sizes), problem);
+  Scope scope = operation_->add_sizes(scope_.first(scope_.size() - sizes), problem);
   KW_ASSIGN(std::vector<TensorShape> shapes, operation_->tensor_shapes(problem, scope));
   return BoundProblem(*operation_, std::move(problem), std::move(scope), std::move(shapes));
 }

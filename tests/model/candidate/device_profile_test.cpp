@@ -78,9 +78,9 @@ TEST(DeviceProfileTest, ScopeGetsTheFieldsOfTheLanguage) {
   EXPECT_EQ(scope.find("smem_per_block_optin"), 232448);
   EXPECT_EQ(scope.find("sms_for_fours"), 120);
   EXPECT_EQ(scope.find("sms_for_eights"), 112);
-  ASSERT_EQ(scope.entries().size(), device_field_names().size());
+  ASSERT_EQ(scope.size(), device_field_names().size());
   for (std::size_t i = 0; i < device_field_names().size(); ++i) {
-    EXPECT_EQ(scope.entries()[i].first, device_field_names()[i]);
+    EXPECT_EQ(scope.name(i), device_field_names()[i]);
   }
 }
 

@@ -260,7 +260,7 @@ TEST(OperationTest, ADimAtItsDefaultIsNoPartOfTheKey) {
   EXPECT_EQ(wider.text(), "scale m=2 n=3 pitch=5 dtype=fp32");
   EXPECT_EQ(wider, problem(wider.text()));
   EXPECT_EQ(operation.sizes(wider), (std::vector<std::int64_t>{2, 3, 5}));
-  EXPECT_EQ(operation.value_names().size(), operation.scope(wider).entries().size());
+  EXPECT_EQ(operation.value_names().size(), operation.scope(wider).size());
   const auto refused = operation.normalize(Problem::parse("scale n=3 dtype=fp32").value());
   EXPECT_EQ(refused.error().message,
             "scale: dim m is missing, dims are m, n, pitch; see kernwright operations scale");
@@ -330,7 +330,7 @@ TEST(OperationTest, DerivedValuesMayBeNamedLikeDims) {
   const Scope scope = operation.scope(scale_problem(2, 3));
   EXPECT_EQ(scope.find("all"), 15);
   EXPECT_EQ(operation.flops.evaluate(scope).value(), 30);
-  EXPECT_EQ(operation.value_names().size(), scope.entries().size());
+  EXPECT_EQ(operation.value_names().size(), scope.size());
   EXPECT_EQ(with(R"("all": "wide")").error().message,
             "o.json:7: derived.all: \"wide\": unknown name \"wide\", known are dtype_bf16, "
             "dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n");
@@ -602,8 +602,8 @@ TEST(OperationTest, ScopeGivesDimsFlagsAndConstants) {
   EXPECT_EQ(scope.find("weight_none"), 0);
   EXPECT_EQ(operation.scope(scale_problem(2, 3).with("weight", "none")).find("weight"), 0);
   const std::vector<std::string> names = operation.value_names();
-  ASSERT_EQ(names.size(), scope.entries().size());
-  for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(names[i], scope.entries()[i].first);
+  ASSERT_EQ(names.size(), scope.size());
+  for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(names[i], scope.name(i));
 }
 
 TEST(OperationTest, AbsentTensorsAreLeftOut) {
