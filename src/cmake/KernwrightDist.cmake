@@ -24,10 +24,11 @@ install(PROGRAMS bench/load_waits.py bench/vendor/attention_counters.py
   bench/vendor/attention_vs_peers.py bench/vendor/compiled_models.py bench/vendor/decode_step.py
   bench/vendor/grouped_vs_torch.py
   bench/vendor/model_decode.py bench/vendor/model_vs_torch.py bench/vendor/python_call.py
-  bench/vendor/rows_vs_pytorch.py tests/build/leave_test.py tests/build/leaving_host.py
+  bench/vendor/quantized_vs_peers.py bench/vendor/rows_vs_pytorch.py tests/build/leave_test.py tests/build/leaving_host.py
   DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(FILES bench/vendor/attention_peers.py bench/vendor/attention_problems.py
   bench/vendor/decode_models.py bench/vendor/python_call_loop.c bench/vendor/python_call_nothing.c
+  bench/vendor/quantized_peers.py
   DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(FILES LICENSE DESTINATION . COMPONENT dist EXCLUDE_FROM_ALL)
 kernwright_notices(. COMPONENTS carried dist TARGETS kernwright kernwright_cli ${dist_targets})
