@@ -10,10 +10,8 @@
 // It
 //            knows the run, so the ring never drains, and needs nothing that other kernels write.
 // consumers  turn codes to numbers and multiply them by A, which is in shared memory, or comes with
-//            the stages (STAGED). Sums of a
-// group
-//            are multiplied by its scale in fp32. A consumer takes SLABS of a block's four slabs of
-//            16 rows, and every WARPS_K-th block of a stage.
+//            the stages (STAGED). Sums of a group are multiplied by its scale in fp32. A consumer
+//            takes SLABS of a block's four slabs of 16 rows, and every WARPS_K-th block of a stage.
 // finishers  add the sums of the consumers in the order of the warps, a slab each, and store a tile
 //            of D, while the consumers go on.
 //
@@ -34,6 +32,7 @@
 #include <kernwright/ptx/tma.cuh>
 #include <kernwright/ptx/warp_roles.cuh>
 #include <kernwright/quantized/codes.cuh>
+#include <kernwright/quantized/staged_factors.cuh>
 #include <kernwright/tile/frame.cuh>
 #include <kernwright/tile/pipeline.cuh>
 
@@ -44,7 +43,6 @@ using namespace kernwright::config;
 
 constexpr int kHalves = BM / 8;           // of the rows of a
 constexpr int kStageBlocks = CHUNK / 64;  // of weights
-constexpr int kVectors = kCodeBits / 4;   // of 16 bytes that a lane has of a slab of a block
 constexpr int kParts = 64 / SCALED;       // of a block's columns, with scales of their own
 constexpr int kScalesAt = kStageBlocks * kBlockBytes;
 constexpr int kZerosAt = kScalesAt + STAGE_GROUPS * 64 * static_cast<int>(sizeof(scale_t));
@@ -89,12 +87,7 @@ struct Shape {
     const auto piece = static_cast<int>(static_cast<long long>(number) * pieces / gridDim.x);
     return SPLIT ? piece : piece * tile_blocks();
   }
-  // Returns the group of a column; columns behind the last take the last one's.
-  __device__ int group_of(int column) const {
-    return ONE_GROUP
-               ? 0
-               : ::min((column + static_cast<int>(BEFORE)) / static_cast<int>(group), groups - 1);
-  }
+  __device__ int group_of(int column) const { return kernwright::group_of(column, groups); }
 };
 
 // The tiles of this thread block's run, from the last one to the first: block columns first to
@@ -259,34 +252,6 @@ __device__ __forceinline__ void copy_a(const dtype_t* a, int lda, const Shape& s
 // mma.cuh has them.
 using Sums = float[SLABS][kHalves][4];
 
-// The scales of rows g and g + 8 of a slab, and what their codes are joined to.
-struct Factors {
-  float scale[2];
-  unsigned zero[2];
-
-  // `place` is the group's in the stage.
-  __device__ __forceinline__ Factors(unsigned stage, int place, int slab) {
-    const int rows = place * 64 + slab * 16 + static_cast<int>(threadIdx.x) % 32 / 4 * 2;
-    constexpr int kBytes = 2 * sizeof(scale_t);
-    const auto pair =
-        load_shared<kBytes>(stage + kScalesAt + rows * static_cast<int>(sizeof(scale_t)));
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if constexpr (kExponents) {
-        scale[half] = scale_value(static_cast<unsigned char>(pair.word[0] >> 8 * half));
-      } else {
-        scale[half] = lane<scale_t>(pair, half);
-      }
-    }
-    unsigned zeros = kNoZero | kNoZero << 8;
-    if constexpr (kZeros) zeros = load_shared<2>(stage + kZerosAt + rows).word[0];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      zero[half] = zero_word<dtype_t>(static_cast<int>(zeros >> 8 * half & 255));
-    }
-  }
-};
-
 // Adds the products of 16 rows and 64 columns, whose groups begin with `group_at` in the stage.
 __device__ __forceinline__ void multiply_slab(float (&sums)[kHalves][4], unsigned stage, int block,
                                               int slab, const int (&group_at)[kParts],
@@ -299,18 +264,13 @@ __device__ __forceinline__ void multiply_slab(float (&sums)[kHalves][4], unsigne
   }
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
-    const Factors factors(stage, group_at[part], slab);
+    const StagedFactors factors(stage + kScalesAt, stage + kZerosAt, group_at[part], slab);
     float part_sums[kHalves][4] = {};
 #pragma unroll
     for (int in_part = 0; in_part < SCALED / 16; ++in_part) {
       const int step = part * (SCALED / 16) + in_part;
-      Packed<kCodeBits> codes;
-#pragma unroll
-      for (int i = 0; i < kCodeBits / 4; ++i) {
-        codes.word[i] = vectors[step * kVectors / 4].word[step * (kCodeBits / 4) % 4 + i];
-      }
       unsigned w[4];
-      decode_pairs<dtype_t>(w, codes, factors.zero);
+      decode_pairs<dtype_t>(w, codes_of(vectors, step), factors.zero);
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {
         const unsigned(&own)[4] = rows_a[half][step / 2];

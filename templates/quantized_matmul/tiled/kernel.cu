@@ -11,11 +11,10 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kBoxes = BK / 64;          // blocks of weights along k in a stage
-constexpr int kMmaM = WM / 8;            // of 8 rows of a, which mma.sync takes for columns
-constexpr int kMmaN = WN / 16;           // of 16 rows of weights
-constexpr int kVectors = kCodeBits / 4;  // of 16 bytes that a lane has of 16 rows of a block
-constexpr int kRowBytes = BK * 2;        // a row of a in a stage
+constexpr int kBoxes = BK / 64;    // blocks of weights along k in a stage
+constexpr int kMmaM = WM / 8;      // of 8 rows of a, which mma.sync takes for columns
+constexpr int kMmaN = WN / 16;     // of 16 rows of weights
+constexpr int kRowBytes = BK * 2;  // a row of a in a stage
 constexpr int kCodesAt = BM * kRowBytes;
 constexpr int kStageCount = static_cast<int>(ceil_div(k, BK));
 constexpr int kBlocks = static_cast<int>(ceil_div(k, 64));  // of weights along k
@@ -24,7 +23,6 @@ constexpr int kK = static_cast<int>(k), kN = static_cast<int>(n);
 constexpr int kStoreStride = BN + 4;
 constexpr bool kPerStage = UNIT == BK;  // all columns of a stage have the same scales
 constexpr bool kInHalves = UNIT == 8;   // each 8 columns of a step have scales of their own
-constexpr bool kSameScale = config::scale == config::dtype;
 
 // Returns the place of 16-byte chunk `chunk` in row `row` of a, as in matmul/tiled.
 __device__ __forceinline__ int swizzle(int row, int chunk) { return chunk ^ row % 8; }
@@ -152,17 +150,6 @@ __device__ __forceinline__ Packed<kCodeBits> gather(unsigned codes, int row, int
   return gathered;
 }
 
-// Returns the lane's codes in step `step` of 16 columns from its vectors of a block.
-__device__ __forceinline__ Packed<kCodeBits> codes_of(const Packed<16> (&vectors)[kVectors],
-                                                      int step) {
-  Packed<kCodeBits> codes;
-#pragma unroll
-  for (int i = 0; i < kCodeBits / 4; ++i) {
-    codes.word[i] = vectors[step * kVectors / 4].word[step * (kCodeBits / 4) % 4 + i];
-  }
-  return codes;
-}
-
 // Turns codes to the weights of an A fragment, each rounded once. `upper` has the factors of the
 // second 8 columns.
 __device__ __forceinline__ void make_weights(unsigned (&w)[4], const Packed<kCodeBits>& codes,
@@ -176,13 +163,7 @@ __device__ __forceinline__ void make_weights(unsigned (&w)[4], const Packed<kCod
   }
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    const float scale = (j < 2 ? lower : upper).scale[j % 2];
-    if constexpr (kExponents || kSameScale) {
-      w[j] = multiply_words<dtype_t>(w[j], pack_pair<dtype_t>(scale, scale));
-    } else {
-      const float2 pair = unpack_pair<dtype_t>(w[j]);
-      w[j] = pack_pair<dtype_t>(pair.x * scale, pair.y * scale);
-    }
+    w[j] = scale_pair<dtype_t>(w[j], (j < 2 ? lower : upper).scale[j % 2]);
   }
 }
 

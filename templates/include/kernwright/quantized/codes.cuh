@@ -20,6 +20,7 @@ constexpr bool kZeros = config::zero == config::zero_code;
 constexpr int kNoZero = kCodeBits == 4 ? 8 : 128;  // the zero point of codes without any
 constexpr bool kPackedLayout = config::layout == config::layout_packed;
 constexpr int kBlockBytes = 512 * kCodeBits;  // of 64 x 64 codes
+constexpr int kVectors = kCodeBits / 4;       // of 16 bytes that a lane has of 16 rows of a block
 
 // Returns a scale as a number: a byte is an exponent, 2^(x - 127), or NaN.
 __device__ __forceinline__ float scale_value(unsigned char x) {
@@ -92,6 +93,27 @@ __device__ __forceinline__ void decode_pairs(unsigned (&pairs)[4], const Packed<
       pairs[j] = pack_pair<T>(__uint_as_float(first) + zero, __uint_as_float(second) + zero);
     }
   }
+}
+
+// Returns the lane's codes in step `step` of 16 columns from its vectors of a block.
+__device__ __forceinline__ Packed<kCodeBits> codes_of(const Packed<16> (&vectors)[kVectors],
+                                                      int step) {
+  Packed<kCodeBits> codes;
+#pragma unroll
+  for (int i = 0; i < kCodeBits / 4; ++i) {
+    codes.word[i] = vectors[step * kVectors / 4].word[step * (kCodeBits / 4) % 4 + i];
+  }
+  return codes;
+}
+
+// Multiplies two numbers of decode_pairs() by their scale, each rounded once.
+template <typename T>
+__device__ __forceinline__ unsigned scale_pair(unsigned pair, float scale) {
+  if constexpr (kExponents || config::scale == config::dtype) {
+    return multiply_words<T>(pair, pack_pair<T>(scale, scale));
+  }
+  const float2 numbers = unpack_pair<T>(pair);
+  return pack_pair<T>(numbers.x * scale, numbers.y * scale);
 }
 
 }  // namespace kernwright

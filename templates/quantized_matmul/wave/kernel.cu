@@ -1,0 +1,142 @@
+// D[m, n] = A[m, k] * W[n, k]^T for Hopper, where W are packed weights of 4 or 8 bits. Rows of A
+// start at multiples of 16 bytes.
+//
+// The product is computed transposed: rows of weights are the 64 rows of wgmma, whose A fragments
+// packed weights are, and rows of A its second dimension. A consumer turns codes to numbers in
+// registers, and the tensor cores take them from there.
+//
+// producer   one thread fills the ring: rows of A by TMA, and codes with the scales and zero points
+//            of their groups by bulk copies
+// consumers  multiply, each ROWS / WGS of a tile's rows of weights by all of its TOKENS rows of A,
+// and
+//            store the result
+
+#include "layout.cuh"
+#include "mainloop.cuh"
+#include "result.cuh"
+#include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/tile/tile_schedule.cuh>
+
+namespace {
+
+using Schedule = TileSchedule<ROWS, TOKENS>;
+
+// The packed weights, with `rows` rows of blocks and `columns` blocks in each.
+struct Weights {
+  const unsigned char* codes;
+  const scale_t* scales;
+  const unsigned char* zeros;
+  int rows, columns, groups;
+  bool once;  // no other tile reads them
+};
+
+// Loads the blocks of weights of a stage, without those behind the last row, from row of blocks
+// `row` and column `column` on.
+struct StageOfWeights {
+  const Weights& from;
+  int row, rows;
+
+  __device__ StageOfWeights(const Weights& weights, int first)
+      : from(weights), row(first / 64), rows(::min(kBlocks, weights.rows - first / 64)) {}
+
+  __device__ int groups_of(int step) const {
+    return group_of((step + 1) * BK - 1, from.groups) - group_of(step * BK, from.groups) + 1;
+  }
+  __device__ unsigned bytes(int step) const {
+    constexpr unsigned kFactorBytes = 64 * (sizeof(scale_t) + kZeros);
+    return rows * (kBoxes * kBlockBytes + groups_of(step) * kFactorBytes);
+  }
+  __device__ __forceinline__ void load(Addresses at, int stage, int step, unsigned full) const {
+    const int first_group = group_of(step * BK, from.groups), groups = groups_of(step);
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+      if (i >= rows) break;
+      const long long block = static_cast<long long>(row + i) * from.columns + step * kBoxes;
+      const long long factors = (static_cast<long long>(row + i) * from.groups + first_group) * 64;
+      load_bytes(at.codes(stage, i), from.codes + block * kBlockBytes, kBoxes * kBlockBytes, full);
+      load_bytes(at.scales(stage, i), from.scales + factors, groups * 64 * sizeof(scale_t), full);
+      if constexpr (kZeros) load_bytes(at.zeros(stage, i), from.zeros + factors, groups * 64, full);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void load_bytes(unsigned to, const void* source, unsigned bytes,
+                                             unsigned full) const {
+    if (from.once) {
+      bulk_load_once(to, source, bytes, full);
+    } else {
+      bulk_load(to, source, bytes, full);
+    }
+  }
+};
+
+// Fills the ring with the operands of each tile. Run by the producer, one thread.
+__device__ __forceinline__ void produce(const TensorMap& map_a, const Weights& weights,
+                                        Schedule& schedule, StageRing& ring, Addresses at,
+                                        int steps) {
+  while (schedule.next()) {
+    const StageOfWeights of_tile(weights, schedule.row());
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      ring.producer_acquire(TOKENS * BK * 2 + of_tile.bytes(step));
+      const int stage = ring.stage();
+      of_tile.load(at, stage, step, ring.full());
+#pragma unroll
+      for (int box = 0; box < kBoxes; ++box) {
+        tma_load(at.a(stage) + box * TOKENS * kSwizzleBytes, map_a, step * BK + box * 64,
+                 schedule.column(), ring.full());
+      }
+      ring.advance();
+    }
+  }
+}
+
+// Multiplies and stores tiles. Run by a consumer, one warpgroup.
+__device__ __forceinline__ void consume(const Result& result, Schedule& schedule, StageRing& ring,
+                                        Addresses at, int consumer, int steps, int groups) {
+  int slot = 0;
+  while (schedule.next()) {
+    Acc acc;
+    clear(acc);
+    multiply_stages(acc, ring, at, consumer, 0, steps, groups);
+#pragma unroll
+    for (int own = 0; own < kOwn; ++own) {
+      const int column = (schedule.row() + (consumer * kOwn + own) * 64) / STACK;
+      store_block(acc[own], result, at, consumer, schedule.column(), column, slot);
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    quantized_matmul_wave(KW_PARAMETERS(quantized_matmul_wave)) {
+  extern __shared__ unsigned char memory[];
+  const Addresses at{aligned_shared(memory)};
+  const int role = warpgroup_number();
+  const int warp = warp_number();
+  const int steps = reads_operands(alpha) ? (k + BK - 1) / BK : 0;
+
+  if (warp == 0 && elect_one()) {
+    tma_prefetch(map_a);
+    StageRing(at.barriers()).init(WGS * 4);
+    mbarrier_init_fence();
+  }
+  __syncthreads();
+  release_next_kernel();
+  await_previous_kernel();
+  Schedule schedule(rows * 64, m, GROUP);
+  StageRing ring(at.barriers());
+
+  if (role == 0) {
+    registers_release<kRegisters.producer>();
+    if (warp == 0 && elect_one()) {
+      produce(map_a, {b, b_scale, b_zero, rows, (k + 63) / 64, groups, once != 0}, schedule, ring,
+              at, steps);
+    }
+  } else {
+    registers_claim<kRegisters.consumer>();
+    const Result result{{alpha, bias, beta, residual, m, n}, {d, d_k, d_v, n, ldd}, m};
+    consume(result, schedule, ring, at, role - 1, steps, groups);
+  }
+}

@@ -1,0 +1,69 @@
+#pragma once
+// The stages of a tile's operands, its sums, and their places in shared memory.
+
+#include <kernwright/config.cuh>
+#include <kernwright/quantized/codes.cuh>
+#include <kernwright/tile/frame.cuh>
+#include <kernwright/tile/pipeline.cuh>
+#include <kernwright/tile/wgmma_tile.cuh>
+
+namespace {
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+constexpr int kBoxes = BK / 64;       // of 64 columns in a stage
+constexpr int kBlocks = ROWS / 64;    // of 64 rows of weights in a tile
+constexpr int kOwn = kBlocks / WGS;   // of these that a consumer has
+constexpr int kChunk = 16;            // rows of a whose sums are staged at once
+constexpr int kStagedPitch = 64 + 4;  // floats of such a row, without bank conflicts
+constexpr int kScaleBytes = STAGE_GROUPS * 64 * static_cast<int>(sizeof(scale_t));
+constexpr int kZeroBytes = kZeros ? STAGE_GROUPS * 64 : 0;
+static_assert(BK % 64 == 0 && ROWS % (64 * WGS) == 0 && TOKENS % kChunk == 0);
+
+constexpr RegisterSplit kRegisters = register_split(WGS, 1, false, false);
+static_assert(can_be_claimed(kRegisters, WGS, 1));
+
+using StageRing = Pipeline<STAGES>;
+using OperandA = WgmmaOperand<Major::k, TOKENS, BK>;
+
+// The sums of a consumer, transposed: block i has 64 rows of weights, which are columns of d.
+using Acc = float[kOwn][TOKENS / 2];
+
+// Shared memory. It begins at a multiple of 1024 bytes, which the swizzle needs.
+struct Storage {
+  unsigned char a[STAGES][TOKENS * BK * 2];
+  unsigned char codes[STAGES][kBlocks][kBoxes * kBlockBytes];
+  unsigned char factors[STAGES][kBlocks][kScaleBytes + kZeroBytes];
+  float staging[WGS][2][kChunk * kStagedPitch];
+  unsigned char barriers[StageRing::kBytes];
+};
+static_assert(sizeof(Storage) + 1024 == SMEM_BYTES);
+
+// 32-bit shared addresses of the parts of Storage.
+struct Addresses {
+  static constexpr unsigned kCodes = sizeof(Storage::a);
+  static constexpr unsigned kFactors = kCodes + sizeof(Storage::codes);
+  static constexpr unsigned kStaging = kFactors + sizeof(Storage::factors);
+  static constexpr unsigned kBarriers = kStaging + sizeof(Storage::staging);
+
+  unsigned base;
+  __device__ unsigned a(int stage) const { return base + stage * sizeof(Storage::a[0]); }
+  __device__ unsigned codes(int stage, int block) const {
+    return base + kCodes + stage * sizeof(Storage::codes[0]) + block * sizeof(Storage::codes[0][0]);
+  }
+  __device__ unsigned scales(int stage, int block) const {
+    return base + kFactors + stage * sizeof(Storage::factors[0]) +
+           block * sizeof(Storage::factors[0][0]);
+  }
+  __device__ unsigned zeros(int stage, int block) const {
+    return scales(stage, block) + kScaleBytes;
+  }
+  __device__ unsigned staging(int consumer, int slot) const {
+    return base + kStaging + consumer * sizeof(Storage::staging[0]) +
+           slot * sizeof(Storage::staging[0][0]);
+  }
+  __device__ unsigned barriers() const { return base + kBarriers; }
+};
+
+}  // namespace
