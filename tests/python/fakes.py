@@ -65,6 +65,10 @@ class TorchTensor(Array):
     def stride(self):
         return self.layout[1]
 
+    def new_empty(self, shape, dtype):
+        name = next(name for name, names in DTYPES.items() if f"torch.{names[3]}" == str(dtype))
+        return type(self)(*shape, dtype=name)
+
     @property
     def dtype(self):
         return _Named(f"torch.{DTYPES[self.kind][3]}")

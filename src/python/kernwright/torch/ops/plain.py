@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from .. import _checkpoints as layouts
 
 # The largest logit that hides a key beside a bias: kernels count in base 2, where it is infinite.
 _HIDDEN = -2.0**128 * math.log(2)
@@ -243,6 +244,15 @@ def scaled_matmul(a: Tensor, b: Tensor, scale_a: Union[Tensor, float],
     rows, weight = _dequantised(a.flatten(0, -2), b.t(), scale_a, scale_b)
     return linear(rows.view(a.shape), weight, bias, residual, activation=activation, out=out,
                   out_dtype=out_dtype or torch.bfloat16)
+
+
+def quantized_linear(x: Tensor, codes: Tensor, scales: Tensor, zeros: Optional[Tensor] = None,
+                     order: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+                     residual: Optional[Tensor] = None, *, n: int, group: int, weights: str,
+                     activation: Optional[str] = None) -> Tensor:
+    rows = layouts.unpack(layouts.Rows(codes, scales, zeros), n, x.shape[-1], weights)
+    x = x if order is None else x.index_select(-1, order)
+    return linear(x, layouts.dequantized(rows, weights, group), bias, residual, activation=activation)
 
 
 def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor] = None,

@@ -1,0 +1,137 @@
+"""The layouts of quantized weights, in plain PyTorch: those of checkpoints, and the packed one that
+kernels read. Between them are rows: codes [n, k * bits / 8], the first of two in the lower half of a
+byte, with scales and zero points [n, groups]. All conversions are exact."""
+
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+BLOCK = 64  # rows and columns
+_ROWS_OF_AWQ = [0, 2, 4, 6, 1, 3, 5, 7]  # by the nibbles of a word
+_NIBBLES_OF_AWQ = [0, 4, 1, 5, 2, 6, 3, 7]  # by rows
+
+
+class Rows(NamedTuple):
+    """Quantized weights with a row's codes one after another. `zeros` is None if all of them are in
+    the middle of the codes."""
+    codes: Tensor
+    scales: Tensor
+    zeros: Optional[Tensor]
+
+
+def bits_of(weights: str) -> int:
+    return 8 if weights == "int8" else 4
+
+
+def middle_of(bits: int) -> int:
+    """Returns the code that stands for 0 without zero points."""
+    return 1 << (bits - 1)
+
+
+def unpacked(codes: Tensor, bits: int) -> Tensor:
+    """Returns a byte for each code of [..., bytes]."""
+    if bits == 8:
+        return codes
+    return torch.stack((codes & 15, codes >> 4), -1).flatten(-2)
+
+
+def packed(codes: Tensor, bits: int) -> Tensor:
+    """Undoes `unpacked`."""
+    return codes if bits == 8 else codes[..., ::2] | codes[..., 1::2] << 4
+
+
+def bytes_of(words: Tensor) -> Tensor:
+    """Returns int32 [..., words] as bytes."""
+    return words.contiguous().flatten().view(torch.uint8).view(*words.shape[:-1], -1)
+
+
+def words_of(codes: Tensor) -> Tensor:
+    """Undoes `bytes_of`."""
+    return codes.contiguous().flatten().view(torch.int32).view(*codes.shape[:-1], -1)
+
+
+# From checkpoints to rows, and back. Words of checkpoints are four bytes each.
+
+def rows_of_gptq(qweight: Tensor) -> Tensor:
+    return qweight.unflatten(1, (-1, 4)).transpose(0, 1).flatten(1)
+
+
+def gptq_of_rows(codes: Tensor) -> Tensor:
+    return codes.unflatten(1, (-1, 4)).transpose(0, 1).flatten(1)
+
+
+def codes_of_awq(words: Tensor) -> Tensor:
+    return unpacked(words, 4).unflatten(-1, (-1, 8))[..., _NIBBLES_OF_AWQ].flatten(-2)
+
+
+def awq_of_codes(codes: Tensor) -> Tensor:
+    return packed(codes.unflatten(-1, (-1, 8))[..., _ROWS_OF_AWQ].flatten(-2), 4)
+
+
+def in_order(codes: Tensor, order: Tensor, bits: int) -> Tensor:
+    """Returns rows of codes with their columns in another order."""
+    return packed(unpacked(codes, bits).index_select(1, order), bits)
+
+
+# Between rows and the packed layout of kernels, which templates/dequantize_weights/README.md has.
+
+def pack(rows: Rows, weights: str) -> Rows:
+    """Does what the operation pack_weights does with source=rows."""
+    bits = bits_of(weights)
+    codes = unpacked(rows.codes, bits)
+    (n, k), groups = codes.shape, rows.scales.shape[1]
+    more = -n % BLOCK, -k % BLOCK
+    none = middle_of(bits) if weights != "mxfp4" else 0
+    if rows.zeros is None:
+        codes = functional.pad(codes, (0, more[1]), value=none)
+    else:
+        codes = torch.cat((codes, rows.zeros[:, -1:].clamp(max=(1 << bits) - 1).expand(n, more[1])), 1)
+    codes = functional.pad(codes, (0, 0, 0, more[0]),
+                                    value=none if rows.zeros is None else 0)
+    # Rows are 64 i + 16 w + 8 h + g, columns 64 j + 16 s + 8 q + 2 c + e.
+    places = codes.view(-1, 4, 2, 8, (k + more[1]) // BLOCK, 4, 2, 4, 2)
+    if bits == 4:
+        places = places.permute(0, 4, 1, 3, 7, 5, 8, 6, 2)
+    else:
+        places = places.unflatten(5, (2, 2)).permute(0, 4, 1, 5, 3, 8, 6, 7, 2, 9)
+    return Rows(packed(places.flatten(1), bits).contiguous(), *(
+        part if part is None else functional.pad(part, (0, 0, 0, more[0])).view(
+            -1, 4, 2, 8, groups).permute(0, 4, 1, 3, 2).flatten(1).contiguous()
+        for part in rows[1:]))
+
+
+def unpack(blocks: Rows, n: int, k: int, weights: str) -> Rows:
+    """Undoes `pack`."""
+    bits = bits_of(weights)
+    codes, columns = unpacked(blocks.codes, bits), -(-k // BLOCK)
+    if bits == 4:
+        places = codes.view(-1, columns, 4, 8, 4, 4, 2, 2, 2).permute(0, 2, 8, 3, 1, 5, 7, 4, 6)
+    else:
+        places = codes.view(-1, columns, 4, 2, 8, 4, 2, 2, 2, 2).permute(0, 2, 8, 4, 1, 3, 6, 7, 5, 9)
+    codes = places.reshape(-1, columns * BLOCK)[:n, :k]
+    return Rows(packed(codes, bits).contiguous(), *(
+        part if part is None else part.view(part.shape[0], -1, 4, 8, 2).permute(
+            0, 2, 4, 3, 1).reshape(part.shape[0] * BLOCK, -1)[:n].contiguous()
+        for part in blocks[1:]))
+
+
+_OF_MXFP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+
+
+def dequantized(rows: Rows, weights: str, group: int) -> Tensor:
+    """Returns w [n, k] in fp32, where every product of a code with a scale of 16 bits is exact."""
+    bits = bits_of(weights)
+    codes = unpacked(rows.codes, bits)
+
+    def of_columns(part: Tensor) -> Tensor:
+        return part.repeat_interleave(group, 1)[:, :codes.shape[1]]
+
+    if weights == "mxfp4":
+        table = torch.tensor((*_OF_MXFP4, *(-x for x in _OF_MXFP4)), device=codes.device)
+        powers = torch.ldexp(torch.ones_like(rows.scales, dtype=torch.float32), rows.scales.int() - 127)
+        powers = powers.masked_fill(rows.scales == 255, torch.nan)
+        return table[codes.int()] * of_columns(powers)
+    zeros = middle_of(bits) if rows.zeros is None else of_columns(rows.zeros.float())
+    return (codes.float() - zeros) * of_columns(rows.scales.float())

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Quantized weights on a GPU: what pack_weights writes against the same in plain PyTorch, and products
+against PyTorch in fp64."""
+
+import itertools
+import unittest
+
+try:
+    import torch
+    NO_GPU = "" if torch.cuda.is_available() else "PyTorch sees no GPU"
+except ImportError:
+    NO_GPU = "PyTorch is not installed"
+
+if not NO_GPU:
+    import kernwright.torch as kw
+    from checkpoints import Layer
+
+
+def made(layer, device):
+    """The weight of every format that can have the layer."""
+    def on(tensors):
+        return {name: tensor.to(device) for name, tensor in tensors.items()}
+
+    if layer.n % 8 == 0:
+        yield kw.QuantizedWeight.from_gptq(**on(layer.gptq()), bits=layer.bits, group=layer.group)
+        if layer.bits == 4 and torch.equal(layer.groups, layer.groups.sort().values):
+            yield kw.QuantizedWeight.from_awq(**on(layer.awq()), group=layer.group)
+    yield kw.QuantizedWeight.from_compressed_tensors(**on(layer.compressed_tensors()), bits=layer.bits,
+                                                     group=layer.group, weight_g_idx=layer.groups.int().to(device))
+
+
+@unittest.skipIf(NO_GPU, NO_GPU)
+class QuantizedGpu(unittest.TestCase):
+    def test_packed_bytes_are_those_of_plain_pytorch(self):
+        for (n, k), group, bits, ordered in itertools.product(
+                [(72, 232), (1000, 520), (65, 136)], [32, 64, 128], [4, 8], [False, True]):
+            for dtype in torch.bfloat16, torch.float16:
+                layer = Layer(n, k, group, bits, scale=dtype, ordered=ordered, symmetric=n == 1000)
+                for ours, plain in zip(made(layer, "cuda"), made(layer, "cpu"), strict=True):
+                    for name, tensor in plain.named_buffers():
+                        self.assertTrue(torch.equal(getattr(ours, name).cpu(), tensor), (layer.__dict__, name))
+                    exact = layer.weight().to(dtype)
+                    self.assertTrue(torch.equal(ours.dequantize(dtype).cpu(), exact), layer.__dict__)
+
+    def test_products(self):
+        for rows, (n, k), ordered in itertools.product((1, 16, 100), [(72, 232), (1000, 520)], (False, True)):
+            layer = Layer(n, k, 64, scale=torch.bfloat16, ordered=ordered)
+            x, bias, residual = (torch.randn(size, device="cuda").bfloat16() for size in ((rows, k), n, (rows, n)))
+            expected = torch.nn.functional.silu(x.double() @ layer.weight().t().cuda() + bias.double()) + residual.double()
+            compiled = torch.compile(lambda x, weight: kw.quantized_linear(
+                x, weight, bias, activation="silu", residual=residual), fullgraph=True)
+            for weight in made(layer, "cuda"):
+                with torch.no_grad():
+                    for result in (kw.quantized_linear(x, weight, bias, activation="silu", residual=residual),
+                                   compiled(x, weight)):
+                        error = (result.double() - expected).norm() / expected.norm()
+                        self.assertLess(float(error), 0.01)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
