@@ -10,16 +10,30 @@
 // consumers  multiply, each ROWS / WGS of a tile's rows of weights by all of its TOKENS rows of A,
 // and
 //            store the result
+//
+// With SPLIT, the blocks of a cluster share a tile, and each has a part of k (parts.cuh).
 
 #include "layout.cuh"
 #include "mainloop.cuh"
+#include "parts.cuh"
 #include "result.cuh"
+#include <kernwright/ptx/cluster.cuh>
 #include <kernwright/ptx/programmatic.cuh>
-#include <kernwright/tile/tile_schedule.cuh>
 
 namespace {
 
-using Schedule = TileSchedule<ROWS, TOKENS>;
+// The stages of k that a block multiplies, of `all`: with SPLIT a part of them.
+struct Stages {
+  int first, last;
+
+  __device__ explicit Stages(int all) : first(0), last(all) {
+    if constexpr (SPLIT > 1) {
+      const int part = static_cast<int>(cluster_rank());
+      first = part * all / SPLIT;
+      last = (part + 1) * all / SPLIT;
+    }
+  }
+};
 
 // The packed weights, with `rows` rows of blocks and `columns` blocks in each.
 struct Weights {
@@ -48,9 +62,8 @@ struct StageOfWeights {
   }
   __device__ __forceinline__ void load(Addresses at, int stage, int step, unsigned full) const {
     const int first_group = group_of(step * BK, from.groups), groups = groups_of(step);
-#pragma unroll
-    for (int i = 0; i < kBlocks; ++i) {
-      if (i >= rows) break;
+#pragma unroll 1  // the producer has few registers
+    for (int i = 0; i < rows; ++i) {
       const long long block = static_cast<long long>(row + i) * from.columns + step * kBoxes;
       const long long factors = (static_cast<long long>(row + i) * from.groups + first_group) * 64;
       load_bytes(at.codes(stage, i), from.codes + block * kBlockBytes, kBoxes * kBlockBytes, full);
@@ -73,11 +86,11 @@ struct StageOfWeights {
 // Fills the ring with the operands of each tile. Run by the producer, one thread.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const Weights& weights,
                                         Schedule& schedule, StageRing& ring, Addresses at,
-                                        int steps) {
+                                        Stages stages) {
   while (schedule.next()) {
     const StageOfWeights of_tile(weights, schedule.row());
 #pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
+    for (int step = stages.first; step < stages.last; ++step) {
       ring.producer_acquire(TOKENS * BK * 2 + of_tile.bytes(step));
       const int stage = ring.stage();
       of_tile.load(at, stage, step, ring.full());
@@ -93,16 +106,20 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const Weights& w
 
 // Multiplies and stores tiles. Run by a consumer, one warpgroup.
 __device__ __forceinline__ void consume(const Result& result, Schedule& schedule, StageRing& ring,
-                                        Addresses at, int consumer, int steps, int groups) {
+                                        Addresses at, int consumer, Stages stages, int groups) {
   int slot = 0;
   while (schedule.next()) {
     Acc acc;
     clear(acc);
-    multiply_stages(acc, ring, at, consumer, 0, steps, groups);
-#pragma unroll
-    for (int own = 0; own < kOwn; ++own) {
-      const int column = (schedule.row() + (consumer * kOwn + own) * 64) / STACK;
-      store_block(acc[own], result, at, consumer, schedule.column(), column, slot);
+    multiply_stages(acc, ring, at, consumer, stages.first, stages.last, groups);
+    const int row = schedule.column(), column = schedule.row() / STACK;
+    if constexpr (SPLIT > 1) {
+      Whole whole;
+      add_parts(whole, acc, at, consumer);
+      const int first_own = static_cast<int>(cluster_rank()) * kOwnTokens;
+      store_tile(whole, result, at, consumer, row + first_own, column, slot);
+    } else {
+      store_tile(acc, result, at, consumer, row, column, slot);
     }
   }
 }
@@ -115,14 +132,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const Addresses at{aligned_shared(memory)};
   const int role = warpgroup_number();
   const int warp = warp_number();
-  const int steps = reads_operands(alpha) ? (k + BK - 1) / BK : 0;
+  const Stages stages(reads_operands(alpha) ? (k + BK - 1) / BK : 0);
 
   if (warp == 0 && elect_one()) {
     tma_prefetch(map_a);
     StageRing(at.barriers()).init(WGS * 4);
+    if constexpr (SPLIT > 1) mbarrier_init(at.received(), 1);
     mbarrier_init_fence();
+    if constexpr (SPLIT > 1) mbarrier_arrive_expect(at.received(), kPartBytes);
   }
   __syncthreads();
+  if constexpr (SPLIT > 1) cluster_arrive_relaxed();
   release_next_kernel();
   await_previous_kernel();
   Schedule schedule(rows * 64, m, GROUP);
@@ -132,11 +152,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     registers_release<kRegisters.producer>();
     if (warp == 0 && elect_one()) {
       produce(map_a, {b, b_scale, b_zero, rows, (k + 63) / 64, groups, once != 0}, schedule, ring,
-              at, steps);
+              at, stages);
     }
+    if constexpr (SPLIT > 1) cluster_wait();
   } else {
     registers_claim<kRegisters.consumer>();
     const Result result{{alpha, bias, beta, residual, m, n}, {d, d_k, d_v, n, ldd}, m};
-    consume(result, schedule, ring, at, role - 1, steps, groups);
+    consume(result, schedule, ring, at, role - 1, stages, groups);
   }
 }

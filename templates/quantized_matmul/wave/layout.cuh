@@ -5,6 +5,7 @@
 #include <kernwright/quantized/codes.cuh>
 #include <kernwright/tile/frame.cuh>
 #include <kernwright/tile/pipeline.cuh>
+#include <kernwright/tile/tile_schedule.cuh>
 #include <kernwright/tile/wgmma_tile.cuh>
 
 namespace {
@@ -12,23 +13,34 @@ namespace {
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kBoxes = BK / 64;       // of 64 columns in a stage
-constexpr int kBlocks = ROWS / 64;    // of 64 rows of weights in a tile
-constexpr int kOwn = kBlocks / WGS;   // of these that a consumer has
-constexpr int kChunk = 16;            // rows of a whose sums are staged at once
+constexpr int kBoxes = BK / 64;             // of 64 columns in a stage
+constexpr int kBlocks = ROWS / 64;          // of 64 rows of weights in a tile
+constexpr int kOwn = kBlocks / WGS;         // of these that a consumer has
+constexpr int kOwnTokens = TOKENS / SPLIT;  // rows of a that a block of a cluster finishes
+constexpr int kChunk = kOwnTokens % 16 == 0 ? 16 : 8;  // rows of a whose sums are staged at once
 constexpr int kStagedPitch = 64 + 4;  // floats of such a row, without bank conflicts
 constexpr int kScaleBytes = STAGE_GROUPS * 64 * static_cast<int>(sizeof(scale_t));
 constexpr int kZeroBytes = kZeros ? STAGE_GROUPS * 64 : 0;
-static_assert(BK % 64 == 0 && ROWS % (64 * WGS) == 0 && TOKENS % kChunk == 0);
+static_assert(BK % 64 == 0 && ROWS % (64 * WGS) == 0 && TOKENS % (8 * SPLIT) == 0);
 
-constexpr RegisterSplit kRegisters = register_split(WGS, 1, false, false);
+// A producer of two kinds of loads needs more than 32 registers.
+constexpr RegisterSplit kRegisters =
+    WGS == 3 ? RegisterSplit{56, 152} : register_split(WGS, 1, false, false);
 static_assert(can_be_claimed(kRegisters, WGS, 1));
 
+// With SPLIT, the sums of all blocks of a cluster for the rows of a that this one finishes, and a
+// barrier for them.
+constexpr int kPartBytes = SPLIT > 1 ? ROWS* TOKENS * 4 : 0;
+constexpr int kReceivedBytes = SPLIT > 1 ? 16 : 0;
+
+using Schedule = TileSchedule<ROWS, TOKENS, 1, 1, SPLIT>;
 using StageRing = Pipeline<STAGES>;
 using OperandA = WgmmaOperand<Major::k, TOKENS, BK>;
 
 // The sums of a consumer, transposed: block i has 64 rows of weights, which are columns of d.
 using Acc = float[kOwn][TOKENS / 2];
+// Those of the rows of a that this block finishes.
+using Whole = float[kOwn][kOwnTokens / 2];
 
 // Shared memory. It begins at a multiple of 1024 bytes, which the swizzle needs.
 struct Storage {
@@ -38,7 +50,7 @@ struct Storage {
   float staging[WGS][2][kChunk * kStagedPitch];
   unsigned char barriers[StageRing::kBytes];
 };
-static_assert(sizeof(Storage) + 1024 == SMEM_BYTES);
+static_assert(sizeof(Storage) + kReceivedBytes + kPartBytes + 1024 == SMEM_BYTES);
 
 // 32-bit shared addresses of the parts of Storage.
 struct Addresses {
@@ -64,6 +76,8 @@ struct Addresses {
            slot * sizeof(Storage::staging[0][0]);
   }
   __device__ unsigned barriers() const { return base + kBarriers; }
+  __device__ unsigned received() const { return barriers() + StageRing::kBytes; }
+  __device__ unsigned parts() const { return received() + kReceivedBytes; }
 };
 
 }  // namespace

@@ -36,14 +36,15 @@ __device__ __forceinline__ void load_neighbours(float (&x)[ALIGN_D], unsigned fr
 
 // Finishes and stores the sums of 64 rows of weights. `row` is the first row of a, and `column` the
 // first column of d. Chunks go through two slots in turn, so one barrier for each is enough.
-__device__ __forceinline__ void store_block(const float (&sums)[TOKENS / 2], const Result& result,
+template <int Registers>
+__device__ __forceinline__ void store_block(const float (&sums)[Registers], const Result& result,
                                             Addresses at, int consumer, int row, int column,
                                             int& slot) {
   constexpr int kColumns = 64 / STACK;
   constexpr int kStores = kColumns / ALIGN_D;  // of a row
   const int thread = threadIdx.x % 128, warp = thread / 32, lane_id = thread % 32;
 #pragma unroll
-  for (int first = 0; first < TOKENS; first += kChunk) {
+  for (int first = 0; first < 2 * Registers; first += kChunk) {
     if (row + first >= result.m) break;
     const unsigned staged = at.staging(consumer, slot);
     slot ^= 1;
@@ -79,6 +80,18 @@ __device__ __forceinline__ void store_block(const float (&sums)[TOKENS / 2], con
       store<Store::plain>(result.output.at(row_d, column_d),
                           pack<out_t, ALIGN_D * sizeof(out_t)>(x));
     }
+  }
+}
+
+// Does so with all sums of a consumer. `row` and `column` are the tile's first ones.
+template <int Registers>
+__device__ __forceinline__ void store_tile(const float (&sums)[kOwn][Registers],
+                                           const Result& result, Addresses at, int consumer,
+                                           int row, int column, int& slot) {
+#pragma unroll
+  for (int own = 0; own < kOwn; ++own) {
+    store_block(sums[own], result, at, consumer, row,
+                column + (consumer * kOwn + own) * (64 / STACK), slot);
   }
 }
 
