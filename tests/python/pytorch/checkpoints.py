@@ -51,3 +51,48 @@ def words(codes, dim, bits):
     for i, row in enumerate(codes):
         result[i * bits // 32] += row << i * bits % 32
     return torch.where(result >= 1 << 31, result - (1 << 32), result).int().transpose(0, dim).contiguous()
+
+
+def codes(words, dim, bits):
+    """Undoes `words`."""
+    words = words.transpose(0, dim)
+    parts = [words >> shift & (1 << bits) - 1 for shift in range(0, 32, bits)]
+    return torch.stack(parts, 1).flatten(0, 1).transpose(0, dim)
+
+
+class Linear(torch.nn.Module):
+    """A layer as libraries have them: it multiplies by what its tensors say."""
+
+    def __init__(self, layer, format, bias=None, parameters=False):
+        super().__init__()
+        self.format, self.bits, self.group_size = format, layer.bits, layer.group
+        self.register_buffer("bias", bias)
+        tensors = {"gptq": layer.gptq, "gptq_v2": lambda: layer.gptq("gptq_v2"), "awq": layer.awq,
+                   "compressed_tensors": layer.compressed_tensors}[format]()
+        for name, tensor in tensors.items():
+            if parameters:
+                self.register_parameter(name, torch.nn.Parameter(tensor, requires_grad=False))
+            else:
+                self.register_buffer(name, tensor)
+
+    def matrix(self):
+        if self.format == "compressed_tensors":
+            n, k = map(int, self.weight_shape)
+            q, z, s = (codes(self.weight_packed, 1, self.bits)[:, :k], codes(self.weight_zero_point, 0, self.bits)[:n],
+                       self.weight_scale)
+            groups = torch.arange(k) // self.group_size
+        elif self.format == "awq":
+            def in_order(rows):
+                places = sorted(range(8), key=NIBBLES_OF_AWQ.__getitem__)
+                return codes(rows, 1, 4).reshape(len(rows), -1, 8)[..., places].flatten(1).t()
+
+            q, z, s = in_order(self.qweight), in_order(self.qzeros), self.scales.t()
+            groups = torch.arange(q.shape[1]) // self.group_size
+        else:
+            q = codes(self.qweight, 0, self.bits).t()
+            z, s = codes(self.qzeros, 1, self.bits).t() + (self.format == "gptq"), self.scales.t()
+            groups = self.g_idx.long()
+        return (q - z[:, groups]) * s[:, groups]
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x, self.matrix().to(x.dtype), self.bias)

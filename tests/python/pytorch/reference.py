@@ -1,6 +1,7 @@
 """What operators of kernwright compute, in PyTorch."""
 
 import torch
+from kernwright.torch.ops import plain
 from kernwright.torch.ops.sequences import _attention_result
 
 F = torch.nn.functional
@@ -161,6 +162,7 @@ IMPLEMENTATIONS = {
     "scaled_matmul": scaled_matmul, "scaled_matmul.Scalar": scaled_matmul,
     "scaled_matmul.out": writing(scaled_matmul), "scaled_matmul.Scalar_out": writing(scaled_matmul),
     "grouped_matmul": grouped_matmul, "grouped_matmul.out": writing(grouped_matmul),
+    "quantized_linear": plain.quantized_linear,  # test_quantized.py compares it
     "rms_norm": rms, "rope": rope, "norm_rope": norm_rope, "attention": attention, "append_attention": append_attention,
     "add_rms_norm": lambda x, residual, weight=None, eps=1e-6:
         (rms(x + residual, weight, eps), x + residual),

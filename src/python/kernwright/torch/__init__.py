@@ -8,17 +8,19 @@ The functions are kernwright's operations as operators, `torch.ops.kernwright`, 
 traces. Those with a backward have gradients; see `kernwright.torch.ops`."""
 
 from . import layers
+from ._load import load_quantized
 from ._packing import pack
 from ._patch import Report, patch, unpatch
 from ._quantized import QuantizedWeight
+from ._quantized_modules import QuantizedLinear
 from .inductor import fuse_in_inductor, use_in_inductor
 from .ops import (append_attention, attention, gated_linear, gelu_and_mul, grouped_matmul,
                   layer_norm, linear, matmul, norm_rope, qkv_linear, quantized_linear, rms_norm,
                   rope, scaled_dot_product_attention, scaled_matmul, silu_and_mul, silu_mul, softmax)
 from .transformers import use_in_transformers
 
-__all__ = ["QuantizedWeight", "Report", "append_attention", "attention", "fuse_in_inductor", "gated_linear",
-           "gelu_and_mul", "grouped_matmul", "layer_norm", "layers", "linear", "matmul", "norm_rope",
-           "pack", "patch", "qkv_linear", "quantized_linear", "rms_norm", "rope",
-           "scaled_dot_product_attention", "scaled_matmul", "silu_and_mul", "silu_mul", "softmax",
-           "unpatch", "use_in_inductor", "use_in_transformers"]
+__all__ = ["QuantizedLinear", "QuantizedWeight", "Report", "append_attention", "attention", "fuse_in_inductor",
+           "gated_linear", "gelu_and_mul", "grouped_matmul", "layer_norm", "layers", "linear",
+           "load_quantized", "matmul", "norm_rope", "pack", "patch", "qkv_linear", "quantized_linear",
+           "rms_norm", "rope", "scaled_dot_product_attention", "scaled_matmul", "silu_and_mul",
+           "silu_mul", "softmax", "unpatch", "use_in_inductor", "use_in_transformers"]

@@ -1,6 +1,7 @@
 """Checks that a module computes what its replacement computes: by its class and members, and by a
 run on a few random rows."""
 
+import math
 import sys
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
@@ -24,18 +25,22 @@ class Left(Exception):
     """The reason why a module is left as it is."""
 
 
-def _random(weight: Tensor, *shape: int) -> Tensor:
+def random_rows(weight: Tensor, *shape: int) -> Tensor:
     """Returns random rows, and leaves the program's own random numbers as they are."""
     generator = torch.Generator(weight.device).manual_seed(1)
     return torch.randn(shape, generator=generator, device=weight.device, dtype=torch.float32).to(
         weight.dtype)
 
 
-def _expect_near(result: Any, expected: Tensor, formula: str) -> None:
+def relative_error(result: Any, expected: Tensor) -> float:
+    """Returns infinity for results of other shapes, and NaN if there is one in them."""
     if not isinstance(result, Tensor) or result.shape != expected.shape:
-        raise Left(f"does not compute {formula}")
-    error = (result.double() - expected.double()).norm() / expected.double().norm()
-    if not error <= LARGEST_ERROR:
+        return math.inf
+    return float((result.double() - expected.double()).norm() / expected.double().norm())
+
+
+def expect_near(result: Any, expected: Tensor, formula: str) -> None:
+    if not relative_error(result, expected) <= LARGEST_ERROR:
         raise Left(f"does not compute {formula}")
 
 
@@ -87,10 +92,10 @@ def check_norm(module: nn.Module) -> None:
         raise Left("is no norm over the last dimension with a weight alone")
     if not hasattr(module, "variance_epsilon") and not hasattr(module, "eps"):
         raise Left("has neither variance_epsilon nor eps")
-    x = _random(weight, 4, weight.shape[0])
+    x = random_rows(weight, 4, weight.shape[0])
     wide = x.float()
     expected = wide * (wide.square().mean(-1, keepdim=True) + epsilon(module)).rsqrt()
-    _expect_near(module(x), expected * weight.float(), "weight * x / rms(x)")
+    expect_near(module(x), expected * weight.float(), "weight * x / rms(x)")
 
 
 _ACTIVATIONS: Dict[str, Callable[[Tensor], Tensor]] = {
@@ -117,10 +122,10 @@ def check_swiglu(module: nn.Module) -> str:
         raise Left("gate and up projection have other shapes")
     activation = _activation_of(module.act_fn, gate.weight.device)
     _expect_no_hooks(gate, up, module.act_fn)
-    x = _random(gate.weight, 4, gate.weight.shape[1])
+    x = random_rows(gate.weight, 4, gate.weight.shape[1])
     inner = _ACTIVATIONS[activation](functional.linear(x, gate.weight).float())
     inner = (inner * functional.linear(x, up.weight).float()).to(x.dtype)
-    _expect_near(module(x), functional.linear(inner, down.weight, down.bias),
+    expect_near(module(x), functional.linear(inner, down.weight, down.bias),
                  "down(activation(gate(x)) * up(x))")
     return activation
 
@@ -160,7 +165,7 @@ def check_experts(module: nn.Module) -> str:
     if not callable(getattr(module, "act_fn", None)):
         raise Left("has no act_fn")
     activation = _activation_of(module.act_fn, down.device)
-    x, choices = _random(down, 4, columns), min(2, experts)
+    x, choices = random_rows(down, 4, columns), min(2, experts)
     index = torch.arange(4 * choices, device=x.device).remainder(experts).view(4, choices)
     shares = torch.linspace(0.2, 0.8, 4 * choices, device=x.device).view(4, choices).to(x.dtype)
     expected = torch.zeros_like(x, dtype=torch.float32)
@@ -169,7 +174,7 @@ def check_experts(module: nn.Module) -> str:
             gate, other = functional.linear(x[row], gate_up[expert]).float().chunk(2)
             opened = (_ACTIVATIONS[activation](gate) * other).to(x.dtype)
             expected[row] += share * functional.linear(opened, down[expert]).float()
-    _expect_near(module(x, index, shares), expected,
+    expect_near(module(x, index, shares), expected,
                  "down(activation(gate(x)) * up(x)) of the experts of each row, by their shares")
     return activation
 
@@ -212,7 +217,7 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[str, .
     attention = layer.self_attn
     parts = [getattr(attention, part) for part in ("q_proj", "k_proj", "v_proj", "o_proj")]
     if any(fronts.get(part) is not modules.Linear for part in parts):
-        raise Left("one of its linear layers was left")
+        raise Left("one of its linear layers was left, or is quantized")
     if len({part.bias is None for part in parts[:3]}) != 1:
         raise Left("some of q, k and v have a bias, and some have none")
     if getattr(attention, "sliding_window", getattr(attention.config, "sliding_window", None)):
@@ -236,8 +241,8 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[str, .
     if not getattr(attention, "is_causal", True) or not getattr(attention.config, "is_causal",
                                                                 True):
         raise Left("its attention is not causal")
-    x = _random(parts[0].weight, 1, 4, parts[0].weight.shape[1])
-    turns = _random(parts[0].weight, 1, 4, attention.head_dim // 2).float()
+    x = random_rows(parts[0].weight, 1, 4, parts[0].weight.shape[1])
+    turns = random_rows(parts[0].weight, 1, 4, attention.head_dim // 2).float()
     angles = tuple(torch.cat((table, table), -1).to(x.dtype) for table in (turns.cos(), turns.sin()))
     implementation = attention.config._attn_implementation
     attention.config._attn_implementation = "sdpa"
@@ -254,8 +259,8 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[str, .
     # The feed-forward layer passed a check of its own. The experts that a router chooses may depend
     # on roundoff, so its result is taken as it was.
     so_far, rows = _half_a_layer(layer, x, angles)
-    _expect_near(fed[0][0][0], rows, known)
-    _expect_near(result, so_far + fed[0][1], known)
+    expect_near(fed[0][0][0], rows, known)
+    expect_near(result, so_far + fed[0][1], known)
     return names
 
 
@@ -268,7 +273,7 @@ def _check_angles(rotary: nn.Module) -> None:
     known = rotary(torch.empty(0, device=places.device), places)
     angles = torch.outer(places[0].float(), rotary.inv_freq.float())
     for table, expected in zip((angles.cos(), angles.sin()), known):
-        _expect_near(torch.cat((table, table), -1) * rotary.attention_scaling, expected[0],
+        expect_near(torch.cat((table, table), -1) * rotary.attention_scaling, expected[0],
                      "angles as they were known")
 
 
@@ -290,7 +295,7 @@ def _check_loop(model: nn.Module, names: Sequence[str]) -> None:
     calls: List[Any] = []
     layers, modes = model.layers, [module.training for module in model.modules()]
     weight, step = model.norm.weight, object()
-    embeds = _random(weight, 1, 2, weight.shape[0])
+    embeds = random_rows(weight, 1, 2, weight.shape[0])
     mask = torch.zeros((1, 1, 1, 0), dtype=torch.bool, device=weight.device)
     cache_name = next(name for name in names if name in modules.CACHES)
     cache = _caches_of(model)[0](config=model.config, max_cache_len=4)

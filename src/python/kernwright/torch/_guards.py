@@ -25,7 +25,7 @@ _log = logging.getLogger("kernwright")
 _EVERY = frozenset(vars(nn.Module()))
 # Members that do not affect the result of a module.
 _SILENT = frozenset(("_compiled_call_impl", "_is_hf_initialized", "_kernwright",
-                     "_kernwright_activation", "_output_capturing_hooks_installed"))
+                     "_kernwright_activation", "_kernwright_source", "_output_capturing_hooks_installed"))
 # Members that others add to a module whose forward they wrap. Ours may run if they call it.
 _WRAPPED = frozenset(("forward", "_hf_hook", "_old_forward"))
 # Fields of a config that generate() and savers set, that are read at each call, or that choose
@@ -261,7 +261,7 @@ class Reads:
             same, equal = [], []
             for key in keys:
                 value = entries[key]
-                is_plain = not isinstance(_plain(value), _Same) and not (
+                is_plain = not isinstance(value, Tensor) and not isinstance(_plain(value), _Same) and not (
                     key in _EVERY and isinstance(value, dict))
                 (equal if is_plain else same).append((key, copy.deepcopy(value) if is_plain
                                                       else value))

@@ -16,11 +16,12 @@ from torch import nn
 from . import _checks as checks
 from ._checks import Left
 from ._guards import Guard, Tally, original
-from ._modules import (DecoderLayer, Experts, Linear, Model, RMSNorm, RotaryEmbedding, SwiGLU,
-                       experts_parts, layer_parts, model_parts, no_parts, pack_members,
-                       restore, swap, swiglu_parts)
+from ._modules import (DecoderLayer, Experts, Linear, RMSNorm, SwiGLU, experts_parts, layer_parts,
+                       no_parts, pack_members, restore, swap, swiglu_parts)
+from ._quantized_modules import PackedLinear, QuantizedLinear, check_quantized, is_quantized
+from ._whole_model import Model, RotaryEmbedding, model_parts
 
-OPS = ("linear", "rms_norm", "swiglu", "experts", "decoder_layer")
+OPS = ("linear", "quantized_linear", "rms_norm", "swiglu", "experts", "decoder_layer")
 
 
 class Row(NamedTuple):
@@ -92,6 +93,18 @@ class _Patcher:
         checks.check_linear(module)
         return self.passed(name, module, Linear, no_parts)
 
+    def quantized_linear(self, name: str, module: nn.Module) -> Callable[[], str]:
+        source = check_quantized(module)
+
+        def replace() -> str:
+            swap(module, PackedLinear)
+            note = module._kernwright_pack(source)
+            module._kernwright = None
+            module._kernwright = Guard(name, self.tally, module, no_parts)
+            return note
+
+        return replace
+
     def rms_norm(self, name: str, module: nn.Module) -> Callable[[], str]:
         checks.check_norm(module)
         return self.passed(name, module, RMSNorm, no_parts)
@@ -158,7 +171,8 @@ class _Patcher:
         """Looks at parts before the modules that they are parts of, since a layer is fused if its
         parts passed."""
         tests: Tuple[Tuple[str, Callable[[nn.Module], bool], Callable[..., Any]], ...] = (
-            ("linear", lambda m: isinstance(m, nn.Linear), self.linear),
+            ("linear", lambda m: isinstance(m, nn.Linear) and not is_quantized(m), self.linear),
+            ("quantized_linear", is_quantized, self.quantized_linear),
             ("rms_norm", lambda m: type(m).__name__.endswith("RMSNorm"), self.rms_norm),
             ("swiglu", lambda m: all(hasattr(m, part) for part in (
                 "gate_proj", "up_proj", "down_proj", "act_fn")), self.swiglu),
@@ -177,8 +191,9 @@ class _Patcher:
             report.rows += [Row(name, type(module).__name__, "linear", False,
                                 "holds a matrix, and is none of the classes that are known")
                             for name, module in self.model.named_modules()
-                            if name not in known and type(module).__name__ == "Conv1D"
-                            and "linear" in self.ops]
+                            if name not in known and "linear" in self.ops
+                            and (type(module).__name__ == "Conv1D" or "Linear" in type(module).__name__)
+                            and not isinstance(module, QuantizedLinear)]
             report.rows += [Row(name, kind, op, *finish()) for name, kind, op, finish in found]
         return report
 
@@ -190,6 +205,9 @@ def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
 
     ops: what to replace, one or several of
         "linear": torch.nn.Linear in bf16 or fp16
+        "quantized_linear": layers with the tensors of GPTQ or AWQ, qweight, qzeros, scales and g_idx,
+            or of compressed-tensors, weight_packed and weight_scale, that compute x @ w.T + bias of
+            these. They are packed one after another, and their own tensors are freed, until undo()
         "rms_norm": classes named ...RMSNorm that compute weight * x / rms(x)
         "swiglu": modules with gate_proj, up_proj, down_proj and act_fn that compute
             down(activation(gate(x)) * up(x)), whose first half becomes one kernel
@@ -205,9 +223,9 @@ def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
         a decode step need not be looked at. Without it a step with a mask waits for the GPU to
         look. If it cannot wait, in a capture or in torch.compile, its layer is not fused
 
-    Weights stay the model's own. If a kernel reads several as one tensor, they are moved into one
-    and become views of it, so that nothing is held twice; the report says so. Modules that need a
-    gradient, other dtypes and other devices run as before. torch.compile takes a patched model.
+    Other weights stay the model's own. If a kernel reads several as one tensor, they are moved into
+    one and become views of it, so that nothing is held twice; the report says so. Modules that need
+    a gradient, other dtypes and other devices run as before. torch.compile takes a patched model.
 
     The facts that a module was decided from are compared at each call, in eager mode by the
     extension and under torch.compile by Dynamo's guards: classes and forwards, hooks, members, the

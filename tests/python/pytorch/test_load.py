@@ -1,0 +1,112 @@
+"""Models of Hugging Face from quantized checkpoints that are written here, bit by bit."""
+
+import json
+
+import pytest
+import torch
+from checkpoints import Layer
+
+import kernwright.torch as kt
+
+transformers = pytest.importorskip("transformers")
+save_file = pytest.importorskip("safetensors.torch").save_file
+
+SIZES = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+             intermediate_size=96, vocab_size=128, max_position_embeddings=128, tie_word_embeddings=False)
+COMPRESSED = {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"], "config_groups": {
+    "group_0": {"targets": ["Linear"], "input_activations": None,
+                "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": False}}}}
+METHODS = {
+    "gptq": ({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False}, {}),
+    "gptq_v2": ({"quant_method": "gptq", "bits": 4, "group_size": 32, "checkpoint_format": "gptq_v2"}, {}),
+    "gptq of 8 bits": ({"quant_method": "gptq", "bits": 8, "group_size": 32}, {"bits": 8}),
+    "desc_act": ({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True}, {"ordered": True}),
+    "awq": ({"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm", "zero_point": True}, {}),
+    "compressed-tensors": (COMPRESSED, {}),
+}
+
+
+def tensors_of(layer, config, method):
+    if config["quant_method"] == "awq":
+        return layer.awq()
+    return layer.compressed_tensors() if method.startswith("compressed") else layer.gptq(
+        config.get("checkpoint_format", "gptq"))
+
+
+def written(folder, family, method, scale=torch.float16, **changes):
+    """Writes a checkpoint, and returns the model that it stands for."""
+    config, named = METHODS[method]
+    own = getattr(transformers, f"{family}Config")(**SIZES, **({"attention_bias": True} if family == "Llama" else {}))
+    model = getattr(transformers, f"{family}ForCausalLM")(own).to(torch.bfloat16).eval().requires_grad_(False)
+    tensors = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for number, (name, module) in enumerate(model.named_modules()):
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            layer = Layer(*module.weight.shape, 32, seed=number, scale=scale, **named)
+            layer.scales /= 4
+            module.weight.copy_(layer.weight())
+            del tensors[f"{name}.weight"]
+            tensors.update({f"{name}.{part}": tensor for part, tensor in tensors_of(layer, config, method).items()})
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(
+        {**own.to_dict(), "architectures": [f"{family}ForCausalLM"], "dtype": "bfloat16",
+         "quantization_config": {**config, **changes}}))
+    return model
+
+
+@pytest.mark.parametrize("family, method", [*(("Llama", method) for method in METHODS), ("Qwen3", "gptq"),
+                                            ("Qwen3", "compressed-tensors")])
+def test_a_model_computes_what_its_checkpoint_says(tmp_path, family, method):
+    expected = written(tmp_path, family, method)
+    model = kt.load_quantized(tmp_path, dtype=torch.bfloat16)
+    kinds = [type(module) for name, module in model.named_modules() if name.endswith("_proj")]
+    assert kinds == [kt.QuantizedLinear] * 14 and type(model.lm_head) is torch.nn.Linear
+    assert all(module.scales.dtype is torch.float16 for module in model.modules() if isinstance(module, kt.QuantizedWeight))
+    assert not any(tensor.is_meta for tensor in model.state_dict().values())
+    tokens = torch.arange(12).view(1, 12)
+    with torch.no_grad():
+        result, right = model(tokens).logits.float(), expected(tokens).logits.float()
+        assert (result - right).norm() < 0.02 * right.norm()
+        assert model.generate(tokens, max_new_tokens=3, do_sample=False).shape == (1, 15)
+
+
+def test_other_classes_and_patch(tmp_path, on_cpu):
+    expected = written(tmp_path, "Qwen3", "awq").model
+    model = kt.load_quantized(str(tmp_path), transformers.AutoModel, dtype=torch.bfloat16)
+    report = kt.patch(model)
+    assert {row.op for row in report.replaced} == {"rms_norm"}
+    tokens = torch.arange(12).view(1, 12)
+    with torch.no_grad():
+        result, right = model(tokens)[0].float(), expected(tokens)[0].float()
+    assert (result - right).norm() < 0.02 * right.norm()
+    assert on_cpu.count("quantized_linear") == 14
+
+
+@pytest.mark.parametrize("method, changes, text", [
+    ("gptq", {"quant_method": "hqq"}, "quant_method is 'hqq'"),
+    ("gptq", {"checkpoint_format": "marlin"}, "checkpoint_format is 'marlin'"),
+    ("awq", {"version": "gemv"}, "version is 'gemv'"),
+    ("compressed-tensors", {"format": "float-quantized"}, "format is 'float-quantized'"),
+    ("compressed-tensors", {"config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"},
+                                                          "input_activations": {"num_bits": 8}}}}, "quantizes activations"),
+    ("compressed-tensors", {"config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "float"}}}}, "weights of float"),
+])
+def test_what_is_not_known_is_refused_by_name(tmp_path, method, changes, text):
+    written(tmp_path, "Llama", method, **changes)
+    with pytest.raises(ValueError, match=text):
+        kt.load_quantized(tmp_path)
+
+
+def test_folders_that_are_no_such_checkpoints(tmp_path):
+    written(tmp_path, "Llama", "gptq")
+    whole = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**whole, "num_hidden_layers": 1}))
+    with pytest.raises(ValueError, match="7 quantized layers of the checkpoint are no linear layers of LlamaForCausalLM, "
+                                         "such as model.layers.1."):
+        kt.load_quantized(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="has no .*safetensors"):
+        kt.load_quantized(tmp_path)
+    del whole["quantization_config"]
+    (tmp_path / "config.json").write_text(json.dumps(whole))
+    with pytest.raises(ValueError, match="has no quantization_config"):
+        kt.load_quantized(tmp_path)
