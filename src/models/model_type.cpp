@@ -165,19 +165,17 @@ class TypeReader {
       names_.emplace_back("tokens");
       line.loops.push_back({"tokens", 0});
     }
-    auto [problem, condition] = parted(text, kIf);
-    const std::string shorthand(parted(problem, " ").first);
-    std::string whole(problem);
-    if (const JsonReader longer = json_.optional("short").optional(shorthand); longer.present()) {
-      const std::string longer_text = longer.string();
-      const auto [front, longer_condition] = parted(longer_text, kIf);
-      whole = concat(front, problem.substr(shorthand.size()));
-      read_condition(json, longer_condition, line);
-      read_words(json, whole, line);
+    const std::string_view shorthand = parted(text, " ").first;
+    const JsonReader longer = json_.optional("short").optional(shorthand);
+    if (longer.is_array()) {
+      for (const JsonReader& front : longer.elements()) {
+        read_words(json, front.string(), text.substr(shorthand.size()), line.lines.emplace_back());
+      }
+    } else if (longer.present()) {
+      read_words(json, longer.string(), text.substr(shorthand.size()), line);
     } else {
-      read_words(json, whole, line);
+      read_words(json, "", text, line);
     }
-    read_condition(json, condition, line);
     if (loops) names_.pop_back();
   }
 
@@ -185,7 +183,14 @@ class TypeReader {
     if (!text.empty()) line.conditions.push_back(json.expression_of(text, names_));
   }
 
-  void read_words(const JsonReader& json, std::string_view text, ModelLine& line) const {
+  /// Reads the words of a problem, with what `short` has for its beginning, and their conditions.
+  void read_words(const JsonReader& json, std::string_view begin, std::string_view end,
+                  ModelLine& line) const {
+    const auto [front, of_front] = parted(begin, kIf);
+    const auto [rest, of_rest] = parted(end, kIf);
+    read_condition(json, of_front, line);
+    read_condition(json, of_rest, line);
+    const std::string text = concat(front, rest);
     std::vector<std::string> words;
     for (const std::string_view token : split(text, ' ')) {
       if (words.empty() || begins_word(token)) {

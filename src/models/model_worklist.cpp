@@ -54,6 +54,10 @@ Result<std::unique_ptr<Config>> read_config(std::string_view config, std::string
   values.give("plain", read->quantization.weights == Weights::plain);
   values.give("fp8_tensors", read->quantization.weights == Weights::fp8_tensors);
   values.give("fp8_blocks", read->quantization.weights == Weights::fp8_blocks);
+  values.give("integers", read->quantization.weights == Weights::integers);
+  values.give("weight_bits", read->quantization.bits);
+  values.give("weight_group", read->quantization.group);
+  values.give("weight_zeros", read->quantization.has_zeros);
   values.give_text("quantization", read->quantization.text);
   values.give_text("type", read->type.name);
   return read;
@@ -75,6 +79,7 @@ class Collector {
     }
     values_.give("gpus", use_.tensor_parallel);
     values_.give_text("dtype", std::string(to_string(use_.dtype)));
+    values_.give_text("scale", scale_of(*config.text));
     list_.notes = quantization.notes;
   }
 
@@ -95,6 +100,16 @@ class Collector {
   }
 
  private:
+  /// Returns the dtype of scales: the checkpoint's own if the config says it.
+  std::string scale_of(const JsonNode& text) const {
+    for (const std::string_view name : {"dtype", "torch_dtype"}) {
+      const JsonNode* given = text.find(name);
+      if (given && given->string() && *given->string() == "float16") return "fp16";
+      if (given && given->string() && *given->string() == "bfloat16") return "bf16";
+    }
+    return std::string(to_string(use_.dtype));
+  }
+
   /// Adds the line for all values of its loops from `loop` on.
   Result<void> add(const ModelLine& line, std::size_t loop) {
     if (is_full()) return {};

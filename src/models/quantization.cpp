@@ -1,6 +1,7 @@
 #include "models/quantization.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,66 @@ bool is_static_fp8(const JsonNode* side) {
          (strategy == "tensor" || strategy.empty()) && !is_true(*side, "dynamic");
 }
 
+std::int64_t integer_of(const JsonNode& node, std::string_view name, std::int64_t fallback) {
+  const JsonNode* found = node.find(name);
+  return found && found->integer() ? *found->integer() : fallback;
+}
+
+/// Returns integers of so many bits in such groups, -1 for all columns of a row, as far as
+/// quantized_matmul takes them.
+Quantization integers(const std::string& method, std::int64_t bits, std::int64_t group,
+                      bool has_zeros) {
+  const bool known = (bits == 4 || bits == 8) && (group == -1 || (group > 0 && group % 16 == 0));
+  return {.weights = known ? Weights::integers : Weights::other,
+          .bits = bits,
+          .group = std::max<std::int64_t>(group, 0),
+          .has_zeros = has_zeros,
+          .text = concat(method, ", ", bits, " bits, groups of ", group),
+          .notes = {}};
+}
+
+/// Returns the weights of a group of compressed-tensors if they alone are quantised, to integers.
+std::optional<Quantization> read_packed(const std::string& method, const JsonNode& group) {
+  const JsonNode* weights = group.find("weights");
+  const JsonNode* activations = group.find("input_activations");
+  if (!weights || !weights->object() || text_of(*weights, "type") != "int" ||
+      (activations && !activations->is_null())) {
+    return std::nullopt;
+  }
+  const std::string strategy = text_of(*weights, "strategy");
+  if (strategy != "group" && strategy != "channel") return std::nullopt;
+  const JsonNode* symmetric = weights->find("symmetric");
+  return integers(method, integer_of(*weights, "num_bits", 0),
+                  strategy == "channel" ? -1 : integer_of(*weights, "group_size", 0),
+                  symmetric && symmetric->boolean() && !*symmetric->boolean());
+}
+
+/// Reads GPTQ and AWQ. Their scales have groups of 128 columns if nothing is said, as transformers
+/// takes it.
+Quantization read_gptq_or_awq(const JsonNode& node, const std::string& method) {
+  const bool awq = method == "awq";
+  const JsonNode* zeros = node.find(awq ? "zero_point" : "sym");
+  const bool said = zeros && zeros->boolean();
+  const bool has_zeros = awq ? !said || *zeros->boolean() : said && !*zeros->boolean();
+  const std::int64_t bits = integer_of(node, "bits", 4);
+  const std::string version = text_of(node, "version");
+  const std::string format = text_of(node, "checkpoint_format");
+  const bool known = awq ? bits == 4 && (version.empty() || version == "gemm" || version == "GEMM")
+                         : format.empty() || format == "gptq" || format == "gptq_v2";
+  if (!known) {
+    return {.weights = Weights::other,
+            .text = concat(method, ", ", bits, " bits", version.empty() ? "" : ", ", version,
+                           format.empty() ? "" : ", ", format)};
+  }
+  Quantization read = integers(method, bits, integer_of(node, "group_size", 128), has_zeros);
+  if (const JsonNode* dynamic = node.find("dynamic");
+      dynamic && dynamic->object() && !dynamic->object()->empty()) {
+    read.notes.emplace_back(
+        "quantization_config has rules for some modules, dynamic: they are treated as the others");
+  }
+  return read;
+}
+
 Quantization read_compressed_tensors(const JsonNode& node, const std::string& method) {
   const JsonNode* groups = node.find("config_groups");
   if (groups && groups->object() && !groups->object()->empty() &&
@@ -37,10 +98,14 @@ Quantization read_compressed_tensors(const JsonNode& node, const std::string& me
         return is_static_fp8(group.second.find("weights")) &&
                is_static_fp8(group.second.find("input_activations"));
       })) {
-    return {Weights::fp8_tensors, concat(method, ", fp8 with a scale a tensor"), {}};
+    return {.weights = Weights::fp8_tensors, .text = concat(method, ", fp8 with a scale a tensor")};
   }
   const std::string format = text_of(node, "format");
-  return {Weights::other, format.empty() ? method : concat(method, ", ", format), {}};
+  if (format == "pack-quantized" && groups && groups->object() && groups->object()->size() == 1) {
+    if (auto packed = read_packed(method, groups->object()->begin()->second)) return *packed;
+  }
+  return {.weights = Weights::other,
+          .text = format.empty() ? method : concat(method, ", ", format)};
 }
 
 Quantization read_fp8(const JsonNode& node) {
@@ -50,8 +115,8 @@ Quantization read_fp8(const JsonNode& node) {
   // If nothing is said transformers takes blocks of 128 x 128. A scale of activations that is
   // fixed before is one of the whole tensor, and goes with such weights.
   if (block ? block->is_null() : fixed) {
-    return fixed ? Quantization{Weights::fp8_tensors, "fp8 with a scale a tensor", {}}
-                 : Quantization{Weights::other, "fp8, activations with scales of their own", {}};
+    if (fixed) return {.weights = Weights::fp8_tensors, .text = "fp8 with a scale a tensor"};
+    return {.weights = Weights::other, .text = "fp8, activations with scales of their own"};
   }
   constexpr std::int64_t kBlock = 128;  // of matmul
   std::int64_t rows = kBlock;
@@ -59,15 +124,14 @@ Quantization read_fp8(const JsonNode& node) {
   if (block) {
     const JsonNode::Array* sizes = block->array();
     if (!sizes || sizes->size() != 2 || !sizes->at(0).integer() || !sizes->at(1).integer()) {
-      return {Weights::other, "fp8 with blocks of no known size", {}};
+      return {.weights = Weights::other, .text = "fp8 with blocks of no known size"};
     }
     rows = *sizes->at(0).integer();
     columns = *sizes->at(1).integer();
   }
   const bool known = rows == kBlock && columns == kBlock && !fixed;
-  return {known ? Weights::fp8_blocks : Weights::other,
-          concat("fp8 with a scale for each block of ", rows, " x ", columns),
-          {}};
+  return {.weights = known ? Weights::fp8_blocks : Weights::other,
+          .text = concat("fp8 with a scale for each block of ", rows, " x ", columns)};
 }
 
 Quantization quantization_of(const JsonNode& node) {
@@ -75,20 +139,20 @@ Quantization quantization_of(const JsonNode& node) {
   if (method == "fp8") return read_fp8(node);
   if (method == "compressed-tensors") return read_compressed_tensors(node, method);
   if (method == "modelopt" && text_of(node, "quant_algo") == "FP8") {
-    return {Weights::fp8_tensors, "modelopt, fp8 with a scale a tensor", {}};
+    return {.weights = Weights::fp8_tensors, .text = "modelopt, fp8 with a scale a tensor"};
   }
+  if (method == "gptq" || method == "awq") return read_gptq_or_awq(node, method);
   if (method == "mxfp4") {
     if (is_true(node, "dequantize")) return {};
-    return {Weights::plain,
-            "mxfp4",
-            {"quantization_config, mxfp4, is of the experts alone, which are left out"}};
+    return {.text = "mxfp4",
+            .notes = {"quantization_config, mxfp4, is of the experts alone, which are left out"}};
   }
   std::string text = method.empty() ? "by no known method" : method;
   const JsonNode* bits = node.find("bits");
   if (bits && bits->integer()) text += concat(", ", *bits->integer(), " bits");
   if (is_true(node, "load_in_4bit")) text += ", 4 bits";
   if (is_true(node, "load_in_8bit")) text += ", 8 bits";
-  return {Weights::other, text, {}};
+  return {.weights = Weights::other, .text = text};
 }
 
 /// Notes modules that stay as they are although others are quantised. The head and routers do

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,13 +12,17 @@ namespace kernwright {
 
 /// Names how the weights of the layers' products are kept. `fp8_tensors` have one scale a tensor
 /// for weights and activations each, known before the launch. `fp8_blocks` have a scale for each
-/// block of 128 x 128, and for each 128 elements of a row of activations.
-enum class Weights { plain, fp8_tensors, fp8_blocks, other };
+/// block of 128 x 128, and for each 128 elements of a row of activations. `integers` of 4 or 8 bits
+/// have one for each group of columns, and activations are of 16 bits.
+enum class Weights { plain, fp8_tensors, fp8_blocks, integers, other };
 
 struct Quantization {
   Weights weights = Weights::plain;
-  std::string text;                ///< describes weights that are not plain
-  std::vector<std::string> notes;  ///< such as on modules that are kept otherwise
+  std::int64_t bits = 0;                ///< of integers
+  std::int64_t group = 0;               ///< columns that share a scale; 0: all of a row
+  bool has_zeros = false;               ///< zero points that need not be in the middle
+  std::string text = {};                ///< describes weights that are not plain
+  std::vector<std::string> notes = {};  ///< such as on modules that are kept otherwise
 };
 
 /// Reads the quantization_config of `text`, or else of `root`. Errors: `invalid_argument` naming

@@ -83,13 +83,15 @@ TEST_F(ModelTypeTest, ANewTypeIsOneFile) {
       "kind": {"field": "kind", "as": "word", "words": {"wide": "bf16"}},
       "none": {"field": "gone", "none": "dim + first"}
     },
-    "short": {"sum": "rmsnorm rows=tokens columns=dim if odd == 2"},
+    "short": {"sum": "rmsnorm rows=tokens columns=dim if odd == 2",
+              "both": ["softmax rows=tokens if tokens > 1", "softmax rows=tokens + 30 if odd == 2"]},
     "problems": [
       "sum",
       "sum residual=depth == 3 ? add : none if tokens > 1",
       {"for": {"i": 2}, "problems": ["softmax rows=part + i columns=none dtype={kind}"]},
       {"for": {"tokens": "given", "context": "given"}, "if": "tokens == context - 6",
        "problems": ["softmax rows=context columns=first dtype=fp32"]},
+      "both columns=first if depth == 3",
       "softmax rows=tokens columns=first dtype=int8",
       {"note": "{kind} of {depth}"}
     ]
@@ -97,7 +99,9 @@ TEST_F(ModelTypeTest, ANewTypeIsOneFile) {
       (Texts{"rmsnorm rows=1 columns=64 dtype=bf16", "rmsnorm rows=2 columns=64 dtype=bf16",
              "rmsnorm rows=2 columns=64 dtype=bf16 residual=add",
              "softmax rows=16 columns=72 dtype=bf16", "softmax rows=17 columns=72 dtype=bf16",
-             "softmax rows=7 columns=8 dtype=fp32", "bf16 of 3",
+             "softmax rows=7 columns=8 dtype=fp32", "softmax rows=31 columns=8 dtype=bf16",
+             "softmax rows=2 columns=8 dtype=bf16", "softmax rows=32 columns=8 dtype=bf16",
+             "bf16 of 3",
              "what cannot be is left out, softmax: dtype=int8 is not one of bf16, fp16, fp32; "
              "see kernwright operations softmax",
              "not in the config, and taken from transformers' defaults of sums: depth=3"}));
@@ -117,14 +121,14 @@ TEST_F(ModelTypeTest, ATypeMayExtendABuiltInOne) {
 TEST_F(ModelTypeTest, MistakesInAFileAreNamed) {
   EXPECT_EQ(refused(R"({"a": "b + 1"})"),
             ":1: values.a: \"b + 1\": unknown name \"b\", known are gpus, nested, plain, "
-            "fp8_tensors, fp8_blocks, a");
+            "fp8_tensors, fp8_blocks, integers, weight_bits, weight_group, weight_zeros, a");
   EXPECT_EQ(refused(R"({"a": {"field": "dim", "as": "text"}})"),
             ":1: values.a.as: \"text\" is not one of size, count, flag, number, word, list");
   EXPECT_EQ(refused("{}", R"(["softmax rows=1 columns=2 depth=3"])"),
             ":1: problems[0]: \"depth=3\": softmax has no dim, dtype or flag depth");
   EXPECT_EQ(refused("{}", R"([{"note": "{a}"}])"),
             ":1: problems[0].note: unknown name \"a\" in braces, known are gpus, nested, plain, "
-            "fp8_tensors, fp8_blocks");
+            "fp8_tensors, fp8_blocks, integers, weight_bits, weight_group, weight_zeros");
   EXPECT_EQ(refused("{}", R"([{"note": "{a"}])"), ":1: problems[0].note: a brace is not closed");
   EXPECT_EQ(refused("{}", R"([{"for": {"tokens": 0}}])"),
             ":1: problems[0].for.tokens: expected 1 to 64, is 0");

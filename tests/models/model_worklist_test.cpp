@@ -731,6 +731,95 @@ TEST_F(ModelWorklistTest, WeightsInFp8HaveResultsOfSixteenBits) {
   EXPECT_EQ(texts_of(quantized, DType::fp8_e4m3), texts_of(quantized, DType::bf16));
 }
 
+std::string packed(std::string_view weights) {
+  return concat(R"({"quant_method": "compressed-tensors", "format": "pack-quantized",
+    "config_groups": {"group_0": {"targets": ["Linear"], "input_activations": null,
+      "weights": {"type": "int", )",
+                weights, "}}}}");
+}
+
+TEST_F(ModelWorklistTest, WeightsOfIntegersGiveQuantizedProducts) {
+  const std::vector<std::pair<std::string, std::string>> methods = {
+      {R"({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": false})",
+       "group=128 dtype=bf16"},
+      {R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": false,
+           "checkpoint_format": "gptq_v2"})",
+       "group=32 dtype=bf16 zero=code"},
+      {R"({"quant_method": "gptq", "bits": 8, "group_size": -1, "sym": true})",
+       "dtype=bf16 weights=int8"},
+      {R"({"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm",
+           "zero_point": true})",
+       "group=128 dtype=bf16 zero=code"},
+      {R"({"quant_method": "awq", "zero_point": false})", "group=128 dtype=bf16"},
+      {packed(R"("num_bits": 4, "strategy": "group", "group_size": 64, "symmetric": true)"),
+       "group=64 dtype=bf16"},
+      {packed(R"("num_bits": 8, "strategy": "channel", "group_size": null, "symmetric": false)"),
+       "dtype=bf16 weights=int8 zero=code"}};
+  for (const auto& [how, of_weights] : methods) {
+    const std::string config = with(kLlama, "\"quantization_config\": " + how);
+    const auto group = of_weights.substr(0, of_weights.find("dtype"));
+    const auto flags = of_weights.substr(of_weights.find("dtype"));
+    const auto product = [&](std::string_view sizes, std::string_view n_kv = "",
+                             std::string_view more = "") {
+      return concat(sizes, " ", group, n_kv, flags, more);
+    };
+    Texts expected = {product("m=16 n=6144 k=4096"),
+                      product("m=16 n=4096 k=4096"),
+                      product("m=16 n=1024 k=4096"),
+                      product("m=16 n=6144 k=4096", "n_kv=1024 ", " split=qkv"),
+                      product("m=16 n=28672 k=4096"),
+                      product("m=16 n=14336 k=4096"),
+                      product("m=16 n=4096 k=14336"),
+                      product("m=16 n=14336 k=4096", "", " activation=silu gate=stacked")};
+    EXPECT_EQ(sorted(problems_of("quantized_matmul", config, {16}, {})), sorted(expected)) << how;
+    EXPECT_EQ(problems_of("matmul", config, {16}, {}),
+              (Texts{"m=16 n=128256 k=4096 dtype=bf16",
+                     "m=16 n=128256 k=4096 dtype=bf16 out=fp32 norm=rms"}));
+    EXPECT_FALSE(has(notes(config), "left out: their weights")) << notes(config);
+  }
+}
+
+TEST_F(ModelWorklistTest, ScalesHaveTheDtypeOfTheCheckpoint) {
+  const std::string config =
+      with(kLlama, R"("torch_dtype": "float16", "quantization_config": {"quant_method": "gptq"})");
+  for (const std::string& text : problems_of("quantized_matmul", config, {16}, {})) {
+    EXPECT_TRUE(has(text, " dtype=bf16 scale=fp16")) << text;
+  }
+}
+
+TEST_F(ModelWorklistTest, RanksThatCutGroupsGiveProductsOfTheirSlices) {
+  // 14336 / 64 columns: a rank begins 0, 32, 64 or 96 columns within a group of 128.
+  const auto of_ranks = [&](std::string_view config, int ranks) {
+    Texts found = problems_of("quantized_matmul", config, {16}, {}, ranks);
+    std::erase_if(found, [](const std::string& text) { return !has(text, " first="); });
+    return sorted(found);
+  };
+  const std::string config = with(
+      kLlama, R"("quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128})");
+  EXPECT_EQ(of_ranks(config, 8), Texts{});
+  EXPECT_EQ(of_ranks(replaced(config, "14336", "11008"), 8),
+            sorted({"m=16 n=4096 k=1376 group=128 first=32 dtype=bf16",
+                    "m=16 n=4096 k=1376 group=128 first=64 dtype=bf16",
+                    "m=16 n=4096 k=1376 group=128 first=96 dtype=bf16"}));
+  const Texts all = problems_of("quantized_matmul", config, {16}, {}, 8);
+  EXPECT_EQ(std::count(all.begin(), all.end(), "m=16 n=3584 k=4096 group=128 dtype=bf16"), 1);
+  EXPECT_EQ(std::count(all.begin(), all.end(), "m=16 n=4096 k=1792 group=128 dtype=bf16"), 1);
+}
+
+TEST_F(ModelWorklistTest, QuantizedLayersAreThoseOfTheConfigAlone) {
+  const std::string config =
+      with(kQwen3Moe,
+           R"("quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128})");
+  // The router is not quantised, and experts have no product yet.
+  EXPECT_EQ(problems_of("matmul", config, {16}, {}).front(), "m=16 n=128 k=2048 dtype=bf16");
+  EXPECT_TRUE(problems_of("grouped_matmul", config, {16}, {}).empty());
+  EXPECT_TRUE(has(notes(config), "the products of experts are left out"));
+  EXPECT_TRUE(has(notes(with(kLlama, R"("quantization_config": {"quant_method": "gptq",
+      "dynamic": {"-:lm_head": {}}})")),
+                  "rules for some modules, dynamic"));
+  EXPECT_TRUE(problems_of("quantized_matmul", kGptOss, {16}, {}).empty()) << "its experts alone";
+}
+
 TEST_F(ModelWorklistTest, OtherwiseQuantisedProductsAreLeftOutAndNamed) {
   const Texts expected = {
       "attention batch=1 heads=32 kv_heads=8 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
@@ -746,7 +835,11 @@ TEST_F(ModelWorklistTest, OtherwiseQuantisedProductsAreLeftOutAndNamed) {
        "fp8 with a scale for each block of 64 x 128"},
       {R"({"activation_scheme": "dynamic", "quant_method": "fp8", "weight_block_size": null})",
        "fp8, activations with scales of their own"},
-      {R"({"quant_method": "gptq", "bits": 4, "group_size": 128})", "gptq, 4 bits"},
+      {R"({"quant_method": "gptq", "bits": 3, "group_size": 128})", "gptq, 3 bits"},
+      {R"({"quant_method": "gptq", "bits": 4, "group_size": 8})", "gptq, 4 bits, groups of 8"},
+      {R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"})",
+       "gptq, 4 bits, marlin"},
+      {R"({"quant_method": "awq", "bits": 4, "version": "gemv"})", "awq, 4 bits, gemv"},
       {R"({"quant_method": "bitsandbytes", "load_in_4bit": true})", "bitsandbytes, 4 bits"},
       {R"({"quant_method": "compressed-tensors", "format": "float-quantized",
            "config_groups": {"group_0": {
@@ -754,7 +847,12 @@ TEST_F(ModelWorklistTest, OtherwiseQuantisedProductsAreLeftOutAndNamed) {
              "input_activations": {"num_bits": 8, "type": "float", "strategy": "token",
                                    "dynamic": true}}}})",
        "compressed-tensors, float-quantized"},
-      {R"({"quant_method": "awq", "bits": 4,
+      {R"({"quant_method": "compressed-tensors", "format": "pack-quantized",
+           "config_groups": {"group_0": {
+             "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128},
+             "input_activations": {"num_bits": 8, "type": "float"}}}})",
+       "compressed-tensors, pack-quantized"},
+      {R"({"quant_method": "bitsandbytes", "load_in_8bit": true,
            "modules_to_not_convert": ["lm_head", "model.layers.0.mlp"]})",
        "leaves 1 modules as they are, such as model.layers.0.mlp"},
   };

@@ -12,16 +12,17 @@ import kernwright as kw
 import kernwright.torch
 from kernwright import _operations as arrays
 from kernwright.torch import _fused, _modules
-from kernwright.torch.ops import products, scaled_products
+from kernwright.torch.ops import products, quantized_products, scaled_products
 
 import fakes
 import reference
+import test_load
 
 transformers = pytest.importorskip("transformers")
 
 TOOL = os.path.join(os.path.dirname(kw.__file__), "bin", "kernwright")
 LENGTH = 64  # of a static cache
-DTYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.int32: "int32"}
+DTYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.int32: "int32", torch.uint8: "uint8"}
 # What each operator asks kernwright for.
 ASKS = {
     "linear": lambda x, weight, bias=None, residual=None, **named:
@@ -32,6 +33,7 @@ ASKS = {
     "qkv_linear.members": products._qkv_linear,
     "grouped_matmul": scaled_products._grouped_matmul,
     "grouped_matmul.out": scaled_products._grouped_matmul,
+    "quantized_linear": quantized_products._our_quantized_linear,
     "rms_norm": arrays.rms_norm,
     "rope": arrays.rope,
     "norm_rope": _fused.norm_rope,
@@ -99,6 +101,10 @@ def model_of(family):
 def listed(model, tokens, tmp_path):
     config = tmp_path / "config.json"
     config.write_text(model.config.to_json_string(use_diff=False))
+    return list_of(config, tokens)
+
+
+def list_of(config, tokens):
     text = subprocess.run([TOOL, "worklist", config, "--tokens", str(tokens), "--contexts", str(LENGTH)],
                           check=True, stdout=subprocess.PIPE, text=True).stdout
     return set(json.loads(text)["problems"])
@@ -134,3 +140,14 @@ def test_a_worklist_has_what_modules_of_other_models_ask_for(asked, tmp_path):
     problems = asked(lambda: model(torch.zeros(1, 24, dtype=torch.int64)))
     assert "matmul m=24 n=32 k=64 dtype=bf16 bias=column" in problems
     assert problems - listed(model, 24, tmp_path) == set()
+
+
+@pytest.mark.parametrize("method", ["gptq", "gptq of 8 bits", "awq", "compressed-tensors"])
+def test_a_worklist_has_what_a_model_of_a_quantized_checkpoint_asks_for(asked, tmp_path, method):
+    test_load.written(tmp_path, "Llama", method, torch.bfloat16, sym=False)
+    model = kw.torch.load_quantized(tmp_path, dtype=torch.bfloat16)
+    kw.torch.patch(model)
+    problems = asked(lambda: model(torch.zeros(1, 24, dtype=torch.int64)))
+    products = {problem for problem in problems if problem.startswith("quantized_matmul ")}
+    assert len(products) == 4  # q and o, k and v, gate and up are alike
+    assert problems - list_of(tmp_path / "config.json", 24) == set()
