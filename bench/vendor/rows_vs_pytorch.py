@@ -30,7 +30,7 @@ MAX_SETS = 256
 GRAPH_US = 3000  # one replay: long enough for the clock of events, short enough to take turns
 SELECTION_ROUNDS = 5
 ROUNDS = 21
-BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8_e4m3": 1, "int8": 1, "int32": 4, "bool": 1}
+BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8_e4m3": 1, "int8": 1, "uint8": 1, "int32": 4, "bool": 1}
 # Between two right results: both round once, and sum in their own order.
 TOLERANCE = {"bf16": 2e-2, "fp16": 4e-3, "fp32": 1e-4, "fp8_e4m3": 0.13, "int8": 1.0}
 
@@ -111,8 +111,8 @@ def activation(torch, name):
 
 def torch_dtype(torch, name):
     return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32,
-            "fp8_e4m3": torch.float8_e4m3fn, "int8": torch.int8, "int32": torch.int32,
-            "bool": torch.bool}[name]
+            "fp8_e4m3": torch.float8_e4m3fn, "int8": torch.int8, "uint8": torch.uint8,
+            "int32": torch.int32, "bool": torch.bool}[name]
 
 
 def cast(torch, y, values):

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import pathlib
+import subprocess
 import sys
 import tempfile
 import types
@@ -17,6 +18,7 @@ sys.dont_write_bytecode = True
 import attention_vs_peers  # noqa: E402
 import quantized_peers as peers  # noqa: E402
 import quantized_vs_peers as bench  # noqa: E402
+import rows_vs_pytorch as rows  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
 EVERY_WEIGHTS = (peers.WEIGHTS, "group=128 dtype=fp16 zero=code", "group=64 dtype=bf16 weights=int8", "dtype=bf16",
@@ -51,6 +53,15 @@ class ShapesTest(unittest.TestCase):
             shape("layout=rows dtype=bf16 bias=column")
         with self.assertRaisesRegex(ValueError, "does not know matmul"):
             peers.Shape("matmul m=1 n=8 k=8 dtype=bf16")
+
+    def test_tensors_of_every_dtype_of_these_operations_have_a_size(self):
+        for name in ("quantized_matmul", "pack_weights", "dequantize_weights"):
+            listed = subprocess.run([PROGRAM, "operations", name, "--json"], stdout=subprocess.PIPE, check=True)
+            operation = json.loads(listed.stdout)
+            values = {dtype["name"]: dtype["values"] for dtype in operation["dtypes"]}
+            for tensor in operation["tensors"]:
+                for dtype in values.get(tensor["dtype"], [tensor["dtype"]]):
+                    self.assertIn(dtype, rows.BYTES, f"{name}: {tensor['name']}")
 
     def test_lines_count_weights_scales_and_both_sides(self):
         one = shape("group=128 dtype=bf16 zero=code")
