@@ -1,17 +1,17 @@
 // D[m, n] = A[m, k] * W[n, k]^T for up to 32 rows of A (Hopper), where W are packed weights of 4 or
 // 8 bits. Rows of A start at multiples of 16 bytes.
 //
-// Such a product costs as much as reading the weights. They are blocks of 64 rows x 64 columns, all
-// one after another, and each thread block takes an equal run of them, which is contiguous. A run
-// may begin and end within a tile, the blocks of 64 rows. The warps of a thread block have one of
-// three jobs:
+// Such a product costs as much as reading the weights. They are blocks of 64 rows x 64 columns, one
+// after another. Tiles are ROWS rows of them, and each thread block takes an equal run of tiles,
+// which is contiguous if a tile has all rows of its blocks. A run may begin and end within a tile.
+// The warps of a thread block have one of three jobs:
 //
 // loader     fills a ring by bulk copies: codes, with the scales and zero points of their groups.
-// It
-//            knows the run, so the ring never drains, and needs nothing that other kernels write.
+//            It knows the run, so the ring never drains, and needs nothing that other kernels
+//            write.
 // consumers  turn codes to numbers and multiply them by A, which is in shared memory, or comes with
 //            the stages (STAGED). Sums of a group are multiplied by its scale in fp32. A consumer
-//            takes SLABS of a block's four slabs of 16 rows, and every WARPS_K-th block of a stage.
+//            takes SLABS of a tile's slabs of 16 rows, and every WARPS_K-th block of a stage.
 // finishers  add the sums of the consumers in the order of the warps, a slab each, and store a tile
 //            of D, while the consumers go on.
 //
@@ -43,14 +43,17 @@ using namespace kernwright::config;
 
 constexpr int kHalves = BM / 8;           // of the rows of a
 constexpr int kStageBlocks = CHUNK / 64;  // of weights
-constexpr int kParts = 64 / SCALED;       // of a block's columns, with scales of their own
-constexpr int kScalesAt = kStageBlocks * kBlockBytes;
+constexpr int kTilesOfBlock = 64 / ROWS;
+constexpr int kTileSlabs = ROWS / 16;
+constexpr int kPartBytes = kBlockBytes / kTilesOfBlock;  // a tile's codes of a block
+constexpr int kParts = 64 / SCALED;  // of a block's columns, with scales of their own
+constexpr int kScalesAt = kStageBlocks * kPartBytes;
 constexpr int kZerosAt = kScalesAt + STAGE_GROUPS * 64 * static_cast<int>(sizeof(scale_t));
 // The rows of a in a stage, if they come with it, at a pitch without bank conflicts.
 constexpr int kRowsAt = (kZerosAt + (kZeros ? STAGE_GROUPS * 64 : 0) + 15) / 16 * 16;
 constexpr int kStagedPitch = CHUNK * 2 + 16;
 static_assert(kRowsAt + STAGED * A_ROWS * kStagedPitch <= STAGE_BYTES);
-constexpr int kFinishers = 4;  // a slab each
+constexpr int kFinishers = kTileSlabs;
 
 using StageRing = Pipeline<STAGES>;
 using SumsRing = Pipeline<2>;
@@ -69,7 +72,7 @@ struct Addresses {
   }
   // Returns the address of this lane's sums of a slab.
   __device__ unsigned sums(int buffer, int slab, int warp_k, int half) const {
-    const int unit = ((buffer * 4 + slab) * WARPS_K + warp_k) * kHalves + half;
+    const int unit = ((buffer * kTileSlabs + slab) * WARPS_K + warp_k) * kHalves + half;
     return base + kSums + unit * 512 + threadIdx.x % 32 * 16;
   }
   __device__ unsigned stage_barriers() const { return base + kBarriers; }
@@ -140,7 +143,7 @@ struct Cursor {
   }
 };
 
-// Fills the stages of the run. Run by one thread.
+// Fills the stages of the run. Run by a whole warp, whose lanes share the copies.
 class Loader {
  public:
   __device__ Loader(const dtype_t* a, const unsigned char* b, const scale_t* scales,
@@ -180,26 +183,29 @@ class Loader {
     const Cursor& at = weights_;
     const int first_group = shape_.group_of(at.column * 64);
     const int groups = shape_.group_of((at.column + at.count) * 64 - 1) - first_group + 1;
-    const long long factors = static_cast<long long>(at.run.tile) * shape_.groups + first_group;
-    const unsigned code_bytes = at.count * kBlockBytes;
+    const long long row = at.run.tile / kTilesOfBlock;  // of blocks
+    const long long factors = (row * shape_.groups + first_group) * 64;
     const unsigned scale_bytes = groups * 64 * sizeof(scale_t), zero_bytes = groups * 64;
-    const unsigned to = at_.stage(at.ring.stage());
-    at.ring.producer_acquire(code_bytes + scale_bytes + (kZeros ? zero_bytes : 0) +
-                             (STAGED ? shape_.m * at.count * 128 : 0));
-    const long long block = static_cast<long long>(at.run.tile) * shape_.tile_blocks() + at.column;
-    bulk_load_once(to, b_ + block * kBlockBytes, code_bytes, at.ring.full());
-    bulk_load_once(to + kScalesAt, scales_ + factors * 64, scale_bytes, at.ring.full());
-    if constexpr (kZeros) {
-      bulk_load_once(to + kZerosAt, zeros_ + factors * 64, zero_bytes, at.ring.full());
+    const unsigned to = at_.stage(at.ring.stage()), full = at.ring.full();
+    const int lane_id = threadIdx.x % 32;
+    at.ring.warp_acquire(at.count * kPartBytes + scale_bytes + (kZeros ? zero_bytes : 0) +
+                         (STAGED ? shape_.m * at.count * 128 : 0));
+    const unsigned char* const codes = b_ + (row * shape_.tile_blocks() + at.column) * kBlockBytes +
+                                       at.run.tile % kTilesOfBlock * kPartBytes;
+    if constexpr (kTilesOfBlock == 1) {
+      if (lane_id == 0) bulk_load_once(to, codes, at.count * kPartBytes, full);
+    } else if (lane_id < at.count) {
+      bulk_load_once(to + lane_id * kPartBytes, codes + lane_id * kBlockBytes, kPartBytes, full);
     }
+    if (lane_id == 30) bulk_load_once(to + kScalesAt, scales_ + factors, scale_bytes, full);
+    if (kZeros && lane_id == 31) bulk_load_once(to + kZerosAt, zeros_ + factors, zero_bytes, full);
   }
   // Loads the columns of a of a stage. Rows behind m are left as they are: the sums of each row are
   // its own.
   __device__ __forceinline__ void load_rows() {
     const Cursor& at = rows_;
     const unsigned to = at_.stage(at.ring.stage()) + kRowsAt;
-#pragma unroll 1
-    for (int row = 0; row < shape_.m; ++row) {
+    if (const int row = threadIdx.x % 32; row < shape_.m) {
       bulk_load(to + row * kStagedPitch, a_ + static_cast<long long>(row) * lda_ + at.column * 64,
                 at.count * 128, at.ring.full());
     }
@@ -253,18 +259,20 @@ __device__ __forceinline__ void copy_a(const dtype_t* a, int lda, const Shape& s
 using Sums = float[SLABS][kHalves][4];
 
 // Adds the products of 16 rows and 64 columns, whose groups begin with `group_at` in the stage.
+// `slab` counts in the tile, and `slab_of_block` in the block.
 __device__ __forceinline__ void multiply_slab(float (&sums)[kHalves][4], unsigned stage, int block,
-                                              int slab, const int (&group_at)[kParts],
+                                              int slab, int slab_of_block,
+                                              const int (&group_at)[kParts],
                                               const unsigned (&rows_a)[kHalves][2][4]) {
   Packed<16> vectors[kVectors];
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    vectors[v] = load_shared<16>(stage + block * kBlockBytes + (slab * kVectors + v) * 512 +
+    vectors[v] = load_shared<16>(stage + block * kPartBytes + (slab * kVectors + v) * 512 +
                                  threadIdx.x % 32 * 16);
   }
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
-    const StagedFactors factors(stage + kScalesAt, stage + kZerosAt, group_at[part], slab);
+    const StagedFactors factors(stage + kScalesAt, stage + kZerosAt, group_at[part], slab_of_block);
     float part_sums[kHalves][4] = {};
 #pragma unroll
     for (int in_part = 0; in_part < SCALED / 16; ++in_part) {
@@ -288,7 +296,7 @@ __device__ __forceinline__ void multiply_slab(float (&sums)[kHalves][4], unsigne
 }
 
 __device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses at) {
-  constexpr int kWarpsOfBlock = 4 / SLABS;
+  constexpr int kWarpsOfBlock = kTileSlabs / SLABS;
   const int lane_id = threadIdx.x % 32;
   const int first_slab = warp % kWarpsOfBlock * SLABS, warp_k = warp / kWarpsOfBlock;
   StageRing ring(at.stage_barriers());
@@ -296,6 +304,7 @@ __device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses 
   Run run(shape);
 #pragma unroll 1
   while (run.next()) {
+    const int slabs_ahead = run.tile % kTilesOfBlock * kTileSlabs;  // of the block, before the tile
     Sums sums = {};
 #pragma unroll 1
     for (int first = run.first; shape.reads && first < run.last; first += kStageBlocks) {
@@ -325,7 +334,8 @@ __device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses 
         }
 #pragma unroll
         for (int i = 0; i < SLABS; ++i) {
-          multiply_slab(sums[i], stage, block, first_slab + i, group_at, rows_a);
+          const int slab = first_slab + i;
+          multiply_slab(sums[i], stage, block, slab, slabs_ahead + slab, group_at, rows_a);
         }
       }
       tma_store_fence();
@@ -355,7 +365,7 @@ struct Partials {
   int* flags;
 
   __device__ __forceinline__ float4& quad(int number, int slab, int half) const {
-    return quads[((number * 4 + slab) * kHalves + half) * 32 + threadIdx.x % 32];
+    return quads[((number * kTileSlabs + slab) * kHalves + half) * 32 + threadIdx.x % 32];
   }
   // Leaves this run's sums of a slab for the run that has the end of the tile.
   __device__ __forceinline__ void leave(int slab, const float (&sums)[kHalves][4]) const {
@@ -366,7 +376,7 @@ struct Partials {
     }
     __threadfence();
     __syncwarp();
-    if (threadIdx.x % 32 == 0) set_flag(flags + blockIdx.x * 4 + slab);
+    if (threadIdx.x % 32 == 0) set_flag(flags + blockIdx.x * kTileSlabs + slab);
   }
   // Adds the sums of the runs ahead, back to the one with the beginning of the tile, and takes down
   // their flags.
@@ -376,7 +386,7 @@ struct Partials {
 #pragma unroll 1
     do {
       --number;
-      int* const flag = flags + number * 4 + slab;
+      int* const flag = flags + number * kTileSlabs + slab;
       wait_flag(flag);
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {
@@ -403,7 +413,7 @@ __device__ __forceinline__ void each_element(int tile, int slab, const Visit& vi
          ++i) {  // with a gate, the upper rows are what the lower ones open
       const int row_of_slab = lane_id / 4 + i / 2 * 8;
       visit(half, i, half * 8 + lane_id % 4 * 2 + i % 2,
-            (tile * 64 + slab * 16) / STACK + row_of_slab);
+            (tile * ROWS + slab * 16) / STACK + row_of_slab);
     }
   }
 }
@@ -468,15 +478,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
     __syncwarp();
     // The other warps reach the wait after these requests, which they would delay there.
-    if (elect_one()) loader.load_ahead(ahead);
-    __syncwarp();
+    loader.load_ahead(ahead);
     named_barrier_arrive(1, THREADS);
   } else {
     named_barrier_sync(1, THREADS);
   }
   await_previous_kernel();
   if (is_loader) {
-    if (elect_one()) loader.load_rest();
+    loader.load_rest();
   } else if (warp < WARPS) {
     if constexpr (!STAGED) copy_a(a, lda, shape, at);
     consume(shape, warp, at);
