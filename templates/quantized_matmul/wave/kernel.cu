@@ -5,7 +5,8 @@
 // packed weights are, and rows of A its second dimension. A consumer turns codes to numbers in
 // registers, and the tensor cores take them from there.
 //
-// producer   one thread fills the ring: rows of A by TMA, and codes with the scales and zero points
+// producer   a warp, whose lanes share the copies, fills the ring: rows of A by TMA, and codes with
+// the scales and zero points
 //            of their groups by bulk copies
 // consumers  multiply, each ROWS / WGS of a tile's rows of weights by all of its TOKENS rows of A,
 // and
@@ -60,15 +61,20 @@ struct StageOfWeights {
     constexpr unsigned kFactorBytes = 64 * (sizeof(scale_t) + kZeros);
     return rows * (kBoxes * kBlockBytes + groups_of(step) * kFactorBytes);
   }
+  // Run by a warp: lanes 0 to 7 load the codes of a row of blocks each, the next 8 the scales, and
+  // the next 8 the zero points.
   __device__ __forceinline__ void load(Addresses at, int stage, int step, unsigned full) const {
+    const int lane_id = threadIdx.x % 32, i = lane_id % 8;
+    if (i >= rows) return;
     const int first_group = group_of(step * BK, from.groups), groups = groups_of(step);
-#pragma unroll 1  // the producer has few registers
-    for (int i = 0; i < rows; ++i) {
-      const long long block = static_cast<long long>(row + i) * from.columns + step * kBoxes;
-      const long long factors = (static_cast<long long>(row + i) * from.groups + first_group) * 64;
+    const long long block = static_cast<long long>(row + i) * from.columns + step * kBoxes;
+    const long long factors = (static_cast<long long>(row + i) * from.groups + first_group) * 64;
+    if (lane_id < 8) {
       load_bytes(at.codes(stage, i), from.codes + block * kBlockBytes, kBoxes * kBlockBytes, full);
+    } else if (lane_id < 16) {
       load_bytes(at.scales(stage, i), from.scales + factors, groups * 64 * sizeof(scale_t), full);
-      if constexpr (kZeros) load_bytes(at.zeros(stage, i), from.zeros + factors, groups * 64, full);
+    } else if (kZeros && lane_id < 24) {
+      load_bytes(at.zeros(stage, i), from.zeros + factors, groups * 64, full);
     }
   }
 
@@ -83,7 +89,7 @@ struct StageOfWeights {
   }
 };
 
-// Fills the ring with the operands of each tile. Run by the producer, one thread.
+// Fills the ring with the operands of each tile. Run by the producer, a warp.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const Weights& weights,
                                         Schedule& schedule, StageRing& ring, Addresses at,
                                         Stages stages) {
@@ -91,11 +97,10 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const Weights& w
     const StageOfWeights of_tile(weights, schedule.row());
 #pragma unroll 1
     for (int step = stages.first; step < stages.last; ++step) {
-      ring.producer_acquire(TOKENS * BK * 2 + of_tile.bytes(step));
+      ring.warp_acquire(TOKENS * BK * 2 + of_tile.bytes(step));
       const int stage = ring.stage();
       of_tile.load(at, stage, step, ring.full());
-#pragma unroll
-      for (int box = 0; box < kBoxes; ++box) {
+      if (const int box = static_cast<int>(threadIdx.x) % 32 - 24; box >= 0 && box < kBoxes) {
         tma_load(at.a(stage) + box * TOKENS * kSwizzleBytes, map_a, step * BK + box * 64,
                  schedule.column(), ring.full());
       }
@@ -150,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
   if (role == 0) {
     registers_release<kRegisters.producer>();
-    if (warp == 0 && elect_one()) {
+    if (warp == 0) {
       produce(map_a, {b, b_scale, b_zero, rows, (k + 63) / 64, groups, once != 0}, schedule, ring,
               at, stages);
     }
