@@ -46,6 +46,9 @@ def written(folder, family, method, scale=torch.float16, **changes):
             module.weight.copy_(layer.weight())
             del tensors[f"{name}.weight"]
             tensors.update({f"{name}.{part}": tensor for part, tensor in tensors_of(layer, config, method).items()})
+            if name.endswith("o_proj"):  # as AutoGPTQ writes it for layers without
+                module.bias = torch.nn.Parameter(torch.randn(len(module.weight)).bfloat16(), requires_grad=False)
+                tensors[f"{name}.bias"] = module.bias.data
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps(
         {**own.to_dict(), "architectures": [f"{family}ForCausalLM"], "dtype": "bfloat16",
@@ -102,6 +105,10 @@ def test_folders_that_are_no_such_checkpoints(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**whole, "num_hidden_layers": 1}))
     with pytest.raises(ValueError, match="7 quantized layers of the checkpoint are no linear layers of LlamaForCausalLM, "
                                          "such as model.layers.1."):
+        kt.load_quantized(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(
+        {**whole, "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 64}}))
+    with pytest.raises(ValueError, match=r"model.layers.0.self_attn.q_proj: group is 64, and 64 columns have 2 scales"):
         kt.load_quantized(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="has no .*safetensors"):

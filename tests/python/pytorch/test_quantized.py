@@ -36,8 +36,9 @@ def test_every_format_gives_exactly_its_weights(n, k, group, bits):
     expect_exact(kt.QuantizedWeight.from_gptq(**given, bits=bits, group=group), layer)
     if bits == 4:
         expect_exact(kt.QuantizedWeight.from_awq(**layer.awq(), group=group), layer)
-    expect_exact(kt.QuantizedWeight.from_compressed_tensors(**layer.compressed_tensors(), bits=bits, group=group),
-                 layer)
+    for g_idx in None, torch.full((k,), -1):
+        expect_exact(kt.QuantizedWeight.from_compressed_tensors(**layer.compressed_tensors(), bits=bits, group=group,
+                                                                weight_g_idx=g_idx), layer)
     odd = Layer(n - 3, k, group, bits, scale=torch.bfloat16)
     expect_exact(kt.QuantizedWeight.from_compressed_tensors(**odd.compressed_tensors(), bits=bits, group=group), odd)
 

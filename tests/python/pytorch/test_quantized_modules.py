@@ -90,6 +90,8 @@ def test_calls_that_no_kernel_takes_are_computed_with_the_plain_matrix(on_cpu):
     before(theirs).sum().backward()
     assert near(mine.grad, theirs.grad)
     strided = random(232, 3).t()
+    assert near(model(strided), before(strided)) and on_cpu == ["quantized_linear"] * 2
+    on_cpu.clear()
     with torch.autocast("cpu", torch.bfloat16):
         assert near(model(strided), before(strided))
     assert not on_cpu

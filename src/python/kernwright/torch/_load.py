@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Union
 import torch
 from torch import nn
 
-from ._quantized_modules import QuantizedLinear, pack, sources_of, tensors_of
+from ._quantized_modules import QuantizedLinear, names_of, pack, sources_of, tensors_of
 
 _DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "I32": torch.int32,
            "I64": torch.int64, "U8": torch.uint8, "I8": torch.int8}
@@ -84,12 +84,16 @@ class _Unpacked(nn.Module):
             bias = nn.Parameter(torch.empty(tensors["bias"][1], dtype=dtype, device="meta"), requires_grad=False)
         self.register_parameter("bias", bias)
 
-    def packed(self, config: Dict[str, Any]) -> QuantizedLinear:
-        format, group = config.get("checkpoint_format", "gptq"), _group_size(config)
-        tensors = tensors_of(self)
-        source, = (each for each in sources_of(tensors, group)
-                   if not each.format.startswith("gptq") or each.format == format)
-        return QuantizedLinear(pack(tensors, source), self.bias)
+    def packed(self, name: str, config: Dict[str, Any]) -> QuantizedLinear:
+        format, tensors = config.get("checkpoint_format", "gptq"), tensors_of(self)
+        sources = [each for each in sources_of(tensors, _group_size(config))
+                   if not each.format.startswith("gptq") or each.format == format]
+        if len(sources) != 1:
+            raise ValueError(f"{name}: its tensors, {names_of(tensors)}, are of no format that is known")
+        try:
+            return QuantizedLinear(pack(tensors, sources[0]), self.bias)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
 
 
 @functools.lru_cache(None)
@@ -131,7 +135,7 @@ def _register() -> None:
             for name, module in list(model.named_modules()):
                 if isinstance(module, _Unpacked):
                     at, _, last = name.rpartition(".")
-                    setattr(model.get_submodule(at), last, module.packed(self.quantization_config.checkpoint))
+                    setattr(model.get_submodule(at), last, module.packed(name, self.quantization_config.checkpoint))
 
         def is_serializable(self, *_: Any, **__: Any) -> bool:
             return False

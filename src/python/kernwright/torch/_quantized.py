@@ -88,7 +88,7 @@ def _group_of(k: int, groups: int, group: Optional[int]) -> int:
 def _order_of(g_idx: Optional[Tensor], k: int, groups: int,
               group: Optional[int]) -> Tuple[Optional[Tensor], int]:
     """Returns the columns sorted by group, None if they are, and the columns of a group."""
-    if g_idx is None or g_idx.numel() == 0:
+    if g_idx is None or bool((g_idx == -1).all()):  # compressed-tensors writes -1 for none
         return None, _group_of(k, groups, group)
     if g_idx.shape != (k,) or g_idx.is_floating_point() or g_idx.min() < 0 or g_idx.max() >= groups:
         raise ValueError(f"g_idx is {g_idx.dtype} {list(g_idx.shape)}, and the numbers of {groups} "

@@ -55,6 +55,10 @@ def sources_of(tensors: Dict[str, Tensor], group: Any) -> List[Source]:
     return [Source(format, words * 32 // n, group) for format in ("gptq", "gptq_v2")]
 
 
+def names_of(tensors: Dict[str, Tensor]) -> str:
+    return ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
+
+
 def pack(tensors: Dict[str, Tensor], source: Source) -> QuantizedWeight:
     """Errors: ValueError if the tensors are not what `source` says."""
     if source.format == "awq":
@@ -117,8 +121,7 @@ def check_quantized(module: nn.Module) -> Source:
         else:
             reasons.append(f"does not compute a product with its weights as {source.format} of {source.bits} bits")
     if not found:
-        shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
-        raise Left("; ".join(reasons) or f"its tensors, {shapes}, are of no format that is known")
+        raise Left("; ".join(reasons) or f"its tensors, {names_of(tensors)}, are of no format that is known")
     found.sort(key=lambda each: each[0])
     if len(found) > 1 and not found[0][0] < found[1][0] / 2:
         raise Left(f"its weights may be {found[0][1].format} and {found[1][1].format}")
@@ -174,7 +177,7 @@ class PackedLinear(Front):
 
     def _kernwright_product(self, x: Tensor, weight: QuantizedWeight) -> Tensor:
         bias = self.bias if hasattr(self, "bias") else None
-        if fits(x) and x.is_contiguous() and (bias is None or bias.dtype is x.dtype) and not (
+        if fits(x) and (bias is None or bias.dtype is x.dtype) and not (
                 torch.is_grad_enabled() and bias is not None and bias.requires_grad):
             return kw.quantized_linear(x, weight, bias)
         return functional.linear(x, weight.dequantize(x.dtype), bias)
