@@ -38,7 +38,7 @@ Result<BakedLaunch> LoadedKernel::bake(const Arg* arguments, std::size_t count) 
   Result<ContextMemory> workspace = ContextMemory::allocate(api, workspace_bytes_);
   if (!workspace) {
     return Error{workspace.error().code,
-                 concat("workspace of ", summary_.problem, ": ", workspace.error().message)};
+                 concat("workspace of ", summary().problem, ": ", workspace.error().message)};
   }
   const ArgumentView view = bound.view(workspace->address());
   SequenceStep step{.program = &launcher_->program(),
@@ -50,7 +50,7 @@ Result<BakedLaunch> LoadedKernel::bake(const Arg* arguments, std::size_t count) 
                     .early = launcher_->program().starts_early()};
   Result<std::unique_ptr<LaunchGraph>> graph = LaunchGraph::make(api, {std::move(step)});
   if (!graph) {
-    return Error{graph.error().code, concat(summary_.problem, ": ", graph.error().message)};
+    return Error{graph.error().code, concat(summary().problem, ": ", graph.error().message)};
   }
   return BakedLaunch(std::unique_ptr<BakedLaunch::State>(
       new BakedLaunch::State{shared_from_this(), *std::move(workspace), *std::move(graph)}));

@@ -83,13 +83,13 @@ LoadedKernel::LoadedKernel(KernelSummary summary, ExecutionPlan plan,
 }
 
 Error LoadedKernel::bad_argument(std::size_t position, std::string_view problem) const {
-  return {ErrorCode::invalid_argument, concat("argument ", position, " of ", summary_.problem, " (",
-                                              arguments_[position].name, "): ", problem)};
+  return {ErrorCode::invalid_argument, concat("argument ", position, " of ", summary().problem,
+                                              " (", arguments_[position].name, "): ", problem)};
 }
 
 Error LoadedKernel::bad_count(std::size_t count) const {
   return {ErrorCode::invalid_argument,
-          concat(summary_.problem, " takes ", plan_.tensors.size(), " tensors and up to ",
+          concat(summary().problem, " takes ", plan_.tensors.size(), " tensors and up to ",
                  plan_.scalars.size(), " scalars; ", count, " arguments given")};
 }
 
@@ -157,7 +157,7 @@ Result<void> LoadedKernel::check_memory(const BoundArguments& bound,
   if (workspace != 0 && workspace_bytes_ > 0 &&
       !reachable(launcher_->api(), workspace, workspace_bytes_)) {
     return Error{ErrorCode::invalid_argument,
-                 concat(summary_.problem, ": the GPU cannot reach all of the workspace's ",
+                 concat(summary().problem, ": the GPU cannot reach all of the workspace's ",
                         workspace_bytes_, " bytes at ", workspace)};
   }
   return {};
@@ -217,7 +217,7 @@ Result<void> LoadedKernel::enqueue_with_pool(CUstream stream, const BoundArgumen
   const Result<DevicePointer> workspace = pool.take(stream, workspace_bytes_);
   if (!workspace) {
     return Error{workspace.error().code,
-                 concat(summary_.problem, " needs a workspace of ", workspace_bytes_,
+                 concat(summary().problem, " needs a workspace of ", workspace_bytes_,
                         " bytes, and none was given; from the pool: ", workspace.error().message)};
   }
   Result<void> launched = enqueue_at(stream, bound, *workspace);

@@ -40,12 +40,15 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
  public:
   LoadedKernel(KernelSummary summary, ExecutionPlan plan, std::unique_ptr<Launcher> launcher,
                Error why_not, bool check_launches = false);
+  virtual ~LoadedKernel() = default;
+  LoadedKernel(const LoadedKernel&) = delete;
+  LoadedKernel& operator=(const LoadedKernel&) = delete;
 
   Kernel handle() const { return Kernel(borrowed()); }
   BorrowedKernel borrowed() const { return BorrowedKernel(this); }
   static std::shared_ptr<const LoadedKernel> of(const BorrowedKernel& kernel);
 
-  const KernelSummary& summary() const { return summary_; }
+  virtual const KernelSummary& summary() const { return summary_; }
   const std::vector<ArgumentInfo>& arguments() const { return arguments_; }
   const ExecutionPlan& plan() const { return plan_; }
   std::int64_t workspace_bytes() const { return workspace_bytes_; }

@@ -5,7 +5,6 @@
 
 #include "model/candidate/candidate_maker.h"
 #include "model/candidate/plan_builder.h"
-#include "model/candidate/size_check.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -152,23 +151,15 @@ CandidatePlaces::CandidatePlaces(const KernelTemplate& kernel_template, const Sc
     : row(scope) {
   for (const Parameter& parameter : kernel_template.space.parameters()) row.set(parameter.name, 0);
   first_derived = row.size();
+  const auto place = [&](const Expression& one) {
+    expressions.add(one, PlacedExpression(one, row));
+  };
   for (const Derived& one : kernel_template.derived) {
-    derived.emplace_back(one.expression, row);
+    place(one.expression);
     row.set(one.name, 0);
   }
-  for (const DemandSpec& spec : kernel_template.cost) demands.emplace_back(spec.expression, row);
-  launches = detail::place_launches(kernel_template, row);
-}
-
-CandidatePlaces::CandidatePlaces(const Candidate& valid, std::span<const std::string> free)
-    : CandidatePlaces(*valid.kernel_template,
-                      valid.scope.first(valid.scope.size() - valid.kernel_template->derived.size() -
-                                        valid.kernel_template->space.parameters().size())) {
-  const SizedValues values(valid, free);
-  for (auto* list : {&derived, &demands}) {
-    for (PlacedExpression& one : *list) one = values.fold(one);
-  }
-  for (auto& [expression, placed] : launches) placed = values.fold(placed);
+  for (const DemandSpec& spec : kernel_template.cost) place(spec.expression);
+  detail::visit_launches(kernel_template, place);
 }
 
 CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const BoundProblem& problem,
@@ -242,90 +233,46 @@ Result<Candidate> CandidateMaker::make(std::int64_t point) const {
   return make_valid(kernel_template_.space.at(point), &for_points().places);
 }
 
-namespace {
-
-/// Everything that a candidate is made from.
-struct Making {
-  const KernelTemplate& kernel_template;
-  const std::shared_ptr<const BoundProblem>& problem;
-  const DeviceProfile& profile;
-  const Scope& scope;                    ///< of problem and device
-  const Result<ExecutionPlan>& tensors;  ///< see `plan_tensors`
-
-  /// The configuration is a point of the space, and the template applies. If `places` is given, the
-  /// point obeys the rules.
-  Result<Candidate> make(Configuration configuration, const CandidatePlaces* places) const;
-};
-
-Result<Candidate> Making::make(Configuration configuration, const CandidatePlaces* places) const {
+Result<Candidate> CandidateMaker::make_valid(Configuration configuration,
+                                             const CandidatePlaces* places) const {
   Candidate candidate;
-  candidate.kernel_template = &kernel_template;
-  candidate.problem = problem;
+  candidate.kernel_template = &kernel_template_;
+  candidate.problem = problem_;
   Scope& all = candidate.scope;
-  all = places == nullptr ? scope : places->row.with(scope.values());
+  all = places == nullptr ? scope_ : places->row.with(scope_.values());
   for (const auto& [name, value] : configuration.values()) all.set(name, value);
   if (places != nullptr && all.size() != places->first_derived) {
-    return Error{ErrorCode::internal, concat(kernel_template.name, " has places for ",
+    return Error{ErrorCode::internal, concat(kernel_template_.name, " has places for ",
                                              places->first_derived, " values, not ", all.size())};
   }
-  const auto evaluate = [&](std::vector<PlacedExpression> CandidatePlaces::* list, std::size_t i,
-                            const Expression& expression) -> Result<std::int64_t> {
-    if (places != nullptr) {
-      if (const auto value = (places->*list)[i].evaluate(all.values())) return *value;
-    }
-    return expression.evaluate(all);  // which says why there is none
-  };
-  for (std::size_t i = 0; i < kernel_template.derived.size(); ++i) {
-    const Derived& derived = kernel_template.derived[i];
-    const Result<std::int64_t> value = evaluate(&CandidatePlaces::derived, i, derived.expression);
+  const ValueSource values(all, places == nullptr ? nullptr : &places->expressions);
+  for (const Derived& derived : kernel_template_.derived) {
+    const Result<std::int64_t> value = values.evaluate(derived.expression);
     if (!value) {
       return rejected_at(
-          kernel_template, derived.place,
+          kernel_template_, derived.place,
           concat("derived value ", derived.name, " failed: ", value.error().message));
     }
     all.set(derived.name, *value);
   }
-  for (const Rule& rule : kernel_template.rules) {
+  for (const Rule& rule : kernel_template_.rules) {
     if (places != nullptr) break;
     const std::string failure = rule.failure(all);
-    if (!failure.empty()) return rejected_at(kernel_template, rule.place, failure);
+    if (!failure.empty()) return rejected_at(kernel_template_, rule.place, failure);
   }
-  for (std::size_t i = 0; i < kernel_template.cost.size(); ++i) {
-    const DemandSpec& spec = kernel_template.cost[i];
-    const Result<std::int64_t> value = evaluate(&CandidatePlaces::demands, i, spec.expression);
+  for (const DemandSpec& spec : kernel_template_.cost) {
+    const Result<std::int64_t> value = values.evaluate(spec.expression);
     if (!value || *value < 0) {
-      return rejected_at(kernel_template, spec.place,
+      return rejected_at(kernel_template_, spec.place,
                          concat("demand ", spec.name.name, " failed: ",
                                 value ? concat(*value, " < 0") : value.error().message));
     }
     candidate.demands.*spec.name.demand = *value;
   }
-  KW_ASSIGN(
-      candidate.plan,
-      detail::make_plan(kernel_template, problem->operation(), tensors, all, profile,
-                        places != nullptr ? detail::LaunchValues{&places->launches, all.values()}
-                                          : detail::LaunchValues{}));
+  KW_ASSIGN(candidate.plan,
+            detail::make_plan(kernel_template_, problem_->operation(), tensors_, values, profile_));
   candidate.configuration = std::move(configuration);
   return candidate;
-}
-
-}  // namespace
-
-Result<Candidate> CandidateMaker::make_valid(Configuration configuration,
-                                             const CandidatePlaces* places) const {
-  return Making{kernel_template_, problem_, profile_, scope_, tensors_}.make(
-      std::move(configuration), places);
-}
-
-Result<Candidate> make_valid_candidate(const KernelTemplate& kernel_template,
-                                       const BoundProblem& problem, Configuration configuration,
-                                       const DeviceProfile& profile,
-                                       const CandidatePlaces& places) {
-  Scope scope = problem.scope();
-  profile.add_to(scope);
-  return Making{kernel_template, std::make_shared<const BoundProblem>(problem), profile, scope,
-                detail::plan_tensors(problem)}
-      .make(std::move(configuration), &places);
 }
 
 Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const BoundProblem& problem,

@@ -4,8 +4,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "model/candidate/candidate.h"
@@ -15,26 +13,15 @@
 namespace kernwright {
 
 /// The expressions of a template in their places in the rows of its candidates' values, with which
-/// candidates are made faster than in a scope. All problems of an operation have the same places.
+/// candidates are made faster than in a scope.
 struct CandidatePlaces {
   /// `scope` has the names of a problem and of the device.
   CandidatePlaces(const KernelTemplate& kernel_template, const Scope& scope);
-  /// Computes now whatever is the same in candidates that differ from a valid one in the sizes of
-  /// the dims `free` alone.
-  CandidatePlaces(const Candidate& valid, std::span<const std::string> free);
 
   Scope row;                      ///< the names, with values that nobody reads
   std::size_t first_derived = 0;  ///< the place of the first derived value
-  std::vector<PlacedExpression> derived;
-  std::vector<PlacedExpression> demands;
-  detail::PlacedLaunches launches;
+  PlacedExpressions expressions;
 };
-
-/// Makes the candidate of a choice that is valid for the problem (see `SizeCheck`). Errors: if the
-/// limits of CUDA, of the device or of tensor maps reject it.
-Result<Candidate> make_valid_candidate(const KernelTemplate& kernel_template,
-                                       const BoundProblem& problem, Configuration configuration,
-                                       const DeviceProfile& profile, const CandidatePlaces& places);
 
 /// Does the same as `make_candidate`, for many configurations of one template and problem.
 /// Everything that does not depend on the configuration is computed once. The template and the
@@ -69,6 +56,8 @@ class CandidateMaker {
     CandidatePlaces places;
   };
   const ForPoints& for_points() const;
+  /// The configuration is a point of the space, and the template applies. If `places` is given, the
+  /// point obeys the rules.
   Result<Candidate> make_valid(Configuration configuration, const CandidatePlaces* places) const;
 
   const KernelTemplate& kernel_template_;

@@ -27,11 +27,11 @@ class PlanBuilder {
  public:
   /// `tensors` comes from `plan_tensors`.
   PlanBuilder(std::span<const JsonFile> files, const Operation& operation,
-              const Result<ExecutionPlan>& tensors, const Scope& scope,
-              const DeviceProfile& profile, const detail::LaunchValues& values = {})
-      : files_(files), operation_(operation), scope_(scope), profile_(profile), values_(values) {
+              Result<ExecutionPlan> tensors, const ValueSource& values,
+              const DeviceProfile& profile)
+      : files_(files), operation_(operation), values_(values), profile_(profile) {
     if (tensors) {
-      plan_ = *tensors;
+      plan_ = *std::move(tensors);
     } else {
       error_ = tensors.error().message;
     }
@@ -207,13 +207,7 @@ class PlanBuilder {
   }
 
   std::int64_t evaluate(std::string_view field, const Expression& expression) {
-    if (values_.placed != nullptr) {
-      const auto placed = values_.placed->find(&expression);
-      if (placed != values_.placed->end()) {
-        if (const auto value = placed->second.evaluate(values_.row)) return *value;
-      }
-    }
-    const Result<std::int64_t> value = expression.evaluate(scope_);
+    const Result<std::int64_t> value = values_.evaluate(expression);
     if (value) return *value;
     fail(concat(field, " failed: ", value.error().message));
     return 0;
@@ -358,7 +352,7 @@ class PlanBuilder {
   /// of the same bits.
   ArgumentPlan default_of(std::string_view name) const {
     const Scalar& scalar = operation_.scalars[index_of(operation_.scalars, name)];
-    const double value = scalar.default_in(scope_);
+    const double value = scalar.default_in(values_.scope());
     ArgumentPlan argument;
     argument.kind = dtype_bits(scalar.dtype) == 64 ? ArgumentKind::int64 : ArgumentKind::int32;
     if (scalar.dtype == DType::fp64) {
@@ -373,9 +367,8 @@ class PlanBuilder {
 
   std::span<const JsonFile> files_;
   const Operation& operation_;
-  const Scope& scope_;
+  ValueSource values_;
   const DeviceProfile& profile_;
-  detail::LaunchValues values_;
   ExecutionPlan plan_;
   JsonPlace place_;
   std::string_view kind_;
@@ -415,37 +408,40 @@ Result<ExecutionPlan> plan_tensors(const BoundProblem& problem) {
   return plan;
 }
 
-PlacedLaunches place_launches(const KernelTemplate& kernel_template, const Scope& names) {
-  PlacedLaunches placed;
-  const auto add = [&](const Expression& one) {
-    placed.emplace(&one, PlacedExpression(one, names));
-  };
+Result<ExecutionPlan> plan_tensors(const Operation& operation, const ValueSource& values) {
+  ExecutionPlan plan;
+  KW_ASSIGN(plan.tensors, operation.tensor_shapes(values));
+  KW_ASSIGN(plan.scalars, operation.present_scalars(values));
+  return plan;
+}
+
+void visit_launches(const KernelTemplate& kernel_template,
+                    const std::function<void(const Expression&)>& visit) {
   for (const WorkspaceSpec& spec : kernel_template.workspaces) {
-    for (const Expression* one : {&spec.bytes, &spec.zeroed, &spec.kept_zero}) add(*one);
+    for (const Expression* one : {&spec.bytes, &spec.zeroed, &spec.kept_zero}) visit(*one);
   }
   for (const TensorMapSpec& spec : kernel_template.tensor_maps) {
     for (const Expression* one : {&spec.when, &spec.pitch, &spec.swizzle, &spec.l2_promotion}) {
-      add(*one);
+      visit(*one);
     }
-    for (const Expression& one : spec.box) add(one);
+    for (const Expression& one : spec.box) visit(one);
   }
   for (const LaunchSpec& spec : kernel_template.launches) {
     for (const auto* list : {&spec.grid, &spec.block, &spec.cluster}) {
-      for (const Expression& one : *list) add(one);
+      for (const Expression& one : *list) visit(one);
     }
     for (const Expression* one :
          {&spec.when, &spec.dynamic_smem, &spec.cooperative, &spec.programmatic, &spec.waits}) {
-      add(*one);
+      visit(*one);
     }
-    for (const ArgumentSpec& argument : spec.arguments) add(argument.expression);
+    for (const ArgumentSpec& argument : spec.arguments) visit(argument.expression);
   }
-  return placed;
 }
 
 Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Operation& operation,
-                                const Result<ExecutionPlan>& tensors, const Scope& scope,
-                                const DeviceProfile& profile, const LaunchValues& values) {
-  PlanBuilder builder(kernel_template.manifests, operation, tensors, scope, profile, values);
+                                Result<ExecutionPlan> tensors, const ValueSource& values,
+                                const DeviceProfile& profile) {
+  PlanBuilder builder(kernel_template.manifests, operation, std::move(tensors), values, profile);
   for (const WorkspaceSpec& workspace : kernel_template.workspaces) {
     builder.add_workspace(workspace);
   }
@@ -460,11 +456,12 @@ Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Ope
 namespace {
 
 /// Makes the plan of one launch that operation.json declares.
-Result<ExecutionPlan> plan_beside(const BoundProblem& problem, const Result<ExecutionPlan>& tensors,
+Result<ExecutionPlan> plan_beside(const BoundProblem& problem, Result<ExecutionPlan> tensors,
                                   const LaunchSpec& launch, const DeviceProfile& profile,
                                   bool is_reference) {
   const JsonFile file{{}, problem.operation().folder + "/operation.json", {}};
-  PlanBuilder builder({&file, 1}, problem.operation(), tensors, problem.scope(), profile);
+  PlanBuilder builder({&file, 1}, problem.operation(), std::move(tensors), problem.scope(),
+                      profile);
   builder.add_launch(launch);
   if (is_reference) builder.expect_reference_complete(launch.place.in({&file, 1}));
   return builder.finish();
@@ -488,7 +485,7 @@ Result<ExecutionPlan> make_input_plan(const BoundProblem& problem, std::string_v
   tensors->scalars.push_back(std::move(seed));
   LaunchSpec launch = problem.operation().input_kernels->launch;
   launch.kernel = kernel;
-  return plan_beside(problem, tensors, launch, profile, false);
+  return plan_beside(problem, std::move(tensors), launch, profile, false);
 }
 
 }  // namespace kernwright

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <unordered_map>
+#include <functional>
 
 #include "model/candidate/candidate.h"
 #include <kernwright/result.h>
@@ -16,22 +14,17 @@ Result<void> applies_in(const KernelTemplate& kernel_template, const Scope& scop
 /// Makes a plan of the tensors and scalars of a problem, which are the same in the plans of all its
 /// candidates.
 Result<ExecutionPlan> plan_tensors(const BoundProblem& problem);
+/// Makes the same from the names of a problem.
+Result<ExecutionPlan> plan_tensors(const Operation& operation, const ValueSource& values);
 
-/// The expressions of a template's workspaces, tensor maps and launches, by their address, placed
-/// in the rows of values of the template's candidates.
-using PlacedLaunches = std::unordered_map<const Expression*, PlacedExpression>;
-PlacedLaunches place_launches(const KernelTemplate& kernel_template, const Scope& names);
+/// Calls `visit` with every expression of a template that `make_plan` may evaluate.
+void visit_launches(const KernelTemplate& kernel_template,
+                    const std::function<void(const Expression&)>& visit);
 
-/// The values of one candidate in such a row, with which plans are made faster than in a scope.
-struct LaunchValues {
-  const PlacedLaunches* placed = nullptr;  ///< null: all is evaluated in the scope
-  std::span<const std::int64_t> row = {};
-};
-
-/// Adds tensor maps, workspaces and launches to `tensors`. They are evaluated in `scope` and
-/// checked against the limits of CUDA and of the device.
+/// Adds tensor maps, workspaces and launches to `tensors`. They are evaluated and checked against
+/// the limits of CUDA and of the device.
 Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Operation& operation,
-                                const Result<ExecutionPlan>& tensors, const Scope& scope,
-                                const DeviceProfile& profile, const LaunchValues& values = {});
+                                Result<ExecutionPlan> tensors, const ValueSource& values,
+                                const DeviceProfile& profile);
 
 }  // namespace kernwright::detail

@@ -286,6 +286,15 @@ PlacedExpression PlacedExpression::moved(std::span<const std::size_t> to) const 
   return moved;
 }
 
+Result<std::int64_t> ValueSource::evaluate(const Expression& expression) const {
+  if (placed_ != nullptr) {
+    if (const PlacedExpression* const placed = placed_->find(expression)) {
+      if (const auto value = placed->evaluate(scope_.values())) return *value;
+    }
+  }
+  return expression.evaluate(scope_);  // which says why there is none
+}
+
 const std::string& Expression::text() const {
   static const auto& empty = *new std::string;
   return program_ ? program_->text : empty;

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -122,6 +123,39 @@ class PlacedExpression {
 
   std::shared_ptr<const detail::ExpressionProgram> program_;
   std::vector<std::size_t> places_;
+};
+
+/// Expressions that are placed in the values of scopes with the same names.
+class PlacedExpressions {
+ public:
+  /// The expression outlives this, and is not moved.
+  void add(const Expression& expression, PlacedExpression placed) {
+    placed_.insert_or_assign(&expression, std::move(placed));
+  }
+  /// Returns null for an expression that was not added.
+  const PlacedExpression* find(const Expression& expression) const {
+    const auto found = placed_.find(&expression);
+    return found == placed_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  std::unordered_map<const Expression*, PlacedExpression> placed_;
+};
+
+/// A scope from which expressions take their values, in their places as far as these are known.
+class ValueSource {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): every name is looked up.
+  ValueSource(const Scope& scope, const PlacedExpressions* placed = nullptr)
+      : scope_(scope), placed_(placed) {}
+
+  const Scope& scope() const { return scope_; }
+  /// Errors: see `Expression::evaluate`.
+  Result<std::int64_t> evaluate(const Expression& expression) const;
+
+ private:
+  const Scope& scope_;
+  const PlacedExpressions* placed_;
 };
 
 }  // namespace kernwright

@@ -34,7 +34,7 @@ class BoundProblem {
   /// Returns the shapes of all tensors that the problem has, in declared order.
   const std::vector<TensorShape>& shapes() const { return shapes_; }
   /// Returns the bytes of all tensors together.
-  double bytes() const;
+  double bytes() const { return total_bytes(shapes_); }
 
   std::int64_t size(const Dim& dim) const { return *scope_.find(dim.name); }
   /// Returns the dtype of type variable `name`.

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -216,6 +217,9 @@ struct TensorShape {
   std::int64_t bytes() const { return bytes_of(layout().span(), dtype); }
 };
 
+/// Returns the bytes of all tensors together.
+double total_bytes(const std::vector<TensorShape>& tensors);
+
 /// Awkward problems of an operation, which tests, faults and sanitizers take: one text of each
 /// list, in all ways.
 struct OperationCase {
@@ -306,15 +310,17 @@ struct Operation {
   /// Returns the tensors of a normalised problem, in declared order. Errors: an extent that
   /// overflows or is not positive; a draw outside of the range of the tensor's dtype.
   Result<std::vector<TensorShape>> tensor_shapes(const Problem& normalized) const {
-    return tensor_shapes(normalized, scope(normalized));
+    return tensor_shapes(ValueSource(scope(normalized)));
   }
   /// Does the same for a problem with this scope.
-  Result<std::vector<TensorShape>> tensor_shapes(const Problem& normalized,
-                                                 const Scope& values) const;
+  Result<std::vector<TensorShape>> tensor_shapes(const ValueSource& values) const;
 
   /// Returns the scalars of a problem with this scope, with their defaults, in declared order.
   /// Errors: a condition that overflows.
-  Result<std::vector<Scalar>> present_scalars(const Scope& values) const;
+  Result<std::vector<Scalar>> present_scalars(const ValueSource& values) const;
+
+  /// Calls `visit` with every expression that `tensor_shapes` and `present_scalars` may evaluate.
+  void visit_shapes(const std::function<void(const Expression&)>& visit) const;
 };
 
 }  // namespace kernwright

@@ -34,7 +34,7 @@ std::optional<std::size_t> Family::choose(const Section& section,
   const DispatchTable::Order& order = section.table.order(of_table.values());
   for (std::size_t i = 0; i < section.listed.size(); ++i) {
     const std::optional<std::size_t> kernel = section.listed[order[i]];
-    if (kernel && kernels[*kernel].check.holds(sizes)) return kernel;
+    if (kernel && kernels[*kernel]->check.holds(sizes)) return kernel;
   }
   return std::nullopt;
 }
@@ -55,7 +55,7 @@ std::optional<std::size_t> Family::choose(std::span<const std::int64_t> sizes) c
     if (const std::optional<std::size_t> kernel = choose(section, sizes)) return kernel;
   }
   const bool holds =
-      nearest != nullptr && nearest->near && kernels[*nearest->near].check.holds(sizes);
+      nearest != nullptr && nearest->near && kernels[*nearest->near]->check.holds(sizes);
   return holds ? nearest->near : std::nullopt;
 }
 

@@ -12,8 +12,10 @@
 
 #include "cache/layers/tiered_cache.h"
 #include "device/cuda/launcher.h"
-#include "model/candidate/candidate_maker.h"
+#include "model/candidate/device_profile.h"
 #include "model/candidate/size_check.h"
+#include "model/candidate/sized_plan.h"
+#include "model/catalog/catalog.h"
 #include "model/operation/bound_problem.h"
 #include "service/answer/builder.h"
 #include "support/mutex.h"
@@ -43,12 +45,13 @@ class FreeSizes {
 struct Family {
   struct Kernel {
     SizeCheck check;
-    CandidatePlaces places;
-    const KernelTemplate* kernel_template;
-    Configuration configuration;
+    SizedPlan plan;
     GradedRecord record;  ///< as it answers a size of the family
     Artifact artifact;
     std::shared_ptr<const Launcher> launcher;  ///< for some size; null without a GPU
+    // A handle may keep the kernel after the service has closed.
+    DeviceProfile profile;
+    std::shared_ptr<const Catalog> catalog;  ///< keeps the template and the operation
   };
   /// A size with records or decisions of its own.
   struct Point {
@@ -70,7 +73,7 @@ struct Family {
   BoundProblem example;
   std::vector<FreeDim> free = {};
   std::vector<double> distances = {};  ///< of each free dim: the largest ratio of near sizes
-  std::vector<Kernel> kernels = {};
+  std::vector<std::shared_ptr<const Kernel>> kernels = {};
   std::vector<Section> sections = {};  ///< those that are measured come first
   std::vector<Point> points = {};
 

@@ -97,10 +97,9 @@ std::size_t Shortlists::add_kernel(Family& family, Offer offer, GradedRecord rec
   std::vector<std::string> free;
   for (const FreeDim& dim : family.free) free.push_back(dim.name);
   std::shared_ptr<const Launcher> launcher = loaded(offer, load);
-  family.kernels.push_back({SizeCheck(offer.candidate, free),
-                            CandidatePlaces(offer.candidate, free), offer.candidate.kernel_template,
-                            offer.candidate.configuration, std::move(record),
-                            std::move(offer.artifact), std::move(launcher)});
+  family.kernels.push_back(std::make_shared<const Family::Kernel>(Family::Kernel{
+      SizeCheck(offer.candidate, free), SizedPlan(offer.candidate, free), std::move(record),
+      std::move(offer.artifact), std::move(launcher), site_.profile, site_.catalog}));
   return family.kernels.size() - 1;
 }
 

@@ -66,11 +66,11 @@ struct Given {
 
 // Calls `call` with the arguments as one array. Does not read arrays of other lengths than the
 // kernel's. The thread keeps the memory, so that launching does not allocate.
-template <typename Call>
-Result<void> with_arguments(const KernelSummary& kernel, const c_api::Counts& counts,
-                            const Given& given, const Call& call) {
+template <typename Handle, typename Call>
+Result<void> with_arguments(const Handle& handle, const c_api::Counts& counts, const Given& given,
+                            const Call& call) {
   if (given.tensor_count != counts.tensors || given.scalar_count > counts.scalars) {
-    return wrong(concat(kernel.problem, " takes ", counts.tensors, " tensors and up to ",
+    return wrong(concat(handle.summary().problem, " takes ", counts.tensors, " tensors and up to ",
                         counts.scalars, " scalars; ", given.tensor_count, " and ",
                         given.scalar_count, " given"));
   }
@@ -89,7 +89,7 @@ int call_with(const char* function, const char* name, Handle* handle, const Give
                  {{name, handle},
                   {"tensors", given.tensors, given.tensor_count > 0},
                   {"scalars", given.scalars, given.scalar_count > 0}},
-                 [&] { return with_arguments(handle->summary(), handle->counts, given, call); });
+                 [&] { return with_arguments(*handle, handle->counts, given, call); });
 }
 
 std::string describe(const Kernel& kernel) {
@@ -278,7 +278,7 @@ KERNWRIGHT_API int kw_find_and_launch(kw_service* service, const kw_problem* pro
                  [&]() -> Result<void> {
                    KW_ASSIGN(const BorrowedKernel kernel,
                              service->service.borrow_best_kernel(problem->problem, stream));
-                   return with_arguments(kernel.summary(), c_api::Counts(kernel.arguments()),
+                   return with_arguments(kernel, c_api::Counts(kernel.arguments()),
                                          {tensors, tensor_count, scalars, scalar_count},
                                          [&](const Arg* arguments, size_t count) {
                                            return kernel.launch(stream, arguments, count,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -65,6 +66,36 @@ Result<CudaDeviceInfo> find_device(const ServiceOptions& options,
   return Error{info.error().code, concat("no GPU to work on (", info.error().message,
                                          "); name a sku, such as h200, to work without one")};
 }
+
+/// The kernel of a family with the plan for one size. The rest is made when it is asked for.
+class PlannedKernel final : public ServedKernel {
+ public:
+  template <typename... Arguments>
+  PlannedKernel(std::shared_ptr<const Family::Kernel> of, const FreeSizes& sizes,
+                Arguments&&... of_loaded)
+      : ServedKernel(std::shared_ptr<const GradedRecord>(of, &of->record), KernelSummary{},
+                     std::forward<Arguments>(of_loaded)...),
+        of_(std::move(of)),
+        sizes_(sizes) {}
+
+  const KernelSummary& summary() const override {
+    std::call_once(once_, [this] {
+      const GradedRecord& record = of_->record;
+      summary_ = summarize(of_->plan.problem(sizes_.values()), record, of_->artifact.digest);
+      if (record.match != Match::predicted) return;
+      const Result<Candidate> made = of_->plan.candidate(sizes_.values(), of_->profile);
+      summary_.predicted_us = made ? predict_us(*made, of_->profile) : 0;
+      summary_.roofline_us = made ? roofline_us(*made->problem, of_->profile) : 0;
+    });
+    return summary_;
+  }
+
+ private:
+  std::shared_ptr<const Family::Kernel> of_;
+  FreeSizes sizes_;
+  mutable std::once_flag once_;
+  mutable KernelSummary summary_;
+};
 
 }  // namespace
 
@@ -216,7 +247,7 @@ std::optional<BorrowedKernel> ServiceCore::find_in_family(const Problem& written
     const Family& family = *found->family;
     const std::optional<std::size_t> chosen = family.choose(found->sizes.values());
     if (!chosen) return nullptr;
-    const GradedRecord& of = family.kernels[*chosen].record;
+    const GradedRecord& of = family.kernels[*chosen]->record;
     counters_.add(of.match, of.reason);
     return std::make_shared<const SizedKernel>(family, found->sizes, *chosen, weak_from_this());
   });
@@ -235,32 +266,29 @@ std::shared_ptr<const LoadedKernel> SizedKernel::load() const {
 
 std::shared_ptr<const LoadedKernel> ServiceCore::load_sized(const SizedKernel& sized) {
   const Family& family = sized.family();
-  const Family::Kernel& of = sized.kernel();
-  const Result<BoundProblem> problem = family.example.resized(family.dims(sized.sizes().values()));
-  const BoundProblem& bound = problem ? *problem : family.example;
+  const std::shared_ptr<const Family::Kernel>& of = sized.kernel();
+  const std::span<const std::int64_t> sizes = sized.sizes().values();
   Loaded loaded = guarded([&]() -> Loaded {
     KW_TRY(check_not_forked());
-    if (!problem) return problem.error();
-    KW_TRY(site_.check_memory(bound));
-    Result<Candidate> made = make_valid_candidate(*of.kernel_template, bound, of.configuration,
-                                                  site_.profile, of.places);
-    if (!made) return resolve(bound);
-    GradedRecord record = of.record;
-    if (record.match == Match::predicted) {
-      record.head.key = site_.key(bound);
-      record.head.winner.predicted_us = predict_us(*made, site_.profile);
-      record.head.roofline_us = roofline_us(bound, site_.profile);
+    Result<ExecutionPlan> plan = of->plan.at(sizes, site_.profile);
+    const bool is_loaded = !site_.has_device || of->launcher != nullptr;
+    if (!plan || !is_loaded || !site_.has_room_for(plan->tensors)) {
+      KW_ASSIGN(const BoundProblem problem, family.example.resized(family.dims(sizes)));
+      KW_TRY(site_.check_memory(problem));
+      return resolve(problem);
     }
     std::unique_ptr<Launcher> launcher;
     if (site_.has_device) {
-      if (of.launcher == nullptr) return resolve(bound);
-      KW_ASSIGN(launcher, of.launcher->with(made->plan));
+      KW_ASSIGN(launcher, of->launcher->with(*plan));
     }
-    return served(bound, std::move(record), {*std::move(made), of.artifact}, std::move(launcher));
+    return Loaded(std::make_shared<const PlannedKernel>(of, sized.sizes(), *std::move(plan),
+                                                        std::move(launcher), no_device(),
+                                                        options_.check_launches));
   });
   if (loaded) return *std::move(loaded);
   return std::make_shared<const ServedKernel>(
-      bound, GradedRecord{}, KernelSummary{.problem = bound.text()}, ExecutionPlan{}, nullptr,
+      std::make_shared<const GradedRecord>(),
+      KernelSummary{.problem = of->plan.problem(sizes).text()}, ExecutionPlan{}, nullptr,
       loaded.error(), options_.check_launches);
 }
 
@@ -326,14 +354,15 @@ void ServiceCore::record(const KernelSummary& answer) {
 Result<std::vector<Kernel>> ServiceCore::get_best_kernels(const Problem& problem,
                                                           std::size_t count) {
   KW_ASSIGN(const Kernel best, get_best_kernel(problem));
+  KW_ASSIGN(const BoundProblem bound, bind(problem));
   const ServedKernel& served = ServedKernel::of(*LoadedKernel::of(best));  // the table keeps it
   std::vector<Kernel> kernels;
   if (count > 0) kernels.push_back(best);
   ServedKernel::Alternatives& others = served.alternatives();
   const MutexLock lock(others.mutex);
-  if (!others.records) others.records = next_best(served, count);
+  if (!others.records) others.records = next_best(bound, served.record(), count);
   while (others.loaded.size() + 1 < count && others.tried < others.records->size()) {
-    load_one(served, others);
+    load_one(bound, served, others);
   }
   for (const auto& kernel : others.loaded) {
     if (kernels.size() < count) kernels.push_back(kernel->handle());
@@ -341,38 +370,36 @@ Result<std::vector<Kernel>> ServiceCore::get_best_kernels(const Problem& problem
   return kernels;
 }
 
-std::vector<GradedRecord> ServiceCore::next_best(const ServedKernel& best, std::size_t count) {
-  const GradedRecord& record = best.record();
-  std::vector<GradedRecord> found = answers_.next_best(best.problem(), record);
+std::vector<GradedRecord> ServiceCore::next_best(const BoundProblem& problem,
+                                                 const GradedRecord& record, std::size_t count) {
+  std::vector<GradedRecord> found = answers_.next_best(problem, record);
   // The prediction that is made at a miss compiles one candidate alone.
   if (record.match == Match::predicted && may_compile() && found.size() + 1 < count) {
-    const Result<TuningResult> more = desk_.predict(
-        best.problem(), {.trials = static_cast<int>(std::min(count, kMostPredicted))});
-    if (more) {
-      found = answers_.next_best(best.problem(), graded(*more, record.match, record.reason));
-    }
+    const Result<TuningResult> more =
+        desk_.predict(problem, {.trials = static_cast<int>(std::min(count, kMostPredicted))});
+    if (more) found = answers_.next_best(problem, graded(*more, record.match, record.reason));
   }
   return found;
 }
 
-void ServiceCore::load_one(const ServedKernel& best, ServedKernel::Alternatives& others) const {
+void ServiceCore::load_one(const BoundProblem& problem, const ServedKernel& best,
+                           ServedKernel::Alternatives& others) const {
   const GradedRecord& record = (*others.records)[others.tried++];
   const auto is_same = [&](const LoadedKernel& other, const Offer& offer) {
     return other.summary().artifact == offer.artifact.digest &&
            same_in_chain(other.plan(), offer.candidate.plan);
   };
   const Loaded loaded = [&](const auto& before) -> Loaded {
-    KW_ASSIGN(Offer offer, answers_.offer(best.problem(), record, bits()));
+    KW_ASSIGN(Offer offer, answers_.offer(problem, record, bits()));
     for (const auto& other : before) {
       if (is_same(*other, offer)) return other;
     }
     if (is_same(best, offer)) return best.shared_from_this();
-    return load(best.problem(), record, std::move(offer));
+    return load(problem, record, std::move(offer));
   }(others.loaded);
   if (!loaded) {
-    site_.say(LogLevel::warning,
-              concat(record.head.winner.choice.id(), " for ", best.problem().text(),
-                     " is passed over: ", loaded.error().message));
+    site_.say(LogLevel::warning, concat(record.head.winner.choice.id(), " for ", problem.text(),
+                                        " is passed over: ", loaded.error().message));
     return;
   }
   const auto known = std::ranges::find(others.loaded, *loaded);
@@ -495,12 +522,15 @@ ServiceCore::Loaded ServiceCore::load(const BoundProblem& problem, GradedRecord 
 
 ServiceCore::Loaded ServiceCore::served(const BoundProblem& problem, GradedRecord record,
                                         Offer offer, std::unique_ptr<Launcher> launcher) const {
-  Error why_not{ErrorCode::unavailable,
-                concat("this service works for the sku ", site_.profile.id, " without a GPU")};
   KernelSummary summary = summarize(problem.problem(), record, std::move(offer.artifact.digest));
   return Loaded(std::make_shared<const ServedKernel>(
-      problem, std::move(record), std::move(summary), std::move(offer.candidate.plan),
-      std::move(launcher), std::move(why_not), options_.check_launches));
+      std::make_shared<const GradedRecord>(std::move(record)), std::move(summary),
+      std::move(offer.candidate.plan), std::move(launcher), no_device(), options_.check_launches));
+}
+
+Error ServiceCore::no_device() const {
+  return {ErrorCode::unavailable,
+          concat("this service works for the sku ", site_.profile.id, " without a GPU")};
 }
 
 ServiceCore::Loaded ServiceCore::load(const BoundProblem& problem, const TuningResult& made,

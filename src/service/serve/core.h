@@ -187,17 +187,20 @@ class ServiceCore : public std::enable_shared_from_this<ServiceCore> {
   /// Makes the kernel that `launcher` launches, which is null without a GPU.
   Loaded served(const BoundProblem& problem, GradedRecord record, Offer offer,
                 std::unique_ptr<Launcher> launcher) const;
+  /// Returns the error of launches without a GPU.
+  Error no_device() const;
   /// Loads the offer's code. Returns null without a GPU.
   std::shared_ptr<const Launcher> load_ahead(const Offer& offer) const;
   /// Loads the winner of a record that was made just now.
   Loaded load(const BoundProblem& problem, const TuningResult& made, Match match,
               MissReason reason) const;
-  /// Returns the alternatives to `best`, best first. If `best` is only predicted and fewer than
-  /// `count` are known, predicts more.
-  std::vector<GradedRecord> next_best(const ServedKernel& best, std::size_t count);
+  /// Returns the alternatives to the winner of `record`, best first. If it is only predicted and
+  /// fewer than `count` are known, predicts more.
+  std::vector<GradedRecord> next_best(const BoundProblem& problem, const GradedRecord& record,
+                                      std::size_t count);
   /// Tries the next record: its kernel is loaded, unless it launches as one that is there.
-  void load_one(const ServedKernel& best, ServedKernel::Alternatives& others) const
-      KW_REQUIRES(others.mutex);
+  void load_one(const BoundProblem& problem, const ServedKernel& best,
+                ServedKernel::Alternatives& others) const KW_REQUIRES(others.mutex);
   void count(const BoundProblem& problem, Match match, MissReason reason);
   void tune_in_background(const Problem& normalized);
   void make_shortlist_in_background(const BoundProblem& problem);

@@ -8,29 +8,25 @@
 
 #include "cache/layers/tiered_cache.h"
 #include "launch/loaded_kernel.h"
-#include "model/operation/bound_problem.h"
 #include "support/mutex.h"
 
 namespace kernwright {
 
 /// A loaded kernel of a service, with the record that it came from. All kernels of a service are
 /// such.
-class ServedKernel final : public LoadedKernel {
+class ServedKernel : public LoadedKernel {
  public:
   /// `of_loaded` are the arguments of a `LoadedKernel`.
   template <typename... Arguments>
-  ServedKernel(BoundProblem problem, GradedRecord record, Arguments&&... of_loaded)
-      : LoadedKernel(std::forward<Arguments>(of_loaded)...),
-        problem_(std::move(problem)),
-        record_(std::move(record)) {}
+  ServedKernel(std::shared_ptr<const GradedRecord> record, Arguments&&... of_loaded)
+      : LoadedKernel(std::forward<Arguments>(of_loaded)...), record_(std::move(record)) {}
 
   /// `kernel` is of a service.
   static const ServedKernel& of(const LoadedKernel& kernel) {
     return static_cast<const ServedKernel&>(kernel);
   }
 
-  const BoundProblem& problem() const { return problem_; }
-  const GradedRecord& record() const { return record_; }
+  const GradedRecord& record() const { return *record_; }
 
   /// The kernels that may take its place in a chain, as far as callers asked for them.
   struct Alternatives {
@@ -42,8 +38,7 @@ class ServedKernel final : public LoadedKernel {
   Alternatives& alternatives() const { return alternatives_; }
 
  private:
-  BoundProblem problem_;
-  GradedRecord record_;
+  std::shared_ptr<const GradedRecord> record_;
   mutable Alternatives alternatives_;
 };
 

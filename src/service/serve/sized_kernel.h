@@ -21,7 +21,7 @@ class SizedKernel final : public LazyKernel {
 
   const Family& family() const { return family_; }
   const FreeSizes& sizes() const { return sizes_; }
-  const Family::Kernel& kernel() const { return family_.kernels[kernel_]; }
+  const std::shared_ptr<const Family::Kernel>& kernel() const { return family_.kernels[kernel_]; }
 
  protected:
   std::shared_ptr<const LoadedKernel> load() const override;  // core.cpp
