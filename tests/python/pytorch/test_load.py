@@ -72,6 +72,12 @@ def test_a_model_computes_what_its_checkpoint_says(tmp_path, family, method):
         assert model.generate(tokens, max_new_tokens=3, do_sample=False).shape == (1, 15)
 
 
+def test_rules_for_some_modules_are_those_of_their_tensors(tmp_path):
+    written(tmp_path, "Llama", "gptq of 8 bits", bits=4, group_size=128, dynamic={"+:.*": {"bits": 8, "group_size": 32}})
+    weights = [module for module in kt.load_quantized(tmp_path).modules() if isinstance(module, kt.QuantizedWeight)]
+    assert {(weight.weights, weight.group) for weight in weights} == {("int8", 32)} and len(weights) == 14
+
+
 def test_other_classes_and_patch(tmp_path, on_cpu):
     expected = written(tmp_path, "Qwen3", "awq").model
     model = kt.load_quantized(str(tmp_path), transformers.AutoModel, dtype=torch.bfloat16)

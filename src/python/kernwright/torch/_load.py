@@ -67,6 +67,9 @@ def _expect_known(config: Dict[str, Any]) -> None:
 
 
 def _group_size(config: Dict[str, Any]) -> Optional[int]:
+    """Returns the columns of a group, None if layers differ: then their tensors say it."""
+    if config.get("dynamic"):  # GPTQ's rules for some modules
+        return None
     sizes = {config.get("group_size"), *((group.get("weights") or {}).get("group_size")
                                          for group in (config.get("config_groups") or {}).values())} - {None}
     return sizes.pop() if len(sizes) == 1 else None
