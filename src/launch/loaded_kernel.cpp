@@ -70,7 +70,6 @@ LoadedKernel::LoadedKernel(KernelSummary summary, ExecutionPlan plan,
                            std::unique_ptr<Launcher> launcher, Error why_not, bool check_launches)
     : summary_(std::move(summary)),
       plan_(std::move(plan)),
-      arguments_(describe_arguments(plan_)),
       why_not_(std::move(why_not)),
       workspace_bytes_(plan_.workspace_bytes()),
       program_(launcher ? &launcher->program() : nullptr),
@@ -82,9 +81,14 @@ LoadedKernel::LoadedKernel(KernelSummary summary, ExecutionPlan plan,
   for (const Scalar& scalar : plan_.scalars) default_scalars_.push_back(scalar.default_value);
 }
 
+const std::vector<ArgumentInfo>& LoadedKernel::arguments() const {
+  std::call_once(described_, [this] { arguments_ = describe_arguments(plan_); });
+  return arguments_;
+}
+
 Error LoadedKernel::bad_argument(std::size_t position, std::string_view problem) const {
   return {ErrorCode::invalid_argument, concat("argument ", position, " of ", summary().problem,
-                                              " (", arguments_[position].name, "): ", problem)};
+                                              " (", arguments()[position].name, "): ", problem)};
 }
 
 Error LoadedKernel::bad_count(std::size_t count) const {

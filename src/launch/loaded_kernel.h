@@ -49,7 +49,7 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   static std::shared_ptr<const LoadedKernel> of(const BorrowedKernel& kernel);
 
   virtual const KernelSummary& summary() const { return summary_; }
-  const std::vector<ArgumentInfo>& arguments() const { return arguments_; }
+  const std::vector<ArgumentInfo>& arguments() const;
   const ExecutionPlan& plan() const { return plan_; }
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
   /// Returns null without a device.
@@ -91,7 +91,8 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
 
   KernelSummary summary_;
   ExecutionPlan plan_;
-  std::vector<ArgumentInfo> arguments_;
+  mutable std::once_flag described_;
+  mutable std::vector<ArgumentInfo> arguments_;  ///< once they were asked for
   Error why_not_;
   // The members that every launch reads are side by side.
   std::int64_t workspace_bytes_ = 0;

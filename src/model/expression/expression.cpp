@@ -286,11 +286,46 @@ PlacedExpression PlacedExpression::moved(std::span<const std::size_t> to) const 
   return moved;
 }
 
+std::size_t PlacedExpressions::slot(const Expression& expression) const {
+  constexpr std::uint64_t kSpread = 0x9e37'79b9'7f4a'7c15;
+  const std::uint64_t spread = reinterpret_cast<std::uintptr_t>(&expression) * kSpread;
+  std::size_t at = (spread >> 32) & (slots_.size() - 1);
+  while (slots_[at].expression != nullptr && slots_[at].expression != &expression) {
+    at = (at + 1) & (slots_.size() - 1);
+  }
+  return at;
+}
+
+void PlacedExpressions::add(const Expression& expression, PlacedExpression placed) {
+  if (2 * (count_ + 1) > slots_.size()) {
+    std::vector<Slot> before(std::max<std::size_t>(2 * slots_.size(), 64));
+    before.swap(slots_);
+    for (const Slot& one : before) {
+      if (one.expression != nullptr) slots_[slot(*one.expression)] = one;
+    }
+  }
+  Slot& own = slots_[slot(expression)];
+  if (own.expression == nullptr) ++count_;
+  own = {.expression = &expression};
+  if (const auto constant = placed.constant()) {
+    own.value = *constant;
+  } else {
+    own.index = placed_.size();
+    placed_.push_back(std::move(placed));
+  }
+}
+
+std::optional<std::int64_t> PlacedExpressions::evaluate(
+    const Expression& expression, std::span<const std::int64_t> values) const {
+  if (slots_.empty()) return std::nullopt;
+  const Slot& own = slots_[slot(expression)];
+  if (own.expression == nullptr) return std::nullopt;
+  return own.index == kConstant ? own.value : placed_[own.index].evaluate(values);
+}
+
 Result<std::int64_t> ValueSource::evaluate(const Expression& expression) const {
   if (placed_ != nullptr) {
-    if (const PlacedExpression* const placed = placed_->find(expression)) {
-      if (const auto value = placed->evaluate(scope_.values())) return *value;
-    }
+    if (const auto value = placed_->evaluate(expression, scope_.values())) return *value;
   }
   return expression.evaluate(scope_);  // which says why there is none
 }

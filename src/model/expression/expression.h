@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -125,21 +124,30 @@ class PlacedExpression {
   std::vector<std::size_t> places_;
 };
 
-/// Expressions that are placed in the values of scopes with the same names.
+/// Expressions that are placed in the values of scopes with the same names. Those that are constant
+/// are read from one small table, because families that take turns find little in the caches.
 class PlacedExpressions {
  public:
   /// The expression outlives this, and is not moved.
-  void add(const Expression& expression, PlacedExpression placed) {
-    placed_.insert_or_assign(&expression, std::move(placed));
-  }
-  /// Returns null for an expression that was not added.
-  const PlacedExpression* find(const Expression& expression) const {
-    const auto found = placed_.find(&expression);
-    return found == placed_.end() ? nullptr : &found->second;
-  }
+  void add(const Expression& expression, PlacedExpression placed);
+  /// Returns nullopt if the expression was not added or has no value.
+  std::optional<std::int64_t> evaluate(const Expression& expression,
+                                       std::span<const std::int64_t> values) const;
 
  private:
-  std::unordered_map<const Expression*, PlacedExpression> placed_;
+  static constexpr std::size_t kConstant = ~std::size_t{0};
+  struct Slot {
+    const Expression* expression = nullptr;
+    std::size_t index = kConstant;  ///< in `placed_`
+    std::int64_t value = 0;         ///< of a constant
+  };
+
+  /// Returns the slot of an expression, or the one for it. There are empty ones.
+  std::size_t slot(const Expression& expression) const;
+
+  std::vector<Slot> slots_;  ///< as many as a power of two, at most half of them full
+  std::size_t count_ = 0;
+  std::vector<PlacedExpression> placed_;
 };
 
 /// A scope from which expressions take their values, in their places as far as these are known.
