@@ -368,7 +368,7 @@ const char* kw_last_error(void);
 /* Returns the kind of that failure, a kw_error; KW_OK if there was none. */
 int kw_last_error_code(void);
 
-/* Returns the version of the library that is loaded, "0.1.0". */
+/* Returns the version of the library that is loaded, "0.2.0". */
 const char* kw_version(void);
 
 #ifdef __cplusplus
