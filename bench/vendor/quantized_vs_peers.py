@@ -12,7 +12,8 @@ that of the product. "error_ratio" compares it with the least of the peers, and 
 peer is more exact. The status is 1 if an error of ours is above the tolerance of its dtype, and the line
 says WRONG. A wrong peer is no bar. "line_us" is 2.3 us + the longer of bytes / 4.35 TB/s and flops / 700
 TFLOP/s. Peers lay out their weights before the clock runs. A peer that does not run a problem has a row
-with the reason and no time. So has one that crashes: the run goes on without it in a new process.
+with the reason and no time. So has one that crashes, or that is not ready within 45 s: the run goes on
+without it in a new process.
 
 The folder of --peers has the unpacked wheels of vllm and humming-kernels; of vllm,
 _C_stable_libtorch.abi3.so is enough. All medians of rounds are in "samples". A run continues where the
@@ -35,6 +36,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import warnings
 
@@ -44,6 +46,7 @@ from attention_peers import Peer
 from attention_vs_peers import EVERYTHING, Baked, Crashed, is_lost, reason_of, rounds_for
 
 ROUNDS = 15
+PATIENCE = 45  # seconds in which a way must be ready
 STARTED = "QUANTIZED_VS_PEERS_STARTED"  # when, on the monotonic clock, the first process of a run began
 # Results and weights are rounded to the dtype. Machete rounds weights with zero points twice.
 TOLERANCE = {"bf16": 1e-2, "fp16": 2e-3}
@@ -112,7 +115,25 @@ def errors_of(torch, result, expected):
     return (difference.square().mean().sqrt() / size).item(), (difference.abs().max() / size).item()
 
 
-def measure(torch, library, problem, seconds, missing, crashed):
+class Watch:
+    """Calls `give_up(label)` in a thread of its own if a way is not ready in time: a call that hangs in the
+    driver cannot be ended in another way."""
+
+    def __init__(self, give_up, patience=PATIENCE):
+        self.give_up, self.patience, self.timer = give_up, patience, None
+
+    def begin(self, label):
+        self.end()
+        self.timer = threading.Timer(self.patience, self.give_up, [label])
+        self.timer.daemon = True
+        self.timer.start()
+
+    def end(self):
+        if self.timer:
+            self.timer.cancel()
+
+
+def measure(torch, library, problem, seconds, missing, crashed, watch):
     """Returns a shape and the arguments of make_rows for it. `missing` has peers that are not there, and
     `crashed` the ways that are known to crash, with the reason. Raises Crashed for another one."""
     shape = peers.Shape(problem)
@@ -136,6 +157,7 @@ def measure(torch, library, problem, seconds, missing, crashed):
             if reason:
                 reasons[name] = reason
                 continue
+            watch.begin(label)
             try:
                 peer = maker()
                 prepared = [peer.prepare(t) for t in sets]
@@ -145,11 +167,13 @@ def measure(torch, library, problem, seconds, missing, crashed):
                 if is_lost(torch):
                     raise Crashed(label, error) from error
                 reasons[name] = reason_of(error)
+        watch.begin(EVERYTHING)
         if not any(label.startswith("ours:") for label in contestants):
             raise RuntimeError(reasons["ours"])
         chooser = random.Random(problem)
         chosen = rows.select(contestants, chooser)
         samples = rows.take_rounds(chosen, rounds_for(chosen, ROUNDS), chooser)
+        watch.end()
     ways = {name: next(label for label in contestants if contestants[label] is contestant)
             for name, contestant in chosen.items()}
     result = {"samples": samples, "errors": {name: errors[label] for name, label in ways.items()},
@@ -232,6 +256,17 @@ def main():
         temporary.write_text(json.dumps(document, indent=1) + "\n")
         os.replace(temporary, arguments.json)
 
+    def restart(problem, label, reason):
+        """Goes on in a new process, without what has crashed."""
+        crashes.setdefault(problem, {})[label] = reason
+        write()
+        os.environ[STARTED] = str(started)
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+
+    def go_on_without(problem, label):
+        print(f"{problem}: {label}: not ready within {PATIENCE} s", flush=True)
+        restart(problem, label, f"not ready within {PATIENCE} s")
+
     problems = [problem for problem in problems if not rows.has_current(document["rows"], problem, commit)
                 and EVERYTHING not in crashes.get(problem, {})]
     missing = {}
@@ -254,17 +289,17 @@ def main():
         gc.collect()
         torch.cuda.empty_cache()
         begun = time.monotonic()
+        watch = Watch(lambda label, problem=problem: go_on_without(problem, label))
         try:
-            shape, result = measure(torch, library, problem, arguments.seconds, missing, crashes.get(problem, {}))
+            shape, result = measure(torch, library, problem, arguments.seconds, missing, crashes.get(problem, {}),
+                                    watch)
         except Exception as error:  # one problem must not cost the visit
             said = str(error) if isinstance(error, Crashed) else reason_of(error)
             label = error.label if isinstance(error, Crashed) else EVERYTHING
             print(f"{problem}: {label}: {said}", flush=True)
-            if is_lost(torch):  # a new process goes on, without what has crashed
-                crashes.setdefault(problem, {})[label] = said
-                write()
-                os.environ[STARTED] = str(started)
-                os.execv(sys.executable, [sys.executable, *sys.argv])
+            if is_lost(torch):
+                restart(problem, label, said)
+            watch.end()
             failed = True
             continue
         new = make_rows(shape, result, commit)

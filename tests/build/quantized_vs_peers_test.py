@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 import unittest
 from unittest import mock
@@ -139,7 +140,7 @@ class RunTest(unittest.TestCase):
     def test_rows_and_samples_are_written_and_a_run_goes_on(self):
         asked = []
 
-        def measure(torch, library, problem, seconds, missing, crashed):
+        def measure(torch, library, problem, seconds, missing, crashed, watch):
             asked.append(problem)
             self.assertEqual(missing, {"marlin": "no folder of peers", "machete": "no folder of peers"})
             if "m=16" in problem and len(asked) == 2:
@@ -158,6 +159,23 @@ class RunTest(unittest.TestCase):
             self.assertEqual(document["samples"], dict.fromkeys(asked[:2], RowsTest.RESULT["samples"]))
             self.assertEqual(self.run_bench(path, measure)[0], 0)
             self.assertEqual(len(asked), 3)
+
+    def test_a_way_that_hangs_is_given_up_and_no_other(self):
+        given_up = threading.Semaphore(0)
+        labels = []
+
+        def give_up(label):
+            labels.append(label)
+            given_up.release()
+
+        watch = bench.Watch(give_up, patience=0.2)
+        watch.begin("marlin")
+        watch.begin("machete")
+        self.assertTrue(given_up.acquire(timeout=60))
+        watch.begin("humming")
+        watch.end()
+        self.assertFalse(given_up.acquire(timeout=0.5))
+        self.assertEqual(labels, ["machete"])
 
     def test_nothing_is_begun_after_the_budget(self):
         with tempfile.TemporaryDirectory() as folder:
