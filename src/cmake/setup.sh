@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the build needs and is missing: Debian 12 and Ubuntu 24.04 packages, and, where no CUDA
+# Installs what the build needs and is missing: Debian 12, 13 and Ubuntu 24.04 packages, and, where no CUDA
 # Toolkit is found, NVRTC, nvJitLink and the headers from NVIDIA's wheels into build/cuda; for --lint
 # clang-tidy's wheel into build/clang-tidy, as Debian's is three times slower.
 # Asks nothing; does nothing, quickly, when all is there.
