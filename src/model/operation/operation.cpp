@@ -447,7 +447,7 @@ Result<Problem> Operation::normalize(const Problem& problem, Scope& values) cons
 Scope Operation::flag_scope(const Problem& given) const {
   Scope values;
   visit_names(*this, &given,
-              [&](std::string key, std::int64_t value) { values.set(std::move(key), value); });
+              [&](const std::string& key, std::int64_t value) { values.set(key, value); });
   return values;
 }
 
