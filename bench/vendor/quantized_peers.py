@@ -129,7 +129,7 @@ def rounded(torch, shape, t):
 # Ours.
 
 class Ours:
-    """The kernels that lay out weights for ours, and those of plain weights."""
+    """Our kernels: they pack weights, dequantize them, and multiply by plain ones."""
 
     def __init__(self, torch, library, shape):
         self.torch, self.library, self.shape = torch, library, shape
@@ -204,7 +204,7 @@ def marlin(torch, shape):
     kind = weight_type(shape)
 
     def prepare(t):
-        """The words of GPTQ, [k / 8, n], are what it packs."""
+        """It packs the words of GPTQ, [k / 8, n]."""
         words = row_words(torch, shape, t["codes"]).t().contiguous()
         scales = marlin_factors(shape, t["scales"])
         if shape.weights == "mxfp4":

@@ -97,7 +97,7 @@ class PlacedExpression {
   /// The place of a name that has no value.
   static constexpr std::size_t kUnknown = ~std::size_t{0};
 
-  /// Its places are those that the names have in `names`.
+  /// Takes the places of its names in `names`.
   PlacedExpression(const Expression& expression, const Scope& names);
   /// `places[i]` is the place of `expression.names()[i]`.
   PlacedExpression(const Expression& expression, std::vector<std::size_t> places)
@@ -124,8 +124,8 @@ class PlacedExpression {
   std::vector<std::size_t> places_;
 };
 
-/// Expressions that are placed in the values of scopes with the same names. Those that are constant
-/// are read from one small table, because families that take turns find little in the caches.
+/// Expressions that are placed in the values of scopes with the same names. Constants are read from
+/// one small table, because families that take turns find little in the caches.
 class PlacedExpressions {
  public:
   /// The expression outlives this, and is not moved.

@@ -51,7 +51,7 @@ void expect_same(const ExecutionPlan& plan, const ExecutionPlan& expected) {
   EXPECT_EQ(plan.launches, expected.launches);
 }
 
-/// Compares plans with those of candidates that are made from the beginning.
+/// Compares plans with the plans of candidates that are made from the beginning.
 class Comparison {
  public:
   /// Takes a few configurations of each template for a problem, and random sizes of each dim that

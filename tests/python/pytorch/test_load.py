@@ -34,7 +34,7 @@ def tensors_of(layer, config, method):
 
 
 def written(folder, family, method, scale=torch.float16, **changes):
-    """Writes a checkpoint, and returns the model that it stands for."""
+    """Writes a checkpoint, and returns its model."""
     config, named = METHODS[method]
     own = getattr(transformers, f"{family}Config")(**SIZES, **({"attention_bias": True} if family == "Llama" else {}))
     model = getattr(transformers, f"{family}ForCausalLM")(own).to(torch.bfloat16).eval().requires_grad_(False)

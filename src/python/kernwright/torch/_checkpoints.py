@@ -26,7 +26,7 @@ def bits_of(weights: str) -> int:
 
 
 def middle_of(bits: int) -> int:
-    """Returns the code that stands for 0 without zero points."""
+    """Returns the code of 0 without zero points."""
     return 1 << (bits - 1)
 
 

@@ -1,4 +1,4 @@
-"""Quantized linear layers: our own, and those of other libraries, which are known by their tensors."""
+"""Quantized linear layers: our own, and layers of other libraries, which are known by their tensors."""
 
 from typing import Any, Dict, List, NamedTuple, Optional
 
