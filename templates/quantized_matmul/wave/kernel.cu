@@ -6,13 +6,13 @@
 // registers, and the tensor cores take them from there.
 //
 // producer   a warp, whose lanes share the copies, fills the ring: rows of A by TMA, and codes with
-// the scales and zero points
-//            of their groups by bulk copies
-// consumers  multiply, each ROWS / WGS of a tile's rows of weights by all of its TOKENS rows of A,
-// and
-//            store the result
+//            the scales and zero points of their groups by bulk copies
+// consumers  multiply and store the result. TEAM of them share a tile, and each has ROWS / TEAM of
+//            its rows of weights and all of its TOKENS rows of A.
 //
-// With SPLIT, the blocks of a cluster share a tile, and each has a part of k (parts.cuh).
+// CM        blocks of a cluster take neighbouring rows of weights and load the same rows of A once
+// PINGPONG  a consumer has a whole tile, and two take turns: one stores while the other multiplies
+// SPLIT     the blocks of a cluster share a tile, and each has a part of k (parts.cuh)
 
 #include "layout.cuh"
 #include "mainloop.cuh"
@@ -52,7 +52,7 @@ struct StageOfWeights {
   int row, rows;
 
   __device__ StageOfWeights(const Weights& weights, int first)
-      : from(weights), row(first / 64), rows(::min(kBlocks, weights.rows - first / 64)) {}
+      : from(weights), row(first / 64), rows(::max(0, ::min(kBlocks, weights.rows - first / 64))) {}
 
   __device__ int groups_of(int step) const {
     return group_of((step + 1) * BK - 1, from.groups) - group_of(step * BK, from.groups) + 1;
@@ -93,6 +93,7 @@ struct StageOfWeights {
 __device__ __forceinline__ void produce(const TensorMap& map_a, const Weights& weights,
                                         Schedule& schedule, StageRing& ring, Addresses at,
                                         Stages stages) {
+  const int first_row = schedule.rank_m() * (TOKENS / CM);  // that this block loads for its cluster
   while (schedule.next()) {
     const StageOfWeights of_tile(weights, schedule.row());
 #pragma unroll 1
@@ -101,23 +102,42 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const Weights& w
       const int stage = ring.stage();
       of_tile.load(at, stage, step, ring.full());
       if (const int box = static_cast<int>(threadIdx.x) % 32 - 24; box >= 0 && box < kBoxes) {
-        tma_load(at.a(stage) + box * TOKENS * kSwizzleBytes, map_a, step * BK + box * 64,
-                 schedule.column(), ring.full());
+        tma_load_for<CM>(at.a(stage) + (box * TOKENS + first_row) * kSwizzleBytes, map_a,
+                         step * BK + box * 64, schedule.column() + first_row, ring.full(),
+                         (1u << CM) - 1, false);
       }
       ring.advance();
     }
   }
+  if constexpr (CM > 1) ring.producer_drain();
 }
 
 // Multiplies and stores tiles. Run by a consumer, one warpgroup.
 __device__ __forceinline__ void consume(const Result& result, Schedule& schedule, StageRing& ring,
                                         Addresses at, int consumer, Stages stages, int groups) {
+  const auto leave_to_other = [&] {
+    schedule.skip();
+    ring.skip(stages.last - stages.first);
+  };
+  const int first_block = consumer % TEAM * kOwn;
   int slot = 0;
+  bool first_of_block = consumer == 0;
+  if (PINGPONG && consumer == 1) leave_to_other();
   while (schedule.next()) {
+    if constexpr (PINGPONG) {
+      if (!first_of_block) named_barrier_sync(4 + consumer, 256);
+      first_of_block = false;
+    }
+    // With PINGPONG the other consumer may begin once all stages of this tile have landed:
+    // otherwise it might take a barrier that is a phase behind for one whose stage has landed.
+    const auto all_landed = [&] {
+      if (PINGPONG && !schedule.is_last()) named_barrier_arrive(4 + 1 - consumer, 256);
+    };
     Acc acc;
     clear(acc);
-    multiply_stages(acc, ring, at, consumer, stages.first, stages.last, groups);
-    const int row = schedule.column(), column = schedule.row() / STACK;
+    multiply_stages(acc, ring, at, first_block, stages.first, stages.last, groups, all_landed);
+    const int row = schedule.column();
+    const int column = (schedule.row() + first_block * 64) / STACK;
     if constexpr (SPLIT > 1) {
       Whole whole;
       add_parts(whole, acc, at, consumer);
@@ -126,6 +146,7 @@ __device__ __forceinline__ void consume(const Result& result, Schedule& schedule
     } else {
       store_tile(acc, result, at, consumer, row, column, slot);
     }
+    if constexpr (PINGPONG) leave_to_other();
   }
 }
 
@@ -141,17 +162,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
   if (warp == 0 && elect_one()) {
     tma_prefetch(map_a);
-    StageRing(at.barriers()).init(WGS * 4);
+    StageRing(at.barriers()).init(TEAM * 4);
     if constexpr (SPLIT > 1) mbarrier_init(at.received(), 1);
     mbarrier_init_fence();
     if constexpr (SPLIT > 1) mbarrier_arrive_expect(at.received(), kPartBytes);
   }
   __syncthreads();
-  if constexpr (SPLIT > 1) cluster_arrive_relaxed();
+  if constexpr (SPLIT * CM > 1) cluster_arrive_relaxed();
+  if constexpr (CM > 1) cluster_wait();
   release_next_kernel();
   await_previous_kernel();
   Schedule schedule(rows * 64, m, GROUP);
-  StageRing ring(at.barriers());
+  StageRing ring(at.barriers(), schedule.rank_m());
 
   if (role == 0) {
     registers_release<kRegisters.producer>();

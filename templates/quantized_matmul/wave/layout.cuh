@@ -15,13 +15,13 @@ using namespace kernwright::config;
 
 constexpr int kBoxes = BK / 64;             // of 64 columns in a stage
 constexpr int kBlocks = ROWS / 64;          // of 64 rows of weights in a tile
-constexpr int kOwn = kBlocks / WGS;         // of these that a consumer has
+constexpr int kOwn = kBlocks / TEAM;        // of these that a consumer has
 constexpr int kOwnTokens = TOKENS / SPLIT;  // rows of a that a block of a cluster finishes
 constexpr int kChunk = kOwnTokens % 16 == 0 ? 16 : 8;  // rows of a whose sums are staged at once
 constexpr int kStagedPitch = 64 + 4;  // floats of such a row, without bank conflicts
 constexpr int kScaleBytes = STAGE_GROUPS * 64 * static_cast<int>(sizeof(scale_t));
 constexpr int kZeroBytes = kZeros ? STAGE_GROUPS * 64 : 0;
-static_assert(BK % 64 == 0 && ROWS % (64 * WGS) == 0 && TOKENS % (8 * SPLIT) == 0);
+static_assert(BK % 64 == 0 && ROWS % (64 * TEAM) == 0 && TOKENS % (8 * SPLIT) == 0);
 
 // A producer of two kinds of loads needs more than 32 registers.
 constexpr RegisterSplit kRegisters =
@@ -33,8 +33,8 @@ static_assert(can_be_claimed(kRegisters, WGS, 1));
 constexpr int kPartBytes = SPLIT > 1 ? ROWS* TOKENS * 4 : 0;
 constexpr int kReceivedBytes = SPLIT > 1 ? 16 : 0;
 
-using Schedule = TileSchedule<ROWS, TOKENS, 1, 1, SPLIT>;
-using StageRing = Pipeline<STAGES>;
+using Schedule = TileSchedule<ROWS, TOKENS, CM, 1, SPLIT>;
+using StageRing = Pipeline<STAGES, CM>;
 using OperandA = WgmmaOperand<Major::k, TOKENS, BK>;
 
 // The sums of a consumer, transposed: block i has 64 rows of weights, which are columns of d.

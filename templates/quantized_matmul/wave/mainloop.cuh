@@ -60,9 +60,13 @@ __device__ __forceinline__ void add_scaled(float (&sums)[TOKENS / 2],
   for (int i = 0; i < TOKENS / 2; ++i) sums[i] = fmaf(scale[i / 2 % 2], part[i], sums[i]);
 }
 
-// Adds the products of stages `first` to `last` - 1 of k. `groups` is the number of all groups.
+// Adds the products of stages `first` to `last` - 1 of k, with the blocks of weights from
+// `first_block` of the tile on. `groups` is the number of all groups. Calls all_landed() once the
+// last stage has landed.
+template <typename AllLanded>
 __device__ __forceinline__ void multiply_stages(Acc& acc, StageRing& ring, Addresses at,
-                                                int consumer, int first, int last, int groups) {
+                                                int first_block, int first, int last, int groups,
+                                                const AllLanded& all_landed) {
   Unit units[2];
   StagedFactors factors[kParts];
   float part[TOKENS / 2] = {};  // the sums of a group or stage, with kScaledSums
@@ -76,7 +80,7 @@ __device__ __forceinline__ void multiply_stages(Acc& acc, StageRing& ring, Addre
     const int first_group = group_of(step * BK, groups);
 #pragma unroll
     for (int own = 0; own < kOwn; ++own) {
-      const int block = consumer * kOwn + own;
+      const int block = first_block + own;
 #pragma unroll
       for (int box = 0; box < kBoxes; ++box) {
 #pragma unroll
@@ -117,6 +121,7 @@ __device__ __forceinline__ void multiply_stages(Acc& acc, StageRing& ring, Addre
     previous = stage;
     ring.advance();
   }
+  all_landed();
   wgmma_wait<0>();
 #pragma unroll
   for (int own = 0; own < kOwn; ++own) {

@@ -83,15 +83,14 @@ __device__ __forceinline__ void store_block(const float (&sums)[Registers], cons
   }
 }
 
-// Does so with all sums of a consumer. `row` and `column` are the tile's first ones.
+// Does so with all sums of a consumer. `row` and `column` are their first ones.
 template <int Registers>
 __device__ __forceinline__ void store_tile(const float (&sums)[kOwn][Registers],
                                            const Result& result, Addresses at, int consumer,
                                            int row, int column, int& slot) {
 #pragma unroll
   for (int own = 0; own < kOwn; ++own) {
-    store_block(sums[own], result, at, consumer, row,
-                column + (consumer * kOwn + own) * (64 / STACK), slot);
+    store_block(sums[own], result, at, consumer, row, column + own * (64 / STACK), slot);
   }
 }
 
