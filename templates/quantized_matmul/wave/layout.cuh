@@ -39,7 +39,7 @@ using OperandA = WgmmaOperand<Major::k, TOKENS, BK>;
 
 // The sums of a consumer, transposed: block i has 64 rows of weights, which are columns of d.
 using Acc = float[kOwn][TOKENS / 2];
-// Those of the rows of a that this block finishes.
+// The rows of a that this block finishes.
 using Whole = float[kOwn][kOwnTokens / 2];
 
 // Shared memory. It begins at a multiple of 1024 bytes, which the swizzle needs.
