@@ -12,8 +12,8 @@ that of the product. "error_ratio" compares it with the least of the peers, and 
 peer is more exact. The status is 1 if an error of ours is above the tolerance of its dtype, and the line
 says WRONG. A wrong peer is no bar. "line_us" is 2.3 us + the longer of bytes / 4.35 TB/s and flops / 700
 TFLOP/s. Peers lay out their weights before the clock runs. A peer that does not run a problem has a row
-with the reason and no time. So has one that crashes, or that is not ready within 45 s: the run goes on
-without it in a new process.
+with the reason and no time. So has one that crashes, or that is not ready within 20 s, or whose
+kernels do not end: the run goes on without it in a new process.
 
 The folder of --peers has the unpacked wheels of vllm and humming-kernels; of vllm,
 _C_stable_libtorch.abi3.so is enough. All medians of rounds are in "samples". A run continues where the
@@ -46,7 +46,7 @@ from attention_peers import Peer
 from attention_vs_peers import EVERYTHING, Baked, Crashed, is_lost, reason_of, rounds_for
 
 ROUNDS = 15
-PATIENCE = 45  # seconds in which a way must be ready
+PATIENCE = 20  # seconds in which a way must be ready, and a sample be taken
 STARTED = "QUANTIZED_VS_PEERS_STARTED"  # when, on the monotonic clock, the first process of a run began
 # Results and weights are rounded to the dtype. Machete rounds weights with zero points twice.
 TOLERANCE = {"bf16": 1e-2, "fp16": 2e-3}
@@ -133,6 +133,20 @@ class Watch:
             self.timer.cancel()
 
 
+class Watched:
+    """A contestant whose samples must be taken in time."""
+
+    def __init__(self, contestant, watch, label):
+        self.contestant, self.watch, self.label, self.calls = contestant, watch, label, contestant.calls
+
+    def sample(self):
+        self.watch.begin(self.label)
+        try:
+            return self.contestant.sample()
+        finally:
+            self.watch.end()
+
+
 def measure(torch, library, problem, seconds, missing, crashed, watch):
     """Returns a shape and the arguments of make_rows for it. `missing` has peers that are not there, and
     `crashed` the ways that are known to crash, with the reason. Raises Crashed for another one."""
@@ -162,18 +176,17 @@ def measure(torch, library, problem, seconds, missing, crashed, watch):
                 peer = maker()
                 prepared = [peer.prepare(t) for t in sets]
                 errors[label] = errors_of(torch, peer.call(prepared[0])[0], expected)
-                contestants[label] = rows.Contestant(torch, peer.call, prepared)
+                contestants[label] = Watched(rows.Contestant(torch, peer.call, prepared), watch, label)
             except Exception as error:  # whatever keeps a peer from this problem is a row, no more
                 if is_lost(torch):
                     raise Crashed(label, error) from error
                 reasons[name] = reason_of(error)
-        watch.begin(EVERYTHING)
+        watch.end()
         if not any(label.startswith("ours:") for label in contestants):
             raise RuntimeError(reasons["ours"])
         chooser = random.Random(problem)
         chosen = rows.select(contestants, chooser)
         samples = rows.take_rounds(chosen, rounds_for(chosen, ROUNDS), chooser)
-        watch.end()
     ways = {name: next(label for label in contestants if contestants[label] is contestant)
             for name, contestant in chosen.items()}
     result = {"samples": samples, "errors": {name: errors[label] for name, label in ways.items()},

@@ -15,8 +15,9 @@ _SCALES = (torch.bfloat16, torch.float16, torch.float32)
 
 def _pack_by_kernel(b: Tensor, scales: Tensor, zeros: Optional[Tensor], source: str, zero: str,
                     weights: str, group: int) -> Rows:
-    return Rows(*make_function("pack_weights")(b, scales, b_zero=zeros, source=source, zero=zero,
-                                               weights=weights, group=group))
+    codes, packed_scales, *packed_zeros = make_function("pack_weights")(
+        b, scales, b_zero=zeros, source=source, zero=zero, weights=weights, group=group)
+    return Rows(codes, packed_scales, *(packed_zeros or [None]))
 
 
 def _pack_in_torch(b: Tensor, scales: Tensor, zeros: Optional[Tensor], source: str, zero: str,
