@@ -2,6 +2,7 @@
 parts that the plug-ins touch. Both have the same names, so that one test takes either."""
 
 import contextlib
+import dataclasses
 import importlib
 import importlib.metadata
 import os
@@ -73,6 +74,9 @@ class Linear(torch.nn.Module):
         return self.quant_method.apply(self, x, self.bias), None
 
 
+LISTS = ("_POSSIBLE_KERNELS", "_POSSIBLE_FP8_KERNELS", "_POSSIBLE_FP8_BLOCK_KERNELS")
+
+
 @contextlib.contextmanager
 def vllm_itself(monkeypatch, folder):
     """vLLM, as it is when it makes a model: with a configuration, and one rank."""
@@ -84,6 +88,9 @@ def vllm_itself(monkeypatch, folder):
     registry, paths = {}, {}
     monkeypatch.setattr(backends, "_ATTN_OVERRIDES", paths)
     monkeypatch.setattr(custom_op, "op_registry_oot", registry)
+    kernels = seam("vllm.model_executor.kernels.linear")
+    for name in LISTS:
+        monkeypatch.setattr(kernels, name, {each: list(found) for each, found in getattr(kernels, name).items()})
     monkeypatch.setattr(plugins, "plugins_loaded", False)
     monkeypatch.setattr(envs, "environment_variables", dict(envs.environment_variables))
     settings = config.VllmConfig(
@@ -102,6 +109,80 @@ def vllm_itself(monkeypatch, folder):
         finally:
             distributed.destroy_model_parallel()
             distributed.destroy_distributed_environment()
+
+
+def kernels_stub():
+    """The modules of the lists of kernels of quantized layers, and of what a kernel derives from."""
+    @dataclasses.dataclass
+    class MPLinearLayerConfig:
+        full_weight_shape: tuple
+        partition_weight_shape: tuple
+        weight_type: object
+        act_type: torch.dtype
+        group_size: int
+        zero_points: bool
+        has_g_idx: bool = False
+        out_type: object = None
+
+    class MPLinearKernel:
+        def __init__(self, c, w_q_param_name, w_s_param_name, w_zp_param_name=None, w_gidx_param_name=None):
+            self.config, self.w_q_name, self.w_s_name = c, w_q_param_name, w_s_param_name
+            self.w_zp_name, self.w_gidx_name = w_zp_param_name, w_gidx_param_name
+
+    class QuantFP8:
+        def __init__(self, static, group_shape, column_major_scales=False, use_ue8m0=None, **_):
+            self.static, self.group = static, group_shape[1]
+
+        def __call__(self, x, scale=None, *_, **__):
+            if self.static:
+                return (x.float() / scale).clamp(-448, 448).to(torch.float8_e4m3fn), scale
+            groups = x.float().unflatten(-1, (-1, self.group))
+            scale = groups.abs().amax(-1, keepdim=True) / 448
+            return (groups / scale).flatten(-2).to(torch.float8_e4m3fn), scale[..., 0].t().contiguous().t()
+
+    class ScaledKernel:
+        def process_weights_after_loading(self, layer):
+            pass
+
+    class FP8ScaledMMLinearKernel(ScaledKernel):
+        def __init__(self, c, layer_param_names):
+            scale = c.activation_quant_key.scale
+            self.config, self.names = c, layer_param_names
+            self.quant_fp8 = QuantFP8(scale.static, scale.group_shape)
+
+        def _get_layer_params(self, layer):
+            return tuple(getattr(layer, name, None) for name in self.names)
+
+        def apply_weights(self, layer, x, bias=None):
+            weight, weight_scale, input_scale, _ = self._get_layer_params(layer)
+            rows, input_scale = self.quant_fp8(x.view(-1, x.shape[-1]), input_scale)
+            return self.apply_scaled_mm(A=rows, B=weight, out_dtype=self.config.out_dtype, As=input_scale,
+                                        Bs=weight_scale, bias=bias, output_shape=[*x.shape[:-1], weight.shape[1]])
+
+    class Fp8BlockScaledMMLinearKernel(ScaledKernel):
+        def __init__(self, config):
+            self.config = config
+
+        def apply_weights(self, layer, x, bias=None):
+            rows, scale = self.quant_fp8(x.view(-1, x.shape[-1]))
+            result = self.apply_block_scaled_mm(rows, layer.weight, scale, layer.weight_scale_inv)
+            return (result if bias is None else result + bias).view(*x.shape[:-1], -1)
+
+    def integer(bits, bias):
+        return types.SimpleNamespace(size_bits=bits, bias=bias)
+
+    path = "vllm.model_executor.kernels.linear"
+    kernel = type("TheirKernel", (), {})
+    return {
+        "vllm.model_executor.kernels": {}, "vllm.model_executor.layers.quantization": {},
+        path: {"MPLinearKernel": MPLinearKernel, "MPLinearLayerConfig": MPLinearLayerConfig,
+               "FP8ScaledMMLinearKernel": FP8ScaledMMLinearKernel,
+               "FP8ScaledMMLinearLayerConfig": types.SimpleNamespace, **{name: {"cuda": [kernel]} for name in LISTS}},
+        f"{path}.scaled_mm": {"Fp8BlockScaledMMLinearKernel": Fp8BlockScaledMMLinearKernel},
+        "vllm.model_executor.layers.quantization.input_quant_fp8": {"QuantFP8": QuantFP8},
+        "vllm.platforms": {"PlatformEnum": types.SimpleNamespace(CUDA="cuda")},
+        "vllm.scalar_type": {"scalar_types": types.SimpleNamespace(
+            uint4=integer(4, 0), uint8=integer(8, 0), uint4b8=integer(4, 8), uint8b128=integer(8, 128))}}
 
 
 def attention_stub(attention, backends):
@@ -206,7 +287,7 @@ def vllm_stub(monkeypatch, folder):
     backends = {}
     layers, attention = "vllm.model_executor.layers", "vllm.v1.attention"
     put_modules(monkeypatch, {
-        **attention_stub(attention, backends),
+        **attention_stub(attention, backends), **kernels_stub(),
         f"{layers}.vocab_parallel_embedding": {
             "VocabParallelEmbedding": VocabParallelEmbedding, "ParallelLMHead": ParallelLMHead,
             "UnquantizedEmbeddingMethod": UnquantizedEmbeddingMethod},

@@ -22,6 +22,7 @@ LINEAR = {"ReplicatedLinear", "ColumnParallelLinear", "MergedColumnParallelLinea
           "RowParallelLinear"}
 HEADS = {"VocabParallelEmbedding", "ParallelLMHead"}
 LAYERS = {"RMSNorm", "SiluAndMul"} | LINEAR | HEADS
+KERNELS = ["KernwrightMPLinearKernel", "KernwrightFp8LinearKernel", "KernwrightFp8BlockLinearKernel"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -77,7 +78,7 @@ def theirs(monkeypatch):
     return put
 
 
-def quantised(base):
+def quantized(base):
     """A configuration whose linear layers have a method of another class."""
     class Fp8LinearMethod(base):
         pass
@@ -105,7 +106,7 @@ def test_a_plugin_is_off_unless_it_is_named(monkeypatch):
 def test_vllm_loads_it_where_it_is_wanted(vllm, wanted):
     vllm.load()
     assert set(vllm.registry) == LAYERS
-    assert of_vllm.register() == [*vllm.registry, "CUSTOM"]  # and not twice
+    assert of_vllm.register() == [*vllm.registry, *KERNELS, "CUSTOM"]  # and not twice
     assert vllm.backends == {vllm.custom: "kernwright.plugins.vllm_attention.KernwrightAttentionBackend"}
 
 
@@ -146,7 +147,7 @@ def test_vllm_keeps_what_no_kernel_computes(vllm, theirs):
     assert SiluAndMul().forward_cuda(bf16(8, 2).t()) == "theirs"
 
 
-def test_vllms_linear_layers_without_quantisation(vllm, theirs):
+def test_vllms_linear_layers_without_quantization(vllm, theirs):
     method = vllm.linear.UnquantizedLinearMethod
     theirs(method, "apply")
     of_vllm.register()
@@ -156,11 +157,11 @@ def test_vllms_linear_layers_without_quantisation(vllm, theirs):
         torch.testing.assert_close(layer(x)[0], F.linear(x, layer.weight, layer.bias))
         assert layer.quant_method.apply(layer, x.float()) == "theirs"
         assert isinstance(layer.quant_method, method)
-        left = kind(8, 4, params_dtype=torch.bfloat16, quant_config=quantised(method))
+        left = kind(8, 4, params_dtype=torch.bfloat16, quant_config=quantized(method))
         assert type(left.quant_method).__name__ == "Fp8LinearMethod"
 
 
-def test_vllms_heads_without_quantisation(vllm, theirs):
+def test_vllms_heads_without_quantization(vllm, theirs):
     method = vllm.head.UnquantizedEmbeddingMethod
     theirs(method, "apply")
     of_vllm.register()
@@ -202,7 +203,7 @@ def test_vllm_stays_as_it_is_where_it_is_batch_invariant(vllm, monkeypatch, capl
 def test_a_class_that_vllm_does_not_have_is_left(vllm, monkeypatch, caplog):
     monkeypatch.delattr(vllm.linear, "RowParallelLinear")
     with caplog.at_level(logging.WARNING, logger="kernwright"):
-        assert set(of_vllm.register()) == LAYERS - {"RowParallelLinear"} | {"CUSTOM"}
+        assert set(of_vllm.register()) == LAYERS - {"RowParallelLinear"} | {*KERNELS, "CUSTOM"}
     assert "vLLM's RowParallelLinear stays as it is" in caplog.text
 
 
@@ -264,11 +265,11 @@ def test_sglang_keeps_what_no_kernel_computes(sglang, theirs, wanted):
     linear = sglang.linear.ReplicatedLinear(8, 4, params_dtype=bf)
     assert linear.quant_method.apply(linear, x.float()) == "theirs"
     left = sglang.linear.ReplicatedLinear(
-        8, 4, params_dtype=bf, quant_config=quantised(sglang.unquant.UnquantizedLinearMethod))
+        8, 4, params_dtype=bf, quant_config=quantized(sglang.unquant.UnquantizedLinearMethod))
     assert type(left.quant_method).__name__ == "Fp8LinearMethod"
 
 
-def test_sglang_keeps_a_norm_that_it_fuses_with_a_quantisation(sglang, theirs, wanted):
+def test_sglang_keeps_a_norm_that_it_fuses_with_a_quantization(sglang, theirs, wanted):
     hooked(sglang, theirs)
     norm, x = sglang.layernorm.RMSNorm(8, weight_dtype=torch.bfloat16), bf16(3, 8)
     linear = sglang.linear.ReplicatedLinear(8, 4, params_dtype=torch.bfloat16)

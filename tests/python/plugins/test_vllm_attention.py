@@ -170,7 +170,7 @@ def test_layers_that_are_not_known_are_refused(backend):
     with pytest.raises(NotImplementedError, match="encoder"):
         backend.KernwrightAttention(4, 64, 0.125, 2, attn_type="encoder")
     layer = backend.KernwrightAttention(4, 64, 0.125, 2)
-    with pytest.raises(NotImplementedError, match="quantised"):
+    with pytest.raises(NotImplementedError, match="quantized"):
         layer.forward(None, None, None, None, None, None, None, output_scale=torch.ones(1))
 
 

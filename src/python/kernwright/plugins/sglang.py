@@ -3,7 +3,7 @@
     KERNWRIGHT_PLUGINS=sglang python -m sglang.launch_server --model-path MODEL
 
 SGLang calls `load` through its entry point `sglang.srt.plugins`. Its registry of hooks puts ours around the
-CUDA forward of its operators for several platforms, and around linear layers without quantisation."""
+CUDA forward of its operators for several platforms, and around linear layers without quantization."""
 
 import functools
 import pkgutil
@@ -57,7 +57,7 @@ def _hooks(operators: Any) -> Dict[str, Callable[..., Any]]:
 
     def is_plain(layer: Any) -> bool:
         """Returns true if a norm is over whole rows, rounded once, and SGLang does not fuse it with
-        the fp8 quantisation of the linear layer behind it, as it does if that layer has a static
+        the fp8 quantization of the linear layer behind it, as it does if that layer has a static
         scale."""
         behind = getattr(layer, "_quant_linear", None)
         return (getattr(layer, "variance_size_override", None) is None

@@ -6,7 +6,8 @@
 
 vLLM calls `load` through its entry point `vllm.general_plugins`, in every process. The classes take the
 places of vLLM's by `register_oot`, its documented seam for layers from elsewhere. Without custom_ops vLLM
-compiles norms and activations itself. Attention is the backend CUSTOM of vLLM's registry
+compiles norms and activations itself. Quantized layers have kernels in vLLM's lists of these
+(`kernwright.plugins.vllm_linear`). Attention is the backend CUSTOM of vLLM's registry
 (`kernwright.plugins.vllm_attention`), which vLLM takes if it is asked for. The pass fuses the layers."""
 
 import functools
@@ -30,8 +31,8 @@ def load() -> None:
 
 @functools.lru_cache(maxsize=None)
 def register() -> List[str]:
-    """Registers the layers, and returns the names of vLLM's classes that they replace. A class that
-    this vLLM does not have, or not for replacement, is left, with a line in the log. If results
+    """Registers the layers, and returns the names of vLLM's classes that they replace, and of our kernels.
+    A class that this vLLM does not have, or not for replacement, is left, with a line in the log. If results
     must not depend on the batch, all of them are left: a kernel is tuned for its number of rows."""
     from ..torch import _operators as operators
     try:
@@ -54,6 +55,11 @@ def register() -> List[str]:
         for name in names:
             if _replace(module, name, make):
                 done.append(name)
+    try:
+        from .vllm_linear import register_kernels
+        done += register_kernels()
+    except (ImportError, AttributeError) as error:
+        operators.say_once("vLLM's quantized layers stay as they are: %s", error)
     try:
         from vllm.v1.attention.backends import registry
         registry.register_backend(registry.AttentionBackendEnum.CUSTOM, _ATTENTION)

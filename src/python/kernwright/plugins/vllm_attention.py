@@ -195,7 +195,7 @@ class KernwrightAttention(AttentionImpl):
         them; kv_cache: [2, pages, page, kv_heads, head_dim], or [pages, 2, page, kv_heads * head_dim]. Tokens
         behind those of the metadata are padding."""
         if output_scale is not None or output_block_scale is not None:
-            raise NotImplementedError("a quantised result of attention")
+            raise NotImplementedError("a quantized result of attention")
         if attn_metadata is None:  # vLLM looks how much memory a step takes
             if self._config is not None and self.kv_cache_dtype not in _FP8:
                 page = self._config.cache_config.block_size

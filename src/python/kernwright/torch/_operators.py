@@ -13,7 +13,8 @@ from .._arrays import dtype_text
 from .._kernwright import Error
 from .._service import default_service
 from . import _fused
-from .ops import plain
+from ._quantized import QuantizedWeight
+from .ops import plain, quantized_products
 
 _log = logging.getLogger("kernwright")
 _library = torch.library.Library("kernwright_engine", "DEF")
@@ -124,6 +125,44 @@ def _linear_add(x: Tensor, weight: Tensor, bias: Optional[Tensor], residual: Ten
     return _or_torch("linear", ours, lambda: functional.linear(x, weight, bias) + residual)
 
 
+def _quantized_linear(x: Tensor, codes: Tensor, scales: Tensor, zeros: Optional[Tensor], order: Optional[Tensor],
+                      bias: Optional[Tensor], n: int, group: int, weights: str) -> Tensor:
+    tensors, of = (x, codes, scales, zeros, order, bias), {"n": n, "group": group, "weights": weights}
+
+    def ours() -> Any:
+        _make_ready(x, f"quantized_matmul m=1..{MOST_ROWS} n={n} k={x.shape[-1]} group={group} weights={weights} "
+                       f"scale={dtype_text(scales.dtype)} zero={'none' if zeros is None else 'code'} {_of_bias(bias)}")
+        return quantized_products._our_quantized_linear(*tensors, **of)
+
+    return _or_torch("quantized_linear", ours, lambda: plain.quantized_linear(*tensors, **of))
+
+
+def _of_fp8(x: Tensor, weight: Tensor, bias: Optional[Tensor], dtype: torch.dtype, scaling: str) -> str:
+    return _product([weight], MOST_ROWS, f"{_of_bias(bias)} out={dtype_text(dtype)} scaling={scaling}")
+
+
+def _scaled_linear(x: Tensor, weight: Tensor, scale: float, bias: Optional[Tensor], dtype: torch.dtype) -> Tensor:
+    """The product of fp8 with one scale, that of x times that of the weight."""
+    def ours() -> Any:
+        _make_ready(x, _of_fp8(x, weight, bias, dtype, "alpha"))
+        return _arrays.scaled_matmul(x, weight.t(), scale, 1.0, bias=bias, out_dtype=dtype)
+
+    return _or_torch("scaled_linear", ours,
+                     lambda: plain.scaled_matmul(x, weight.t(), scale, 1.0, bias, out_dtype=dtype))
+
+
+def _block_scaled_linear(x: Tensor, weight: Tensor, x_scale: Tensor, weight_scale: Tensor,
+                         dtype: torch.dtype) -> Tensor:
+    """The product of fp8 with scales of blocks, as they are in kernwright.scaled_matmul, those of the weight as
+    checkpoints have them."""
+    def ours() -> Any:
+        _make_ready(x, _of_fp8(x, weight, None, dtype, "block"))
+        return _arrays.scaled_matmul(x, weight.t(), x_scale, weight_scale.t(), out_dtype=dtype)
+
+    return _or_torch("block_scaled_linear", ours, lambda: plain.scaled_matmul(
+        x, weight.t(), x_scale, weight_scale.t(), out_dtype=dtype))
+
+
 def _gated(activation: str) -> str:
     return f"gate=stacked activation={activation}"
 
@@ -210,8 +249,8 @@ def _norm_qkv_linear(x: Tensor, norm_weight: Tensor, eps: float, weights: Sequen
     return _or_torch("norm_qkv_linear", ours, apart)
 
 
-def _new(x: Tensor, columns: Any) -> Tensor:
-    return torch.empty((*x.shape[:-1], columns), dtype=x.dtype, device=x.device)
+def _new(x: Tensor, columns: Any, dtype: Optional[torch.dtype] = None) -> Tensor:
+    return torch.empty((*x.shape[:-1], columns), dtype=dtype or x.dtype, device=x.device)
 
 
 def _new_product(x: Tensor, weights: Sequence[Tensor], parts: int = 1) -> Tensor:
@@ -234,6 +273,14 @@ for _schema, _compute, _shape in (
          lambda x, weight, bias: _new_product(x, [weight])),
         ("linear_add(Tensor x, Tensor weight, Tensor? bias, Tensor residual) -> Tensor", _linear_add,
          lambda x, weight, bias, residual: _new_product(x, [weight])),
+        ("quantized_linear(Tensor x, Tensor codes, Tensor scales, Tensor? zeros, Tensor? order, Tensor? bias, "
+         "int n, int group, str weights) -> Tensor", _quantized_linear,
+         lambda x, codes, scales, zeros, order, bias, n, group, weights: _new(x, n)),
+        ("scaled_linear(Tensor x, Tensor weight, float scale, Tensor? bias, ScalarType dtype) -> Tensor",
+         _scaled_linear, lambda x, weight, scale, bias, dtype: _new(x, weight.shape[0], dtype)),
+        ("block_scaled_linear(Tensor x, Tensor weight, Tensor x_scale, Tensor weight_scale, ScalarType dtype)"
+         " -> Tensor", _block_scaled_linear,
+         lambda x, weight, x_scale, weight_scale, dtype: _new(x, weight.shape[0], dtype)),
         ("gated_linear(Tensor x, Tensor[] weights, str activation) -> Tensor", _gated_linear,
          lambda x, weights, activation: _new_product(x, weights, 2)),
         ("qkv_linear(Tensor x, Tensor[] weights, Tensor[] biases) -> (Tensor, Tensor, Tensor)", _qkv_linear,
@@ -275,3 +322,11 @@ def linear(x: Tensor, weight: Any, bias: Optional[Tensor]) -> Optional[Tensor]:
             or x.dtype not in (torch.bfloat16, torch.float16) or not x.is_contiguous()):
         return None
     return OPERATORS.linear(x, weight, bias)
+
+
+def quantized_linear(x: Tensor, weight: QuantizedWeight, bias: Optional[Tensor]) -> Tensor:
+    """The product with packed weights, beside which an engine has none of its own."""
+    result: Tensor = OPERATORS.quantized_linear(
+        x.contiguous(), weight.codes, weight.scales, weight.zeros, weight.order, bias, weight.n, weight.group,
+        weight.weights)
+    return result

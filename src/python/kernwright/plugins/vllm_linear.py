@@ -1,0 +1,176 @@
+"""kernwright's kernels of quantized linear layers in vLLM: weights of 4 and 8 bits beside activations of 16, and
+fp8 by tensors and by blocks. vLLM asks the kernels of its lists in their order, and takes the first that can
+implement a layer; VLLM_DISABLED_KERNELS has the names of those that it leaves out."""
+
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+from vllm.model_executor.kernels import linear
+from vllm.model_executor.kernels.linear.scaled_mm import Fp8BlockScaledMMLinearKernel
+from vllm.model_executor.layers.quantization.input_quant_fp8 import QuantFP8
+from vllm.platforms import PlatformEnum
+from vllm.scalar_type import scalar_types
+
+from ..torch import _operators as operators
+from ..torch._quantized import QuantizedWeight
+
+_DTYPES = (torch.bfloat16, torch.float16)
+_PACKED = "kernwright_weight"  # the child of a layer that has its packed weights
+_BLOCK = 128
+_Answer = Tuple[bool, Optional[str]]
+
+
+def _rows(parameter: Any, packed_along: str = "") -> Tensor:
+    """Returns a parameter of vLLM, which says how its dims lie, as [output, input]. If it has several codes in a
+    word, these follow each other along the input, or along the output."""
+    output = parameter.output_dim
+    if packed_along and parameter.packed_dim != (output if packed_along == "output" else 1 - output):
+        raise ValueError(f"a parameter {list(parameter.shape)} is packed along dim {parameter.packed_dim}, and along "
+                         f"its {packed_along} expected, whose outputs are dim {output}")
+    rows: Tensor = parameter.data if output == 0 else parameter.data.t()
+    return rows
+
+
+class KernwrightMPLinearKernel(linear.MPLinearKernel):  # type: ignore[misc]
+    """Weights in 4 or 8 bits of GPTQ, AWQ and compressed-tensors, which vLLM has brought into one layout."""
+
+    @classmethod
+    def get_min_capability(cls) -> int:
+        return 80
+
+    @classmethod
+    def can_implement(cls, c: Any) -> _Answer:
+        columns, part = c.full_weight_shape[0], c.partition_weight_shape[0]
+        group = part if c.group_size == -1 else c.group_size
+        types = (scalar_types.uint4, scalar_types.uint8) if c.zero_points else (
+            scalar_types.uint4b8, scalar_types.uint8b128)
+        reasons = {
+            f"weights of {c.weight_type} {'with' if c.zero_points else 'without'} zero points":
+                c.weight_type not in types,
+            f"activations of {c.act_type}": c.act_type not in _DTYPES,
+            f"results of {c.out_type}": c.out_type not in (None, c.act_type),
+            f"{part} columns, no multiple of 8": part % 8 != 0,
+            f"groups of {group} of {part} columns": part % group != 0 or group != part and group % 16 != 0,
+            f"{part} of {columns} columns sorted by group": getattr(c, "has_g_idx", False) and part != columns}
+        found = [reason for reason, holds in reasons.items() if holds]
+        return (False, f"{', '.join(found)} not supported") if found else (True, None)
+
+    def process_weights_after_loading(self, layer: nn.Module) -> None:
+        """Packs the weights, and leaves empty tensors in the places of the layer's own."""
+        c = self.config
+        (columns, rows), names = c.partition_weight_shape, [self.w_q_name, self.w_s_name]
+        given: Dict[str, Tensor] = {}
+        if c.zero_points:
+            names.append(self.w_zp_name)
+            given["weight_zero_point"] = _rows(getattr(layer, self.w_zp_name), "output").contiguous()
+        if getattr(c, "has_g_idx", False):
+            names.append(self.w_gidx_name)
+            given["weight_g_idx"] = getattr(layer, self.w_gidx_name).data
+        weight = QuantizedWeight.from_compressed_tensors(
+            _rows(getattr(layer, self.w_q_name), "input").contiguous(),
+            _rows(getattr(layer, self.w_s_name)).contiguous(), weight_shape=(rows, columns),
+            bits=c.weight_type.size_bits, group=c.group_size, **given)
+        for name in names:
+            own = getattr(layer, name)
+            own.data = own.data.new_empty(0)
+        setattr(layer, _PACKED, weight)
+
+    def apply_weights(self, layer: nn.Module, x: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+        return operators.quantized_linear(x, getattr(layer, _PACKED), bias)
+
+
+def _fp8_reasons(c: Any, **more: bool) -> _Answer:
+    reasons = {f"results of {c.out_dtype}": c.out_dtype not in _DTYPES,
+               f"weights {list(c.weight_shape)}, no multiples of 16": any(size % 16 for size in c.weight_shape), **more}
+    found = [reason for reason, holds in reasons.items() if holds]
+    return (False, f"{', '.join(found)} not supported") if found else (True, None)
+
+
+def _fp8_supported(capability: Optional[int]) -> _Answer:
+    if capability is not None and capability < 89:
+        return False, f"requires capability 89, and has {capability}"
+    return True, None
+
+
+class KernwrightFp8LinearKernel(linear.FP8ScaledMMLinearKernel):  # type: ignore[misc]
+    """fp8 with one scale for the weights, and one for the activations that the checkpoint has."""
+
+    @classmethod
+    def is_supported(cls, compute_capability: Optional[int] = None) -> _Answer:
+        return _fp8_supported(compute_capability)
+
+    @classmethod
+    def can_implement(cls, c: Any) -> _Answer:
+        of_weight, of_x = c.weight_quant_key.scale, c.activation_quant_key.scale
+        return _fp8_reasons(c, **{
+            "scales other than one of the whole weight and one of all activations":
+                not (of_weight.group_shape.is_per_tensor() and of_x.group_shape.is_per_tensor()),
+            "scales of activations that are computed while it runs": not of_x.static,
+            "scales of several weights in one": getattr(c, "is_fused_module", False)})
+
+    def process_weights_after_loading(self, layer: nn.Module) -> None:
+        """Reads the scales, which a kernel takes as a number."""
+        super().process_weights_after_loading(layer)
+        _, weight_scale, input_scale, _ = self._get_layer_params(layer)
+        if weight_scale.numel() != 1 or input_scale is None or input_scale.numel() != 1:
+            raise ValueError(f"scales are {list(weight_scale.shape)} and "
+                             f"{None if input_scale is None else list(input_scale.shape)}, and one each expected")
+        self._scale = float(weight_scale) * float(input_scale)
+
+    def apply_scaled_mm(self, *, A: Tensor, B: Tensor, out_dtype: torch.dtype, As: Tensor, Bs: Tensor,
+                        bias: Optional[Tensor], output_shape: List[int]) -> Tensor:
+        result: Tensor = operators.OPERATORS.scaled_linear(A, B.t(), self._scale, bias, out_dtype)
+        return result.view(*output_shape)
+
+
+class KernwrightFp8BlockLinearKernel(Fp8BlockScaledMMLinearKernel):  # type: ignore[misc]
+    """fp8 with a scale for each 128 x 128 of the weights, and for each 128 of a row of the activations, as
+    DeepSeek-V3 has them."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        scale = config.activation_quant_key.scale
+        self.quant_fp8 = QuantFP8(static=scale.static, group_shape=scale.group_shape, use_ue8m0=False,
+                                  column_major_scales=True)
+
+    @classmethod
+    def is_supported(cls, compute_capability: Optional[int] = None) -> _Answer:
+        return _fp8_supported(compute_capability)
+
+    @classmethod
+    def can_implement(cls, config: Any) -> _Answer:
+        of_weight, of_x = config.weight_quant_key.scale, config.activation_quant_key.scale
+        return _fp8_reasons(config, **{
+            f"scales of {tuple(of_weight.group_shape)} weights and {tuple(of_x.group_shape)} activations":
+                tuple(of_weight.group_shape) != (_BLOCK, _BLOCK) or tuple(of_x.group_shape) != (1, _BLOCK),
+            "scales of activations that the checkpoint has": of_x.static})
+
+    def process_weights_after_loading(self, layer: nn.Module) -> None:
+        """Keeps scales that are powers of two in fp32, as kernels read them."""
+        super().process_weights_after_loading(layer)
+        name = "weight_scale" if getattr(layer, "weight_scale_inv", None) is None else "weight_scale_inv"
+        scale = getattr(layer, name)
+        if scale.dtype is not torch.float32:
+            setattr(layer, name, nn.Parameter(scale.data.float(), requires_grad=False))
+
+    def apply_block_scaled_mm(self, A: Tensor, B: Tensor, As: Tensor, Bs: Tensor) -> Tensor:
+        result: Tensor = operators.OPERATORS.block_scaled_linear(A, B, As, Bs, self.config.out_dtype)
+        return result
+
+
+def register_kernels() -> List[str]:
+    """Puts our kernels before vLLM's, unless they are there, and returns their names. Kernels of a list that this
+    vLLM does not have are left, with a line in the log."""
+    done = []
+    for kernel, lists in ((KernwrightMPLinearKernel, "_POSSIBLE_KERNELS"),
+                          (KernwrightFp8LinearKernel, "_POSSIBLE_FP8_KERNELS"),
+                          (KernwrightFp8BlockLinearKernel, "_POSSIBLE_FP8_BLOCK_KERNELS")):
+        kernels = getattr(linear, lists, {}).get(PlatformEnum.CUDA)
+        if kernels is None:
+            operators.say_once("vLLM's quantized layers stay as they are: it has no list %s", lists)
+            continue
+        if kernel not in kernels:
+            kernels.insert(0, kernel)  # register_linear_kernel appends, and the first one is taken
+        done.append(kernel.__name__)
+    return done
