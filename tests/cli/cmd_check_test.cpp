@@ -265,20 +265,5 @@ TEST_F(CheckToolkitTest, AFolderWithoutTemplatesSaysWhereTheyBelong) {
   EXPECT_EQ(missing.json()["defects"], 1);
 }
 
-using CheckBuiltInToolkitTest = ToolkitProgramTest;
-
-TEST_F(CheckBuiltInToolkitTest, EveryBuiltInTemplatePasses) {
-  const Ran ran = kernwright({"check", "--sku", "h200", "--samples", "1", "--json"});
-  EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  const nlohmann::json report = ran.json();
-  EXPECT_EQ(report["defects"], 0) << report;
-  EXPECT_GE(report["templates"], 4);
-  const nlohmann::json& compiled = report["compiled"];
-  EXPECT_TRUE(std::any_of(compiled.begin(), compiled.end(), [](const nlohmann::json& row) {
-    return row["template"] == "attention/stream" &&
-           row["problem"].get<std::string>().find("cache=paged") != std::string::npos;
-  })) << "a template for few queries is compiled for its flags too";
-}
-
 }  // namespace
 }  // namespace kernwright
