@@ -259,12 +259,14 @@ class Humming:
             {"quant_method": "humming", "dtype": f"int{shape.bits}", "has_zero_point": shape.has_zero,
              "group_size": 0 if shape.groups == 1 else shape.group})
         self.inputs = schema.HummingInputSchema()
-        self.config = self.tuning = self.locks = None
+        self.config = self.tuning = None
 
     def settle(self, config):
-        """Takes the one of its kernels that its rules have for this m."""
+        """Takes the one of its kernels that its rules have for this m. Without an early start, with which
+        replays of its kernels one behind another do not end."""
         self.config = config
-        self.tuning = next(json.dumps(tuning) for least, most, tuning in self.tune.get_heuristics_config(config)
+        self.tuning = next(json.dumps({**tuning, "use_pdl": False})
+                           for least, most, tuning in self.tune.get_heuristics_config(config)
                            if least < self.shape.m <= (most or 1 << 30))
 
     def compile(self):
@@ -289,14 +291,13 @@ class Humming:
             tensors=tensors, shape_n=shape.n, shape_k=shape.k, weight_schema=schema, input_schema=inputs,
             torch_dtype=self.dtype, **self.PADDING)
         self.settle(config)
-        if self.locks is None:
-            self.locks = torch.zeros(multiprocessors(torch) * 8, dtype=torch.int32, device=DEVICE)
-        return {"a": t["a"], **tensors}
+        locks = torch.zeros(multiprocessors(torch) * 8, dtype=torch.int32, device=DEVICE)
+        return {"a": t["a"], "locks": locks, **tensors}
 
     def call(self, t):
         return (self.forward.humming_forward(
             self.config, inputs=t["a"], weight=t["weight"], weight_scale=t["weight_scale"],
-            zero_point=t.get("zero_point"), weight_scale_2=t.get("weight_scale_2"), locks=self.locks,
+            zero_point=t.get("zero_point"), weight_scale_2=t.get("weight_scale_2"), locks=t["locks"],
             compute_config=self.COMPUTE, tuning_config=self.tuning),)
 
 

@@ -272,13 +272,14 @@ __device__ __forceinline__ void multiply_slab(float (&sums)[kHalves][4], unsigne
   }
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
-    const StagedFactors factors(stage + kScalesAt, stage + kZerosAt, group_at[part], slab_of_block);
+    const StagedFactors<true> factors(stage + kScalesAt, stage + kZerosAt, group_at[part],
+                                      slab_of_block);
     float part_sums[kHalves][4] = {};
 #pragma unroll
     for (int in_part = 0; in_part < SCALED / 16; ++in_part) {
       const int step = part * (SCALED / 16) + in_part;
       unsigned w[4];
-      decode_pairs<dtype_t>(w, codes_of(vectors, step), factors.zero);
+      decode_small_pairs<dtype_t>(w, codes_of(vectors, step), factors.zero);
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {
         const unsigned(&own)[4] = rows_a[half][step / 2];
@@ -289,7 +290,7 @@ __device__ __forceinline__ void multiply_slab(float (&sums)[kHalves][4], unsigne
     for (int half = 0; half < kHalves; ++half) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        sums[half][i] = fmaf(factors.scale[i / 2], part_sums[half][i], sums[half][i]);
+        sums[half][i] = fmaf(factors.scale[i / 2], separated(part_sums[half], i), sums[half][i]);
       }
     }
   }
@@ -338,7 +339,6 @@ __device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses 
           multiply_slab(sums[i], stage, block, slab, slabs_ahead + slab, group_at, rows_a);
         }
       }
-      tma_store_fence();
       __syncwarp();
       ring.consumer_release(ring.stage());
       ring.advance();
@@ -349,8 +349,9 @@ __device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses 
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {
         const float(&sum)[4] = sums[i][half];
+        constexpr float kLower = sum_factor<dtype_t>(0), kUpper = sum_factor<dtype_t>(1);
         store_quad(at.sums(results.stage(), first_slab + i, warp_k, half),
-                   {sum[0], sum[1], sum[2], sum[3]});
+                   {sum[0] * kLower, sum[1] * kLower, sum[2] * kUpper, sum[3] * kUpper});
       }
     }
     __syncwarp();

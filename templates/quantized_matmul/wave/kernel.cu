@@ -20,6 +20,7 @@
 #include "result.cuh"
 #include <kernwright/ptx/cluster.cuh>
 #include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/ptx/tma.cuh>
 
 namespace {
 

@@ -6,7 +6,6 @@
 
 #include "layout.cuh"
 #include <kernwright/math/vector.cuh>
-#include <kernwright/ptx/tma.cuh>
 #include <kernwright/quantized/staged_factors.cuh>
 
 namespace {
@@ -19,15 +18,19 @@ constexpr int kUnitsOfBox = 4 / kSteps;
 using Unit = RegisterOperand<kSteps>;
 
 constexpr int kParts = 64 / SCALED;  // of the columns of a box, with scales of their own
-// Sums are scaled after each group or stage, or after all columns if they have one group.
+// Sums are scaled after SUM_COLUMNS columns, or after all if they have one group.
 constexpr bool kScaledSums = SUMS && !ONE_GROUP;
-constexpr int kUnitsOfSum = STAGE_GROUPS == 1 ? kBoxes * kUnitsOfBox : kUnitsOfBox;
+constexpr int kUnitsOfSum = SUM_COLUMNS / 64 * kUnitsOfBox;
 static_assert(!SUMS || SCALED == 64);
+// The sums of two groups of a stage take turns, if they are long: those of one are scaled when
+// most units of the next are under way.
+constexpr bool kSumsOverlap = kUnitsOfSum >= kSets;
+constexpr int kLastSum = kStageBoxes * kUnitsOfBox / kUnitsOfSum - 1;  // of a stage
 
 // The codes of a box of a slab, with the scales and zero points of its parts.
 struct Box {
   Packed<16> codes[kVectors];
-  StagedFactors factors[kParts];
+  StagedFactors<SUMS> factors[kParts];
 
   Box() = default;
   // `block` is its block of the tile, and `column` its first column of the stage `step`, which is
@@ -53,9 +56,12 @@ struct Box {
   __device__ __forceinline__ void convert(Unit& numbers, int first) const {
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
-      const StagedFactors& own = factors[(first + i) * 16 / SCALED];
-      decode_pairs<dtype_t>(numbers[i], codes_of(codes, first + i), own.zero);
-      if constexpr (!SUMS) {
+      const StagedFactors<SUMS>& own = factors[(first + i) * 16 / SCALED];
+      const auto own_codes = codes_of(codes, first + i);
+      if constexpr (SUMS) {
+        decode_small_pairs<dtype_t>(numbers[i], own_codes, own.zero);
+      } else {
+        decode_pairs<dtype_t>(numbers[i], own_codes, own.zero);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           numbers[i][j] = scale_pair<dtype_t>(numbers[i][j], own.scale[j % 2]);
@@ -70,7 +76,9 @@ __device__ __forceinline__ void add_scaled(float (&sums)[TOKENS / 2],
                                            const float (&part)[TOKENS / 2],
                                            const float (&scale)[2]) {
 #pragma unroll
-  for (int i = 0; i < TOKENS / 2; ++i) sums[i] = fmaf(scale[i / 2 % 2], part[i], sums[i]);
+  for (int i = 0; i < TOKENS / 2; ++i) {
+    sums[i] = fmaf(scale[i / 2 % 2], separated(part, i), sums[i]);
+  }
 }
 
 // Adds the products of stages `first` to `last` - 1 of k, with the blocks of weights from
@@ -81,8 +89,9 @@ __device__ __forceinline__ void multiply_stages(Acc& acc, StageRing& ring, Addre
                                                 int first_block, int first, int last, int groups,
                                                 const AllLanded& all_landed) {
   Unit units[kSets];
-  float part[TOKENS / 2] = {};  // the sums of a group or stage, with kScaledSums
-  float scales[kOwn][2] = {};   // of all columns, with ONE_GROUP
+  float parts[2][TOKENS / 2] = {};  // the sums of groups or stages, with kScaledSums
+  float scales[kOwn][2] = {};       // of all columns, with ONE_GROUP
+  float part_scale[2] = {};
   int previous = -1;
 #pragma unroll 1
   for (int step = first; step < last; ++step) {
@@ -103,27 +112,39 @@ __device__ __forceinline__ void multiply_stages(Acc& acc, StageRing& ring, Addre
 #pragma unroll
       for (int half = 0; half < kUnitsOfBox; ++half) {
         const int in_block = i % kBoxes * kUnitsOfBox + half, unit = i * kUnitsOfBox + half;
+        const int in_sum = in_block % kUnitsOfSum, number = unit / kUnitsOfSum;
         Unit& numbers = units[unit % kSets];
-        auto& sums = kScaledSums ? part : acc[own];
+        auto& sums = kScaledSums ? parts[number % 2] : acc[own];
         box.convert(numbers, half * kSteps);
         wgmma_pin(sums);
         pin_operand(numbers);
         wgmma_fence();
-        multiply<dtype_t>(sums, numbers, a, in_block * kSteps,
-                          !kScaledSums || in_block % kUnitsOfSum != 0);
+        multiply<dtype_t>(sums, numbers, a, in_block * kSteps, !kScaledSums || in_sum != 0);
         wgmma_commit();
-        if (kScaledSums && in_block % kUnitsOfSum == kUnitsOfSum - 1) {
+        const bool is_summed = kScaledSums && in_sum == kUnitsOfSum - 1;
+        const bool drains = is_summed && (!kSumsOverlap || number == kLastSum);
+        if (drains) {
           wgmma_wait<0>();
-          wgmma_pin(part);
-          add_scaled(acc[own], part, box.factors[0].scale);
         } else {
           wgmma_wait<kSets - 1>();  // the numbers of the next unit's registers are multiplied
+        }
+        if (kScaledSums && kSumsOverlap && number > 0 && in_sum == kSets - 2) {
+          auto& before = parts[(number - 1) % 2];
+          wgmma_pin(before);
+          add_scaled(acc[(number - 1) * kUnitsOfSum / (kBoxes * kUnitsOfBox)], before, part_scale);
+        }
+        if (is_summed) {
+          part_scale[0] = box.factors[0].scale[0];
+          part_scale[1] = box.factors[0].scale[1];
+        }
+        if (drains) {
+          wgmma_pin(sums);
+          add_scaled(acc[own], sums, part_scale);
         }
         // By now the last units of the stage before are done.
         if (unit == kSets - 2 && previous >= 0) ring.consumer_release(previous);
       }
     }
-    tma_store_fence();
     __syncwarp();  // all lanes have read the codes
     previous = stage;
     ring.advance();
@@ -133,9 +154,14 @@ __device__ __forceinline__ void multiply_stages(Acc& acc, StageRing& ring, Addre
 #pragma unroll
   for (int own = 0; own < kOwn; ++own) {
     wgmma_pin(acc[own]);
-    if constexpr (SUMS && ONE_GROUP) {
+    if constexpr (SUMS) {
+      constexpr float kFactors[2] = {sum_factor<dtype_t>(0), sum_factor<dtype_t>(1)};
 #pragma unroll
-      for (int i = 0; i < TOKENS / 2; ++i) acc[own][i] *= scales[own][i / 2 % 2];
+      for (int i = TOKENS / 2 - 1; i >= 0;
+           --i) {  // the upper ones first, which take the lower ones
+        const float sum = ONE_GROUP ? scales[own][i / 2 % 2] * separated(acc[own], i) : acc[own][i];
+        acc[own][i] = kFactors[i / 2 % 2] * sum;
+      }
     }
   }
   if (previous >= 0) ring.consumer_release(previous);

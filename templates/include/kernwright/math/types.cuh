@@ -215,20 +215,26 @@ __device__ __forceinline__ unsigned add_words<fp16>(unsigned a, unsigned b) {
   return sum;
 }
 
-// Returns the products of two words of 16-bit elements, each rounded once.
+// Returns a * b + c of words of 16-bit elements, each rounded once.
 template <typename T>
-__device__ __forceinline__ unsigned multiply_words(unsigned a, unsigned b);
+__device__ __forceinline__ unsigned multiply_add_words(unsigned a, unsigned b, unsigned c);
 template <>
-__device__ __forceinline__ unsigned multiply_words<bf16>(unsigned a, unsigned b) {
-  unsigned product;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000));
-  return product;
+__device__ __forceinline__ unsigned multiply_add_words<bf16>(unsigned a, unsigned b, unsigned c) {
+  unsigned sum;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
 }
 template <>
-__device__ __forceinline__ unsigned multiply_words<fp16>(unsigned a, unsigned b) {
-  unsigned product;
-  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-  return product;
+__device__ __forceinline__ unsigned multiply_add_words<fp16>(unsigned a, unsigned b, unsigned c) {
+  unsigned sum;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+}
+
+// Returns the products of two words of 16-bit elements, each rounded once.
+template <typename T>
+__device__ __forceinline__ unsigned multiply_words(unsigned a, unsigned b) {
+  return multiply_add_words<T>(a, b, 0x80008000);
 }
 
 // Widens the four fp8_e4m3 of a word to fp16, which holds them exactly: the first two in `low`, the

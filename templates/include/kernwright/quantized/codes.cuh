@@ -95,6 +95,69 @@ __device__ __forceinline__ void decode_pairs(unsigned (&pairs)[4], const Packed<
   }
 }
 
+// Sums that are scaled after a group take numbers that cost less: times kUnit, and those of rows
+// g + 8 joined to those of rows g, as 16 times themselves plus these. A byte is then a number of
+// both rows, and one of 16 bits that is small enough: its value as bits is linear in the byte, as
+// the least exponent is that of subnormal numbers.
+constexpr bool kJoinsRows = kCodeBits == 4 && kIntegerCodes;
+template <typename T>
+constexpr bool kIsSmall = kJoinsRows || (kIntegerCodes && kJoinsWords<T>);
+template <typename T>
+constexpr float kUnit = !kIsSmall<T> ? 1
+                        : kIsHalf<T> ? 0x1p-9f
+                                     : 0x1p-6f;
+
+// Returns what the separated sums of rows g (half 0) or g + 8 are to be multiplied by.
+template <typename T>
+__device__ constexpr float sum_factor(int half) {
+  return 1 / kUnit<T> / (kJoinsRows && half == 1 ? 16 : 1);
+}
+
+// Returns sum i of a lane, without that of row g which the one of row g + 8 was joined to.
+template <int kCount>
+__device__ __forceinline__ float separated(const float (&sums)[kCount], int i) {
+  return kJoinsRows && i / 2 % 2 == 1 ? sums[i] - sums[i - 2] : sums[i];
+}
+
+// Sets `words` to the zero points of rows g and g + 8 as decode_small_pairs() takes them off.
+template <typename T>
+__device__ __forceinline__ void small_zero_words(unsigned (&words)[2], int zero, int upper_zero) {
+  if constexpr (kIsSmall<T>) {
+    const float lower = static_cast<float>(-zero) * kUnit<T>;
+    const float upper = static_cast<float>(-upper_zero - (kJoinsRows ? 15 * upper_zero + zero : 0));
+    words[0] = pack_pair<T>(lower, lower);
+    words[1] = pack_pair<T>(upper * kUnit<T>, upper * kUnit<T>);
+  } else {
+    words[0] = zero_word<T>(zero);
+    words[1] = zero_word<T>(upper_zero);
+  }
+}
+
+// Does what decode_pairs() does, for sums that are scaled after a group.
+template <typename T>
+__device__ __forceinline__ void decode_small_pairs(unsigned (&pairs)[4],
+                                                   const Packed<kCodeBits>& codes,
+                                                   const unsigned (&zeros)[2]) {
+  if constexpr (kIsSmall<T>) {
+    // kUnit over the least number.
+    constexpr unsigned kPower = kIsHalf<T> ? 0x78007800 : 0x7f007f00;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      unsigned bits;
+      if constexpr (kCodeBits == 8) {
+        bits = __byte_perm(codes.word[j / 2], 0, j % 2 == 0 ? 0x4140 : 0x4342);
+      } else {
+        const unsigned word = codes.word[0];
+        bits = j < 2 ? word & 0x00ff00ff : __byte_perm(word, 0, 0x4341);
+        if (j % 2 == 0) bits &= 0x000f000f;
+      }
+      pairs[j] = multiply_add_words<T>(bits, kPower, zeros[j % 2]);
+    }
+  } else {
+    decode_pairs<T>(pairs, codes, zeros);
+  }
+}
+
 // Returns the lane's codes in step `step` of 16 columns from its vectors of a block.
 __device__ __forceinline__ Packed<kCodeBits> codes_of(const Packed<16> (&vectors)[kVectors],
                                                       int step) {

@@ -14,7 +14,9 @@ __device__ __forceinline__ int group_of(int column, int groups) {
   return ONE_GROUP ? 0 : ::min(static_cast<int>((column + BEFORE) / group), groups - 1);
 }
 
-// The scales of rows g and g + 8 of a slab, 16 rows of a block, and what their codes are joined to.
+// The scales of rows g and g + 8 of a slab, 16 rows of a block, and their zero points as
+// decode_small_pairs() takes them off, or decode_pairs() without kSmall.
+template <bool kSmall>
 struct StagedFactors {
   float scale[2];
   unsigned zero[2];
@@ -37,9 +39,12 @@ struct StagedFactors {
     }
     unsigned both = kNoZero | kNoZero << 8;
     if constexpr (kZeros) both = load_shared<2>(zeros + rows).word[0];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      zero[half] = zero_word<config::dtype_t>(static_cast<int>(both >> 8 * half & 255));
+    const int lower = static_cast<int>(both & 255), upper = static_cast<int>(both >> 8 & 255);
+    if constexpr (kSmall) {
+      small_zero_words<config::dtype_t>(zero, lower, upper);
+    } else {
+      zero[0] = zero_word<config::dtype_t>(lower);
+      zero[1] = zero_word<config::dtype_t>(upper);
     }
   }
 };
