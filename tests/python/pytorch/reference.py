@@ -162,7 +162,8 @@ IMPLEMENTATIONS = {
     "scaled_matmul": scaled_matmul, "scaled_matmul.Scalar": scaled_matmul,
     "scaled_matmul.out": writing(scaled_matmul), "scaled_matmul.Scalar_out": writing(scaled_matmul),
     "grouped_matmul": grouped_matmul, "grouped_matmul.out": writing(grouped_matmul),
-    "quantized_linear": plain.quantized_linear,  # test_quantized.py compares it
+    # test_quantized.py compares these.
+    "quantized_linear": plain.quantized_linear, "quantized_gated_linear": plain.quantized_gated_linear,
     "rms_norm": rms, "rope": rope, "norm_rope": norm_rope, "attention": attention, "append_attention": append_attention,
     "add_rms_norm": lambda x, residual, weight=None, eps=1e-6:
         (rms(x + residual, weight, eps), x + residual),

@@ -267,6 +267,10 @@ def test_the_problems_of_products(planned):
     assert planned(quantized_products._our_quantized_linear, Array(3, 232), codes, scales, None, None, Array(100),
                    Array(3, 100), activation="silu", **of) == (
         "quantized_matmul m=3 n=100 k=232 group=64 dtype=bf16 scale=fp16 bias=column activation=silu residual=add")
+    gated = Array(8, 4 * 512 * 4, dtype="uint8"), Array(8, 4 * 64, dtype="fp16")
+    assert planned(quantized_products._our_quantized_gated_linear, Array(3, 232), *gated, n=232, group=64,
+                   weights="int4", activation="silu") == (
+        "quantized_matmul m=3 n=232 k=232 group=64 dtype=bf16 scale=fp16 activation=silu gate=stacked")
     rows = _quantized.Rows(codes, scales, None)
     assert planned(_quantized._dequantize_by_kernel, rows, 100, 232, 64, "int4", torch.bfloat16) == (
         "dequantize_weights n=100 k=232 group=64 dtype=bf16 scale=fp16")

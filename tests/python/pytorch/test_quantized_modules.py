@@ -172,3 +172,114 @@ def test_layers_on_a_cpu_and_of_other_libraries_are_left():
     assert {row.kind: row.reason for row in report.left} == {
         "Linear": "its weights are on cpu, and kernels are for GPUs",
         "HQQLinear": "holds a matrix, and is none of the classes that are known"}
+
+
+class SwiGLU(torch.nn.Module):
+    def __init__(self, gate, up, down, act_fn=torch.nn.functional.silu):
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj, self.act_fn = gate, up, down, act_fn
+
+    def forward(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+
+def layer(n, k, format="gptq", group=32, bits=4, **named):
+    return Linear(Layer(n, k, group, bits, scale=torch.bfloat16, **named), format)
+
+
+def swiglu(format="gptq", bits=4, act_fn=torch.nn.functional.silu, **named):
+    """Rows that fill up neither blocks of 64 nor the 32 of a gate's."""
+    return SwiGLU(layer(72, 232, format, bits=bits, **named), layer(72, 232, format, bits=bits, seed=1, **named),
+                  layer(40, 72, format, bits=bits), act_fn).requires_grad_(False)
+
+
+JOINED = "weights of gate_proj and up_proj were joined"
+
+
+@pytest.mark.parametrize("format, bits, more", [
+    ("gptq", 4, {}), ("awq", 4, {}), ("compressed_tensors", 8, {}), ("gptq", 8, {"symmetric": True}),
+    ("compressed_tensors", 4, {"act_fn": lambda x: torch.nn.functional.gelu(x, approximate="tanh")})])
+def test_a_gate_is_joined_with_what_it_opens_and_parted(on_cpu, format, bits, more):
+    model, x = torch.nn.Sequential(swiglu(format, bits, **more)), random(2, 3, 232)
+    expected, state = model(x), state_of(model)
+    report = kt.patch(model)
+    assert [row.op for row in report.replaced] == ["quantized_linear"] * 3 + ["swiglu"] and JOINED in str(report)
+    on_cpu.clear()
+    assert near(model(x), expected) and on_cpu == ["quantized_gated_linear", "quantized_linear"]
+    on_cpu.clear()
+    alone = model[0].up_proj(x)  # of another module that shares it, say
+    assert near(alone, torch.nn.functional.linear(x, model[0].up_proj.kernwright_weight.alone().dequantize()))
+    with torch.no_grad():
+        assert near(torch.compile(model, backend="aot_eager", fullgraph=True)(x), expected)
+    assert on_cpu == ["quantized_linear", "quantized_gated_linear", "quantized_linear"]
+    for other in (copy.deepcopy(model), model.to(torch.float64).to(torch.bfloat16)):
+        on_cpu.clear()
+        assert near(other(x), expected) and on_cpu == ["quantized_gated_linear", "quantized_linear"]
+    report.undo()
+    expect_same_state(model, state)
+    assert type(model[0]) is SwiGLU and torch.equal(model(x), expected)
+
+
+def test_one_of_both_may_have_zero_points(on_cpu):
+    model, x = swiglu(), random(3, 232)
+    model.up_proj = layer(72, 232, symmetric=True)
+    expected, state = model(x), state_of(model)
+    report = kt.patch(model)
+    assert JOINED in str(report) and near(model(x), expected)
+    report.undo()
+    expect_same_state(model, state)
+
+
+@pytest.mark.parametrize("up, text", [
+    ({"group": 64}, "group of the gate is 32, and 64"), ({"bits": 8}, "weights of the gate is int4, and int8"),
+    ({"ordered": True}, "another order")])
+def test_what_cannot_be_joined_is_left_and_named(on_cpu, up, text):
+    model, x = swiglu(), random(3, 232)
+    model.up_proj = layer(72, 232, **up)
+    expected, report = model(x), kt.patch(model)
+    left, = report.left
+    assert left.op == "swiglu" and text in left.reason
+    on_cpu.clear()
+    assert near(model(x), expected) and on_cpu == ["quantized_linear"] * 3
+    report.undo()
+    assert torch.equal(model(x), expected)
+
+
+@pytest.mark.parametrize("change", ["hook", "activation", "part"])
+def test_a_joined_layer_that_changed_computes_as_before(on_cpu, change):
+    model, x, seen = swiglu(), random(3, 232), []
+    report = kt.patch(model)
+    if change == "hook":
+        model.up_proj.register_forward_hook(lambda module, given, result: seen.append(result))
+    elif change == "activation":
+        model.act_fn = torch.relu
+    else:
+        model.up_proj = torch.nn.Linear(232, 72, bias=False, dtype=torch.bfloat16).requires_grad_(False)
+    on_cpu.clear()
+    inner = model.act_fn(model.gate_proj(x)) * model.up_proj(x)
+    seen.clear()
+    assert near(model(x), model.down_proj(inner)) and "quantized_gated_linear" not in on_cpu
+    assert len(seen) == (change == "hook")
+    report.undo()
+
+
+def test_calls_with_a_gradient_are_computed_with_plain_matrices(on_cpu):
+    model = swiglu()
+    before = copy.deepcopy(model)
+    kt.patch(model)
+    mine, theirs = random(3, 232).requires_grad_(), random(3, 232).requires_grad_()
+    model(mine).sum().backward()
+    before(theirs).sum().backward()
+    assert near(mine.grad, theirs.grad)
+
+
+def test_our_own_layers_are_joined(on_cpu):
+    weights = [kt.QuantizedWeight.from_float(random(n, k).float().mul(0.1).bfloat16(), group=32)
+               for n, k in ((72, 232), (72, 232), (40, 72))]
+    model, x = SwiGLU(*map(kt.QuantizedLinear, weights)), random(3, 232)
+    expected, state = model(x), state_of(model)
+    report = kt.patch(model)
+    on_cpu.clear()
+    assert near(model(x), expected) and on_cpu == ["quantized_gated_linear", "quantized_linear"]
+    report.undo()
+    expect_same_state(model, state)

@@ -34,6 +34,7 @@ ASKS = {
     "grouped_matmul": scaled_products._grouped_matmul,
     "grouped_matmul.out": scaled_products._grouped_matmul,
     "quantized_linear": quantized_products._our_quantized_linear,
+    "quantized_gated_linear": quantized_products._our_quantized_gated_linear,
     "rms_norm": arrays.rms_norm,
     "rope": arrays.rope,
     "norm_rope": _fused.norm_rope,
@@ -149,5 +150,5 @@ def test_a_worklist_has_what_a_model_of_a_quantized_checkpoint_asks_for(asked, t
     kw.torch.patch(model)
     problems = asked(lambda: model(torch.zeros(1, 24, dtype=torch.int64)))
     products = {problem for problem in problems if problem.startswith("quantized_matmul ")}
-    assert len(products) == 4  # q and o, k and v, gate and up are alike
+    assert len(products) == 4  # q and o, k and v are alike, and gate and up are one
     assert problems - list_of(tmp_path / "config.json", 24) == set()

@@ -102,6 +102,31 @@ def pack(rows: Rows, weights: str) -> Rows:
         for part in rows[1:]))
 
 
+def rows_of_gates(n: int) -> int:
+    """Returns the packed rows of n gates and of the n rows that these open."""
+    return -(-n // 32) * BLOCK
+
+
+def opened(gates: Rows, ups: Rows, weights: str) -> Rows:
+    """Returns gates and the rows that these open in the order of a gated product, 8 of each in turn, both filled
+    up to multiples of 32 rows of zeros."""
+    more = -gates.codes.shape[0] % 32
+    none = 0 if weights == "mxfp4" or gates.zeros is not None else {4: 0x88, 8: 0x80}[bits_of(weights)]
+
+    def in_turn(gate: Tensor, up: Tensor, value: int = 0) -> Tensor:
+        both = functional.pad(torch.stack((gate, up)), (0, 0, 0, more), value=value)
+        return both.unflatten(1, (-1, 8)).transpose(0, 1).flatten(0, 2)
+
+    return Rows(in_turn(gates.codes, ups.codes, none), in_turn(gates.scales, ups.scales),
+                None if gates.zeros is None or ups.zeros is None else in_turn(gates.zeros, ups.zeros))
+
+
+def closed(rows: Rows, n: int) -> Rows:
+    """Undoes `opened`: returns n gates, then the n rows that these open."""
+    return Rows(*(part if part is None else part.unflatten(0, (-1, 2, 8)).transpose(0, 1).flatten(1, 2)[:, :n].flatten(
+        0, 1) for part in rows))
+
+
 def unpack(blocks: Rows, n: int, k: int, weights: str) -> Rows:
     """Undoes `pack`."""
     bits = bits_of(weights)

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from . import _decoder as decoder
 from . import _modules as modules
 from ._guards import hooks_of
-from ._modules import epsilon, head_norms
+from ._decoder import head_norms
+from ._modules import epsilon
 
 # The layers of these classes are norm, attention, residual, norm, SwiGLU, residual and nothing
 # else. A router with experts may be in the place of the SwiGLU.
@@ -116,17 +118,22 @@ def check_swiglu(module: nn.Module) -> str:
     gate, up, down = module.gate_proj, module.up_proj, module.down_proj
     for part in (gate, up, down):
         check_linear(part)
-    if gate.bias is not None or up.bias is not None:
-        raise Left("its gate or up projection has a bias, which a gated product has not")
     if gate.weight.shape != up.weight.shape:
         raise Left("gate and up projection have other shapes")
-    activation = _activation_of(module.act_fn, gate.weight.device)
+    return check_swiglu_of(module, random_rows(gate.weight, 4, gate.weight.shape[1]),
+                           lambda part, x: functional.linear(x, part.weight, part.bias))
+
+
+def check_swiglu_of(module: nn.Module, x: Tensor, product: Callable[[nn.Module, Tensor], Tensor]) -> str:
+    """Returns the activation. `x` are rows of its input, and `product` computes one of its linear layers."""
+    gate, up, down = module.gate_proj, module.up_proj, module.down_proj
+    if any(getattr(part, "bias", None) is not None for part in (gate, up)):
+        raise Left("its gate or up projection has a bias, which a gated product has not")
+    activation = _activation_of(module.act_fn, x.device)
     _expect_no_hooks(gate, up, module.act_fn)
-    x = random_rows(gate.weight, 4, gate.weight.shape[1])
-    inner = _ACTIVATIONS[activation](functional.linear(x, gate.weight).float())
-    inner = (inner * functional.linear(x, up.weight).float()).to(x.dtype)
-    expect_near(module(x), functional.linear(inner, down.weight, down.bias),
-                 "down(activation(gate(x)) * up(x))")
+    inner = _ACTIVATIONS[activation](product(gate, x).float())
+    inner = (inner * product(up, x).float()).to(x.dtype)
+    expect_near(module(x), product(down, inner), "down(activation(gate(x)) * up(x))")
     return activation
 
 
@@ -222,8 +229,8 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[str, .
         raise Left("some of q, k and v have a bias, and some have none")
     if getattr(attention, "sliding_window", getattr(attention.config, "sliding_window", None)):
         raise Left("its attention has a sliding window")
-    if fronts.get(layer.mlp) is not modules.SwiGLU and (
-            fronts.get(getattr(layer.mlp, "experts", None)) is not modules.Experts):
+    if fronts.get(layer.mlp) is not decoder.SwiGLU and (
+            fronts.get(getattr(layer.mlp, "experts", None)) is not decoder.Experts):
         raise Left("its feed-forward layer was left")
     norms = (layer.input_layernorm, layer.post_attention_layernorm, *head_norms(attention))
     if any(fronts.get(norm) is not modules.RMSNorm for norm in norms):
@@ -340,7 +347,7 @@ def check_model(model: nn.Module,
                 fronts: Dict[nn.Module, type]) -> Tuple[Tuple[str, ...], Tuple[type, type]]:
     """Returns the names of its arguments, and the classes of a cache whose decode steps it
     knows."""
-    if any(fronts.get(layer) is not modules.DecoderLayer for layer in model.layers):
+    if any(fronts.get(layer) is not decoder.DecoderLayer for layer in model.layers):
         raise Left("one of its layers was left, so that decode steps are not fused")
     if not hasattr(model, "rotary_emb") or not hasattr(model, "norm"):
         raise Left("has no rotary_emb or no norm")

@@ -162,8 +162,8 @@ def load_quantized(folder: Union[str, pathlib.Path], model_class: Any = None, **
     named: further arguments of its from_pretrained, such as dtype and device_map
 
     The layers become QuantizedLinear, packed one after another where their tensors were loaded; layers
-    that are not quantized stay what they are. `patch` then replaces norms. The model cannot be saved by
-    save_pretrained. Errors: ValueError naming what is not known of its quantization_config, and for
+    that are not quantized stay what they are. `patch` then replaces norms, and joins gates with what they
+    open. The model cannot be saved by save_pretrained. Errors: ValueError naming what is not known of its quantization_config, and for
     quantized layers that are no linear layers of the model, such as experts."""
     import transformers
 

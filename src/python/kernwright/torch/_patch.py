@@ -15,10 +15,11 @@ from torch import nn
 
 from . import _checks as checks
 from ._checks import Left
+from ._decoder import DecoderLayer, Experts, SwiGLU, experts_parts, layer_parts, swiglu_parts
 from ._guards import Guard, Tally, original
-from ._modules import (DecoderLayer, Experts, Linear, RMSNorm, SwiGLU, experts_parts, layer_parts,
-                       no_parts, pack_members, restore, swap, swiglu_parts)
-from ._quantized_modules import PackedLinear, QuantizedLinear, check_quantized, is_quantized
+from ._modules import Linear, RMSNorm, no_parts, pack_members, restore, swap
+from ._quantized_modules import (PackedLinear, QuantizedLinear, QuantizedSwiGLU, check_quantized,
+                                 check_quantized_swiglu, is_part_quantized, is_quantized)
 from ._whole_model import Model, RotaryEmbedding, model_parts
 
 OPS = ("linear", "quantized_linear", "rms_norm", "swiglu", "experts", "decoder_layer")
@@ -110,9 +111,25 @@ class _Patcher:
         return self.passed(name, module, RMSNorm, no_parts)
 
     def swiglu(self, name: str, module: nn.Module) -> Callable[[], str]:
+        if is_part_quantized(module.gate_proj) and is_part_quantized(module.up_proj):
+            return lambda: self.join_gate(name, module)
         activation = checks.check_swiglu(module)
         replace = self.passed(name, module, SwiGLU, swiglu_parts, activation)
         return lambda: replace() or self.pack(module, "gate_proj and up_proj")
+
+    def join_gate(self, name: str, module: nn.Module) -> str:
+        """Replaces a feed-forward layer whose linear layers have been packed."""
+        activation = check_quantized_swiglu(module)
+        kind = type(module)
+        swap(module, QuantizedSwiGLU)
+        try:
+            module._kernwright_join()
+        except Left:
+            module.__class__ = kind
+            raise
+        module._kernwright_activation, module._kernwright = activation, None
+        module._kernwright = Guard(name, self.tally, module, swiglu_parts)
+        return "weights of gate_proj and up_proj were joined; undo() parts them"
 
     def experts(self, name: str, module: nn.Module) -> Callable[[], str]:
         activation = checks.check_experts(module)
@@ -162,10 +179,17 @@ class _Patcher:
                 raise Left("where() said no")
             checks.expect_own_forward(module)
             replace = check(name, module)
-            return lambda: (True, replace())
         except Left as left:
             reason = str(left)
             return lambda: (False, reason)
+
+        def finish() -> Tuple[bool, str]:
+            try:
+                return True, replace()
+            except Left as left:
+                return False, str(left)
+
+        return finish
 
     def run(self) -> Report:
         """Looks at parts before the modules that they are parts of, since a layer is fused if its
@@ -210,7 +234,8 @@ def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
             these. They are packed one after another, and their own tensors are freed, until undo()
         "rms_norm": classes named ...RMSNorm that compute weight * x / rms(x)
         "swiglu": modules with gate_proj, up_proj, down_proj and act_fn that compute
-            down(activation(gate(x)) * up(x)), whose first half becomes one kernel
+            down(activation(gate(x)) * up(x)), whose first half becomes one kernel; of quantized
+            layers if bits, groups and the order of columns are the same in gate_proj and up_proj
         "experts": the experts of a mixture, as Transformers' ExpertsInterface has them, that
             compute down(activation(gate(x)) * up(x)) from weights [experts, out, in] without
             biases, by two grouped products: Mixtral, Qwen2-MoE, Qwen3-MoE and others, not gpt-oss.

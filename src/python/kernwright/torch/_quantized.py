@@ -309,3 +309,70 @@ class QuantizedWeight(nn.Module):
             if isinstance(given, Tensor) and given.dtype is not own.dtype:
                 errors.append(f"{prefix}{name} is {given.dtype}, and {own.dtype} expected")
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
+
+
+class GatedWeight(nn.Module):
+    """The weights of a gate and of what it opens, [n, k] each, as one product reads them. `rows` has those of
+    both, in the order of this product."""
+
+    rows: QuantizedWeight
+
+    def __init__(self, rows: QuantizedWeight, n: int) -> None:
+        super().__init__()
+        self.rows, self.n = rows, n
+
+    @classmethod
+    def join(cls, gate: QuantizedWeight, up: QuantizedWeight) -> "GatedWeight":
+        """Errors: ValueError naming what differs between the two."""
+        for name in ("n", "k", "weights", "group"):
+            of_gate, of_up = getattr(gate, name), getattr(up, name)
+            if of_gate != of_up:
+                raise ValueError(f"{name} of the gate is {of_gate}, and {of_up} of what it opens")
+        if gate.scales.dtype is not up.scales.dtype:
+            raise ValueError(f"scales of the gate are {gate.scales.dtype}, and {up.scales.dtype} of what it opens")
+        orders = gate.order, up.order
+        if (orders[0] is None) != (orders[1] is None) or orders[0] is not None and not torch.equal(*orders):
+            raise ValueError("the columns of the gate have another order than those of what it opens")
+        parts = [layouts.unpack(Rows(part.codes, part.scales, part.zeros), part.n, part.k, part.weights)
+                 for part in (gate, up)]
+        if any(part.zeros is not None for part in parts):
+            middle = layouts.middle_of(layouts.bits_of(gate.weights))
+            parts = [part if part.zeros is not None else part._replace(
+                zeros=torch.full_like(part.scales, middle, dtype=torch.uint8)) for part in parts]
+        rows = QuantizedWeight._of(layouts.rows_of_gates(gate.n), gate.k, gate.group, gate.weights, "rows",
+                                   *layouts.opened(parts[0], parts[1], gate.weights))
+        rows.order = gate.order
+        return cls(rows, gate.n)
+
+    def part(self, index: int) -> QuantizedWeight:
+        """Returns the weight of the gate, 0, or of what it opens, 1, with the same bits as before it was joined."""
+        own, n = self.rows, self.n
+        both = layouts.closed(layouts.unpack(Rows(own.codes, own.scales, own.zeros), own.n, own.k, own.weights), n)
+        codes, scales, zeros = (part if part is None else part[index * n:(index + 1) * n] for part in both)
+        if zeros is not None and bool((zeros == layouts.middle_of(layouts.bits_of(own.weights))).all()):
+            zeros = None
+        assert codes is not None and scales is not None
+        made = QuantizedWeight._of(n, own.k, own.group, own.weights, "rows", codes, scales, zeros)
+        made.order = own.order
+        return made
+
+
+class PartOfGated(nn.Module):
+    """One of the two weights of a GatedWeight, in the place of its own."""
+
+    gated: GatedWeight
+
+    def __init__(self, gated: GatedWeight, index: int) -> None:
+        super().__init__()
+        self.gated, self.index = gated, index
+
+    @property
+    def n(self) -> int:
+        return self.gated.n
+
+    @property
+    def k(self) -> int:
+        return self.gated.rows.k
+
+    def alone(self) -> QuantizedWeight:
+        return self.gated.part(self.index)

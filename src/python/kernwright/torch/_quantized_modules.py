@@ -1,6 +1,7 @@
-"""Quantized linear layers: our own, and layers of other libraries, which are known by their tensors."""
+"""Quantized linear layers: our own, and layers of other libraries, which are known by their tensors; and
+feed-forward layers of them."""
 
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor, nn
@@ -9,9 +10,10 @@ from torch.nn import functional
 from . import _checkpoints as layouts
 from . import _modules as modules
 from . import ops as kw
-from ._checks import LARGEST_ERROR, Left, random_rows, relative_error
+from ._checks import LARGEST_ERROR, Left, check_swiglu_of, random_rows, relative_error
 from ._modules import DTYPES, Front, fits, holds, only_argument
-from ._quantized import QuantizedWeight
+from ._quantized import GatedWeight, PartOfGated, QuantizedWeight
+from .ops.quantized_products import quantized_gated_linear
 
 # The tensors of a layer, the first of which say that it is one.
 _OF_WORDS = ("qweight", "qzeros", "scales", "g_idx")
@@ -142,6 +144,10 @@ def _error_of(module: nn.Module, weight: QuantizedWeight, scales: Tensor) -> flo
         raise Left(f"its forward fails: {error}") from error
 
 
+def _alone(weight: Union[QuantizedWeight, PartOfGated]) -> QuantizedWeight:
+    return weight.alone() if isinstance(weight, PartOfGated) else weight
+
+
 class QuantizedLinear(nn.Module):
     """A linear layer with quantized weights, for inference."""
 
@@ -159,7 +165,7 @@ class QuantizedLinear(nn.Module):
         return self.weight.n
 
     def forward(self, x: Tensor) -> Tensor:
-        return kw.quantized_linear(x, self.weight, self.bias)
+        return kw.quantized_linear(x, _alone(self.weight), self.bias)
 
 
 class PackedLinear(Front):
@@ -169,9 +175,9 @@ class PackedLinear(Front):
 
     def forward(self, *given: Any, **named: Any) -> Any:
         weight, x = self._modules.get(_PACKED), only_argument(given, named)
-        if isinstance(weight, QuantizedWeight):
+        if isinstance(weight, (QuantizedWeight, PartOfGated)):
             if isinstance(x, Tensor) and holds(self):
-                return self._kernwright_product(x, weight)
+                return self._kernwright_product(x, _alone(weight))
             self._kernwright_release()
         return super()._kernwright_own(given, named)
 
@@ -198,8 +204,74 @@ class PackedLinear(Front):
         weight = self._modules.pop(_PACKED, None)
         if weight is None:
             return
-        for name, tensor in unpack(weight, self._kernwright_source).items():
+        for name, tensor in unpack(_alone(weight), self._kernwright_source).items():
             if name in self._parameters:
                 self._parameters[name] = nn.Parameter(tensor, requires_grad=False)
             elif name in self._buffers:
                 self._buffers[name] = tensor
+
+
+# Feed-forward layers whose gate and up projection are one product.
+
+def _place_of(part: Any) -> str:
+    """Returns the name of the child of a quantized linear layer that has its weights."""
+    if isinstance(part, QuantizedLinear):
+        return "weight"
+    if isinstance(part, PackedLinear):
+        return _PACKED
+    raise Left("its gate or up projection is quantized, and was left")
+
+
+def _gated_of(mlp: nn.Module) -> Optional[GatedWeight]:
+    """Returns the weight that the gate and the up projection have parts of, None if they have their own."""
+    found = [part._modules.get("weight", part._modules.get(_PACKED)) for part in (mlp.gate_proj, mlp.up_proj)]
+    if all(isinstance(part, PartOfGated) and part.index == i and part.gated is found[0].gated
+           for i, part in enumerate(found)):
+        gated: GatedWeight = found[0].gated
+        return gated
+    return None
+
+
+def is_part_quantized(part: Any) -> bool:
+    """Returns true for a linear layer with quantized weights, packed or not."""
+    return isinstance(part, (QuantizedLinear, PackedLinear)) or isinstance(part, nn.Module) and is_quantized(part)
+
+
+class QuantizedSwiGLU(Front):
+    """down(activation(gate(x)) * up(x)), the first half of which is one kernel. If it is no longer what it was,
+    the two projections get their own weights again."""
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        gated, x = _gated_of(self), only_argument(given, named)
+        if gated is not None:
+            if not holds(self):
+                self._kernwright_release()
+            elif isinstance(x, Tensor) and fits(x):
+                return self.down_proj(quantized_gated_linear(x, gated, activation=self._kernwright_activation))
+        return super()._kernwright_own(given, named)
+
+    def _kernwright_join(self) -> None:
+        """Joins the weights of both, and frees their own. Raises Left if they cannot be joined."""
+        parts = (self.gate_proj, self.up_proj)
+        places = [_place_of(part) for part in parts]
+        try:
+            gated = GatedWeight.join(*(getattr(part, place) for part, place in zip(parts, places)))
+        except ValueError as error:
+            raise Left(str(error)) from error
+        for index, (part, place) in enumerate(zip(parts, places)):
+            part._modules[place] = PartOfGated(gated, index)
+
+    @torch.compiler.disable
+    def _kernwright_release(self) -> None:
+        for part in (self.gate_proj, self.up_proj):
+            for place, weight in part._modules.items():
+                if isinstance(weight, PartOfGated):
+                    part._modules[place] = weight.alone()
+
+
+def check_quantized_swiglu(mlp: nn.Module) -> str:
+    """Returns the activation of a feed-forward layer whose parts have been packed."""
+    weight, up = (getattr(part, _place_of(part)) for part in (mlp.gate_proj, mlp.up_proj))
+    if (weight.n, weight.k) != (up.n, up.k):
+        raise Left("gate and up projection have other shapes")
+    return check_swiglu_of(mlp, random_rows(weight.scales, 4, weight.k), lambda part, x: part(x))

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from .._kernwright import Error
 from . import _modules as modules
-from ._modules import (DTYPES, IMPLEMENTATIONS, OF_MODELS, DecodeStep, Front, Prefill, asks_no_more,
-                       bind, cache_of, described, holds, is_capturing, is_description, layer_parts,
-                       nobody_watches, note_refusal, weight_of)
+from ._decoder import DecodeStep, Prefill, layer_parts
+from ._modules import (DTYPES, IMPLEMENTATIONS, OF_MODELS, Front, asks_no_more, bind, cache_of, described, holds,
+                       is_capturing, is_description, nobody_watches, note_refusal, weight_of)
 
 _PLAIN = (Tensor, nn.Parameter)
 

@@ -255,6 +255,14 @@ def quantized_linear(x: Tensor, codes: Tensor, scales: Tensor, zeros: Optional[T
     return linear(x, layouts.dequantized(rows, weights, group), bias, residual, activation=activation)
 
 
+def quantized_gated_linear(x: Tensor, codes: Tensor, scales: Tensor, zeros: Optional[Tensor] = None,
+                           order: Optional[Tensor] = None, *, n: int, group: int, weights: str,
+                           activation: str) -> Tensor:
+    rows = layouts.unpack(layouts.Rows(codes, scales, zeros), layouts.rows_of_gates(n), x.shape[-1], weights)
+    x = x if order is None else x.index_select(-1, order)
+    return gated_linear(x, layouts.dequantized(layouts.closed(rows, n), weights, group), activation=activation)
+
+
 def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor] = None,
                    scale_b: Optional[Tensor] = None, *, activation: Optional[str] = None,
                    gated: bool = False, out: Optional[Tensor] = None,
