@@ -12,6 +12,9 @@ import types
 import pytest
 import torch
 
+# The tensors of quantized layers.
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
+
 
 def forms(engine):
     """The engine of a test, and its stub, as parameters of a fixture."""
@@ -37,6 +40,13 @@ def put_modules(monkeypatch, modules):
         made = types.ModuleType(name)
         vars(made).update(members)
         monkeypatch.setitem(sys.modules, name, made)
+
+
+def parameter(tensor, output_dim, packed_dim=None):
+    """A parameter that says how its dims lie, as those of engines do."""
+    made = torch.nn.Parameter(tensor, requires_grad=False)
+    made.output_dim, made.input_dim, made.packed_dim = output_dim, 1 - output_dim, packed_dim
+    return made
 
 
 class Norm(torch.nn.Module):
@@ -111,19 +121,20 @@ def vllm_itself(monkeypatch, folder):
             distributed.destroy_distributed_environment()
 
 
+@dataclasses.dataclass
+class MPLinearLayerConfig:
+    full_weight_shape: tuple
+    partition_weight_shape: tuple
+    weight_type: object
+    act_type: torch.dtype
+    group_size: int
+    zero_points: bool
+    has_g_idx: bool = False
+    out_type: object = None
+
+
 def kernels_stub():
     """The modules of the lists of kernels of quantized layers, and of what a kernel derives from."""
-    @dataclasses.dataclass
-    class MPLinearLayerConfig:
-        full_weight_shape: tuple
-        partition_weight_shape: tuple
-        weight_type: object
-        act_type: torch.dtype
-        group_size: int
-        zero_points: bool
-        has_g_idx: bool = False
-        out_type: object = None
-
     class MPLinearKernel:
         def __init__(self, c, w_q_param_name, w_s_param_name, w_zp_param_name=None, w_gidx_param_name=None):
             self.config, self.w_q_name, self.w_s_name = c, w_q_param_name, w_s_param_name
@@ -168,9 +179,6 @@ def kernels_stub():
             result = self.apply_block_scaled_mm(rows, layer.weight, scale, layer.weight_scale_inv)
             return (result if bias is None else result + bias).view(*x.shape[:-1], -1)
 
-    def integer(bits, bias):
-        return types.SimpleNamespace(size_bits=bits, bias=bias)
-
     path = "vllm.model_executor.kernels.linear"
     kernel = type("TheirKernel", (), {})
     return {
@@ -182,7 +190,7 @@ def kernels_stub():
         "vllm.model_executor.layers.quantization.input_quant_fp8": {"QuantFP8": QuantFP8},
         "vllm.platforms": {"PlatformEnum": types.SimpleNamespace(CUDA="cuda")},
         "vllm.scalar_type": {"scalar_types": types.SimpleNamespace(
-            uint4=integer(4, 0), uint8=integer(8, 0), uint4b8=integer(4, 8), uint8b128=integer(8, 128))}}
+            **{name: name for name in ("uint4", "uint8", "uint4b8", "uint8b128")})}}
 
 
 def attention_stub(attention, backends):
@@ -306,6 +314,17 @@ def vllm_stub(monkeypatch, folder):
         compile_factors=lambda: {name: get() for name, get in variables.items()})
 
 
+SCHEMES = {form: f"sglang.srt.layers.quantization.{path}" for form, path in (
+    ("gptq", "gptq.schemes.gptq_marlin.GPTQMarlinLinearScheme"),
+    ("awq", "awq.schemes.awq_marlin.AWQMarlinLinearScheme"),
+    ("compressed_tensors", "compressed_tensors.schemes.compressed_tensors_wNa16.CompressedTensorsWNA16"))}
+
+
+def execution(deterministic):
+    """A part of SGLang's configuration."""
+    return types.SimpleNamespace(deterministic=types.SimpleNamespace(enable_deterministic_inference=deterministic))
+
+
 @contextlib.contextmanager
 def sglang_itself(monkeypatch):
     """SGLang, before it has loaded its plug-ins."""
@@ -314,12 +333,19 @@ def sglang_itself(monkeypatch):
         "sglang.srt.layers.activation", "sglang.srt.layers.linear",
         "sglang.srt.layers.quantization.unquant",
         "sglang.srt.batch_invariant_ops.batch_invariant_ops"))
+    context = seam("sglang.srt.runtime_context")
     monkeypatch.setattr(plugins, "_plugins_loaded", False)
     hooks.HookRegistry.reset()
+
+    def be_deterministic(value):
+        monkeypatch.setattr(context, "get_exec", lambda: execution(value))
+
     try:
         yield types.SimpleNamespace(
             layernorm=layernorm, activation=activation, linear=linear, unquant=unquant,
-            registry=hooks.HookRegistry, load=plugins.load_plugins,
+            registry=hooks.HookRegistry, load=plugins.load_plugins, be_deterministic=be_deterministic,
+            schemes={form: getattr(seam(path.rpartition(".")[0]), path.rpartition(".")[2])
+                     for form, path in SCHEMES.items()},
             be_batch_invariant=lambda: monkeypatch.setattr(invariance, "_batch_invariant_MODE", True))
     finally:
         hooks.HookRegistry.reset()
@@ -329,7 +355,7 @@ def sglang_itself(monkeypatch):
 def sglang_stub(monkeypatch):
     """HookRegistry: it keeps hooks, and applies them to what their targets name when all have loaded."""
     from kernwright.plugins import sglang as plugin
-    modes = {"batch invariant": False}
+    modes = {"batch invariant": False, "deterministic": False}
 
     class HookRegistry:
         _hooks, _patched = {}, set()
@@ -376,8 +402,22 @@ def sglang_stub(monkeypatch):
             super().__init__(input_size, output_size, bias, params_dtype, quant_config,
                              UnquantizedLinearMethod)
 
+    def scheme(name):
+        def process_weights_after_loading(self, layer):
+            raise NotImplementedError
+
+        def apply_weights(self, layer, x, bias):
+            raise NotImplementedError
+
+        return type(name, (), {each.__name__: each for each in (process_weights_after_loading, apply_weights)})
+
+    schemes = {form: scheme(path.rpartition(".")[2]) for form, path in SCHEMES.items()}
+    folders = {path.rsplit(".", count)[0]: {} for path in SCHEMES.values() for count in (2, 3)}
     srt = "sglang.srt"
     put_modules(monkeypatch, {
+        **folders, **{path.rpartition(".")[0]: {path.rpartition(".")[2]: schemes[form]}
+                      for form, path in SCHEMES.items()},
+        f"{srt}.runtime_context": {"get_exec": lambda: execution(modes["deterministic"])},
         "sglang": {}, srt: {}, f"{srt}.plugins": {}, f"{srt}.layers": {}, f"{srt}.layers.quantization": {},
         f"{srt}.plugins.hook_registry": {"HookRegistry": HookRegistry,
                                          "HookType": types.SimpleNamespace(AROUND="around")},
@@ -396,4 +436,5 @@ def sglang_stub(monkeypatch):
         layernorm=sys.modules[f"{srt}.layers.layernorm"],
         activation=sys.modules[f"{srt}.layers.activation"], linear=sys.modules[f"{srt}.layers.linear"],
         unquant=sys.modules[f"{srt}.layers.quantization.unquant"], registry=HookRegistry, load=load,
+        schemes=schemes, be_deterministic=lambda value: modes.update({"deterministic": value}),
         be_batch_invariant=lambda: modes.update({"batch invariant": True}))

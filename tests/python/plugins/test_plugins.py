@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import engines  # noqa: E402
+from checkpoints import Layer  # noqa: E402
 from torch._inductor import custom_graph_pass  # noqa: E402
 from kernwright.plugins import fuse_graph, is_wanted  # noqa: E402
 from kernwright.plugins import sglang as of_sglang  # noqa: E402
@@ -30,7 +31,7 @@ def on_cpu():
     """Operators run their implementation on the CPU, on which kernwright refuses and PyTorch computes."""
     library = torch.library.Library("kernwright_engine", "IMPL")
     for name in ("rms_norm", "add_rms_norm", "silu_and_mul", "linear", "linear_add", "gated_linear",
-                 "qkv_linear", "norm_linear", "norm_gated_linear", "norm_qkv_linear"):
+                 "qkv_linear", "quantized_linear", "norm_linear", "norm_gated_linear", "norm_qkv_linear"):
         library.impl(name, getattr(_operators, f"_{name}"), "CPU")
     return library
 
@@ -218,7 +219,7 @@ def test_sglang_loads_it_where_it_is_wanted(sglang, wanted):
     layers = (sglang.layernorm.RMSNorm, sglang.activation.SiluAndMul)
     before = [kind.forward_cuda for kind in layers]
     sglang.load()
-    assert sglang.registry._patched == set(of_sglang.register()) and len(sglang.registry._patched) == 3
+    assert sglang.registry._patched == set(of_sglang.register()) and len(sglang.registry._patched) == 9
     for kind, method in zip(layers, before):
         assert kind.forward_cuda is not method
 
@@ -288,10 +289,50 @@ def test_sglang_keeps_all_where_it_is_batch_invariant(sglang, theirs, wanted):
     assert linear(x)[0] == "theirs"
 
 
+def sglangs_layer(sglang, form, given, **changes):
+    """A scheme of SGLang with its configuration, and a layer with the tensors that it has loaded."""
+    scheme, layer = object.__new__(sglang.schemes[form]), torch.nn.Module()
+    scheme.kernel_config = engines.MPLinearLayerConfig(**{**dict(
+        full_weight_shape=(given.k, given.n), partition_weight_shape=(given.k, given.n),
+        weight_type="uint4" if form == "compressed_tensors" else "uint4b8", act_type=torch.bfloat16,
+        group_size=given.group, zero_points=form == "compressed_tensors", has_g_idx=form == "gptq"), **changes})
+    scheme.kernel, scheme.quant_config = scheme, types.SimpleNamespace(group_size=given.group)
+    dims = {"weight_packed": (0, 1), "weight_scale": (0,), "weight_zero_point": (0, 0), "qweight": (1, 0), "scales": (1,)}
+    for name, tensor in getattr(given, form)().items():
+        setattr(layer, name, engines.parameter(tensor, *dims.get(name, (0,))))
+    return scheme, layer
+
+
+@pytest.mark.parametrize("form", list(engines.SCHEMES))
+def test_sglangs_layers_with_weights_of_4_bits(sglang, theirs, wanted, form, caplog):
+    kind = sglang.schemes[form]
+    for method in ("process_weights_after_loading", "apply_weights"):
+        theirs(kind, method)
+    sglang.load()
+    given = Layer(72, 192, 32, symmetric=form == "gptq", ordered=form == "gptq", scale=torch.bfloat16)
+    scheme, layer = sglangs_layer(sglang, form, given)
+    sglang.be_deterministic(False)
+    scheme.process_weights_after_loading(layer)
+    assert layer.kernwright_weight.n == 72 and sum(each.numel() for each in layer.parameters()) < 100
+    x, bias = bf16(3, 192), bf16(72)
+    found = scheme.apply_weights(layer, x, bias)
+    wanted_ = x.double() @ given.weight().t() + bias.double()
+    assert (found.double() - wanted_).norm() < 0.01 * wanted_.norm()
+
+    sglang.be_deterministic(True)
+    scheme, layer = sglangs_layer(sglang, form, given)
+    assert scheme.process_weights_after_loading(layer) == scheme.apply_weights(layer, x, bias) == "theirs"
+    if form != "awq":
+        sglang.be_deterministic(False)
+        scheme, layer = sglangs_layer(sglang, form, given, partition_weight_shape=(176, 72))
+        assert scheme.process_weights_after_loading(layer) == "theirs"
+        assert "a quantized layer is left to SGLang: groups of 32 of 176 columns" in caplog.text
+
+
 def test_a_method_that_sglang_does_not_have_is_left(sglang, monkeypatch, caplog):
     monkeypatch.delattr(sglang.activation, "SiluAndMul")
     with caplog.at_level(logging.WARNING, logger="kernwright"):
-        assert len(of_sglang.register()) == 2
+        assert len(of_sglang.register()) == 8
     assert "SiluAndMul.forward_cuda stays as it is" in caplog.text
 
 

@@ -2,6 +2,7 @@
 the tensors that vLLM has loaded. In vLLM itself if that is installed, and in a stub."""
 
 import ast
+import contextlib
 import dataclasses
 import importlib
 import inspect
@@ -15,6 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import engines  # noqa: E402
+from engines import parameter  # noqa: E402
 from checkpoints import Layer, words  # noqa: E402
 from kernwright.torch import _operators  # noqa: E402
 
@@ -34,7 +36,8 @@ def kernels(request, monkeypatch, tmp_path):
     with form(monkeypatch, tmp_path), torch.no_grad(), torch.library._scoped_library(
             "kernwright_engine", "IMPL") as library:
         for operator in ("quantized_linear", "scaled_linear", "block_scaled_linear"):
-            library.impl(operator, getattr(_operators, f"_{operator}"), "CPU")
+            with contextlib.suppress(RuntimeError):  # another test's is there
+                library.impl(operator, getattr(_operators, f"_{operator}"), "CPU")
         yield importlib.import_module(name)
     sys.modules.pop(name, None)
 
@@ -59,7 +62,7 @@ def test_a_list_that_vllm_does_not_have_is_left(kernels, monkeypatch, caplog):
 
 
 def config_of(kernels, n=96, k=256, *, part=None, bits=4, zeros=False, ordered=False, group=32, act=BF16, out=None):
-    types_of = kernels.scalar_types
+    types_of = importlib.import_module("vllm.scalar_type").scalar_types
     kind = {(4, True): types_of.uint4, (8, True): types_of.uint8, (4, False): types_of.uint4b8,
             (8, False): types_of.uint8b128}[bits, zeros]
     given = dict(full_weight_shape=(k, n), partition_weight_shape=(part or k, n), weight_type=kind, act_type=act,
@@ -83,13 +86,6 @@ def test_layers_that_are_taken(kernels, given, reason):
     assert kernel.can_implement(config) == ((True, None) if reason is None else (False, f"{reason} not supported"))
     wrong = dataclasses.replace(config, zero_points=not config.zero_points)
     assert kernel.can_implement(wrong)[0] is False and "zero points" in kernel.can_implement(wrong)[1]
-
-
-def parameter(tensor, output_dim, packed_dim=None):
-    """A parameter that says how its dims lie, as vLLM's do."""
-    made = torch.nn.Parameter(tensor, requires_grad=False)
-    made.output_dim, made.input_dim, made.packed_dim = output_dim, 1 - output_dim, packed_dim
-    return made
 
 
 def layer_of(given, form):

@@ -14,6 +14,8 @@ except ImportError:
 if not NO_GPU:
     import kernwright.torch as kw
     from checkpoints import Layer
+    from kernwright.torch._quantized import GatedWeight
+    from kernwright.torch.ops.quantized_products import quantized_gated_linear
 
 
 def made(layer, device):
@@ -55,6 +57,21 @@ class QuantizedGpu(unittest.TestCase):
                                    compiled(x, weight)):
                         error = (result.double() - expected).norm() / expected.norm()
                         self.assertLess(float(error), 0.01)
+
+    def test_gated_products_and_their_parts(self):
+        for rows, (n, k), bits, ordered in itertools.product((1, 16, 100), [(72, 232), (1000, 520)], (4, 8), (False, True)):
+            both = [Layer(n, k, 64, bits, scale=torch.bfloat16, ordered=ordered, symmetric=i == 1) for i in range(2)]
+            both[1].groups = both[0].groups
+            weights = [list(made(layer, "cuda"))[-1] for layer in both]
+            gated, x = GatedWeight.join(*weights), torch.randn((rows, k), device="cuda").bfloat16()
+            gate, up = (x.double() @ layer.weight().t().cuda() for layer in both)
+            expected = torch.nn.functional.silu(gate) * up
+            with torch.no_grad():
+                error = (quantized_gated_linear(x, gated).double() - expected).norm() / expected.norm()
+            self.assertLess(float(error), 0.01)
+            for i, weight in enumerate(weights):
+                for (name, one), (_, other) in zip(weight.named_buffers(), gated.part(i).named_buffers(), strict=True):
+                    self.assertTrue(torch.equal(one, other), (n, k, bits, name))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,21 @@
-"""kernwright in SGLang: RMSNorm, SiluAndMul, and linear layers of few tokens.
+"""kernwright in SGLang: RMSNorm, SiluAndMul, and linear layers, with weights of 4 and 8 bits too.
 
     KERNWRIGHT_PLUGINS=sglang python -m sglang.launch_server --model-path MODEL
 
 SGLang calls `load` through its entry point `sglang.srt.plugins`. Its registry of hooks puts ours around the
-CUDA forward of its operators for several platforms, and around linear layers without quantization."""
+CUDA forward of its operators for several platforms, and around linear layers: those that are not quantized,
+and those that it has Marlin for."""
 
 import functools
 import pkgutil
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 from . import is_wanted
+
+_SCHEMES = "sglang.srt.layers.quantization"
+_GPTQ = f"{_SCHEMES}.gptq.schemes.gptq_marlin.GPTQMarlinLinearScheme"
+_AWQ = f"{_SCHEMES}.awq.schemes.awq_marlin.AWQMarlinLinearScheme"
+_COMPRESSED = f"{_SCHEMES}.compressed_tensors.schemes.compressed_tensors_wNa16.CompressedTensorsWNA16"
 
 
 def load() -> None:
@@ -30,7 +36,7 @@ def register() -> List[str]:
         operators.say_once("SGLang stays as it is: %s", error)
         return []
     done = []
-    for target, hook in _hooks(operators).items():
+    for target, hook in {**_hooks(operators), **_quantized_hooks(operators)}.items():
         try:
             pkgutil.resolve_name(target)  # the registry itself looks only when it applies its hooks
         except (AttributeError, ImportError) as error:
@@ -84,3 +90,63 @@ def _hooks(operators: Any) -> Dict[str, Callable[..., Any]]:
     return {"sglang.srt.layers.layernorm.RMSNorm.forward_cuda": norm,
             "sglang.srt.layers.activation.SiluAndMul.forward_cuda": silu_and_mul,
             "sglang.srt.layers.quantization.unquant.UnquantizedLinearMethod.apply": linear}
+
+
+def _is_deterministic() -> bool:
+    """Returns true if SGLang was asked for results that do not depend on the batch, which it turns on after it has
+    loaded a model; also if it does not say so."""
+    try:
+        from sglang.srt.runtime_context import get_exec
+        return bool(get_exec().deterministic.enable_deterministic_inference)
+    except (ImportError, AttributeError, RuntimeError):
+        return True
+
+
+def _quantized_hooks(operators: Any) -> Dict[str, Callable[..., Any]]:
+    """Returns the hooks that pack layers with weights of 4 and 8 bits when these are loaded, and multiply by what
+    was packed. A layer that is left has its own weights, and SGLang's kernel."""
+    from ..torch._quantized import QuantizedWeight
+    from ._packed_layers import DTYPES, keep, pack, reasons_against, weight_of
+
+    def pack_awq(scheme: Any, layer: Any) -> None:
+        own, group = ("qweight", "qzeros", "scales"), scheme.quant_config.group_size
+        if layer.scales.dtype not in DTYPES:
+            raise ValueError(f"scales are {layer.scales.dtype}, and 16 bits expected")
+        keep(layer, list(own), QuantizedWeight.from_awq(*(getattr(layer, name).data for name in own),
+                                                        group=None if group == -1 else group))
+
+    def pack_by(config_of: Callable[[Any], Any], *names: Optional[str]) -> Callable[[Any, Any], None]:
+        def packs(scheme: Any, layer: Any) -> None:
+            config = config_of(scheme)
+            reasons = reasons_against(config)
+            if reasons:
+                raise ValueError(f"{', '.join(reasons)} not supported")
+            pack(layer, config, *names)
+
+        return packs
+
+    def loaded(packs: Callable[[Any, Any], None]) -> Callable[..., Any]:
+        def hook(original: Callable[..., Any], scheme: Any, layer: Any) -> Any:
+            if _is_deterministic():
+                return original(scheme, layer)
+            try:
+                return packs(scheme, layer)
+            except ValueError as error:
+                operators.say_once("a quantized layer is left to SGLang: %s", error)
+                return original(scheme, layer)
+
+        return hook
+
+    def apply(original: Callable[..., Any], scheme: Any, layer: Any, x: Any, bias: Any = None) -> Any:
+        weight = weight_of(layer)
+        return original(scheme, layer, x, bias) if weight is None else operators.quantized_linear(x, weight, bias)
+
+    hooks: Dict[str, Callable[..., Any]] = {}
+    for scheme, packs in (
+            (_GPTQ, pack_by(lambda scheme: scheme.kernel.kernel_config, "qweight", "scales", None, "g_idx")),
+            (_AWQ, pack_awq),
+            (_COMPRESSED, pack_by(lambda scheme: scheme.kernel_config, "weight_packed", "weight_scale",
+                                  "weight_zero_point", "weight_g_idx"))):
+        hooks[f"{scheme}.process_weights_after_loading"] = loaded(packs)
+        hooks[f"{scheme}.apply_weights"] = apply
+    return hooks

@@ -2,7 +2,7 @@
 fp8 by tensors and by blocks. vLLM asks the kernels of its lists in their order, and takes the first that can
 implement a layer; VLLM_DISABLED_KERNELS has the names of those that it leaves out."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -10,26 +10,16 @@ from vllm.model_executor.kernels import linear
 from vllm.model_executor.kernels.linear.scaled_mm import Fp8BlockScaledMMLinearKernel
 from vllm.model_executor.layers.quantization.input_quant_fp8 import QuantFP8
 from vllm.platforms import PlatformEnum
-from vllm.scalar_type import scalar_types
 
 from ..torch import _operators as operators
-from ..torch._quantized import QuantizedWeight
+from ._packed_layers import DTYPES, pack, reasons_against, those_that_hold, weight_of
 
-_DTYPES = (torch.bfloat16, torch.float16)
-_PACKED = "kernwright_weight"  # the child of a layer that has its packed weights
 _BLOCK = 128
 _Answer = Tuple[bool, Optional[str]]
 
 
-def _rows(parameter: Any, packed_along: str = "") -> Tensor:
-    """Returns a parameter of vLLM, which says how its dims lie, as [output, input]. If it has several codes in a
-    word, these follow each other along the input, or along the output."""
-    output = parameter.output_dim
-    if packed_along and parameter.packed_dim != (output if packed_along == "output" else 1 - output):
-        raise ValueError(f"a parameter {list(parameter.shape)} is packed along dim {parameter.packed_dim}, and along "
-                         f"its {packed_along} expected, whose outputs are dim {output}")
-    rows: Tensor = parameter.data if output == 0 else parameter.data.t()
-    return rows
+def _answer(reasons: List[str]) -> _Answer:
+    return (False, f"{', '.join(reasons)} not supported") if reasons else (True, None)
 
 
 class KernwrightMPLinearKernel(linear.MPLinearKernel):  # type: ignore[misc]
@@ -41,50 +31,20 @@ class KernwrightMPLinearKernel(linear.MPLinearKernel):  # type: ignore[misc]
 
     @classmethod
     def can_implement(cls, c: Any) -> _Answer:
-        columns, part = c.full_weight_shape[0], c.partition_weight_shape[0]
-        group = part if c.group_size == -1 else c.group_size
-        types = (scalar_types.uint4, scalar_types.uint8) if c.zero_points else (
-            scalar_types.uint4b8, scalar_types.uint8b128)
-        reasons = {
-            f"weights of {c.weight_type} {'with' if c.zero_points else 'without'} zero points":
-                c.weight_type not in types,
-            f"activations of {c.act_type}": c.act_type not in _DTYPES,
-            f"results of {c.out_type}": c.out_type not in (None, c.act_type),
-            f"{part} columns, no multiple of 8": part % 8 != 0,
-            f"groups of {group} of {part} columns": part % group != 0 or group != part and group % 16 != 0,
-            f"{part} of {columns} columns sorted by group": getattr(c, "has_g_idx", False) and part != columns}
-        found = [reason for reason, holds in reasons.items() if holds]
-        return (False, f"{', '.join(found)} not supported") if found else (True, None)
+        return _answer(reasons_against(c))
 
     def process_weights_after_loading(self, layer: nn.Module) -> None:
         """Packs the weights, and leaves empty tensors in the places of the layer's own."""
-        c = self.config
-        (columns, rows), names = c.partition_weight_shape, [self.w_q_name, self.w_s_name]
-        given: Dict[str, Tensor] = {}
-        if c.zero_points:
-            names.append(self.w_zp_name)
-            given["weight_zero_point"] = _rows(getattr(layer, self.w_zp_name), "output").contiguous()
-        if getattr(c, "has_g_idx", False):
-            names.append(self.w_gidx_name)
-            given["weight_g_idx"] = getattr(layer, self.w_gidx_name).data
-        weight = QuantizedWeight.from_compressed_tensors(
-            _rows(getattr(layer, self.w_q_name), "input").contiguous(),
-            _rows(getattr(layer, self.w_s_name)).contiguous(), weight_shape=(rows, columns),
-            bits=c.weight_type.size_bits, group=c.group_size, **given)
-        for name in names:
-            own = getattr(layer, name)
-            own.data = own.data.new_empty(0)
-        setattr(layer, _PACKED, weight)
+        pack(layer, self.config, self.w_q_name, self.w_s_name, self.w_zp_name, getattr(self, "w_gidx_name", None))
 
     def apply_weights(self, layer: nn.Module, x: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-        return operators.quantized_linear(x, getattr(layer, _PACKED), bias)
+        return operators.quantized_linear(x, weight_of(layer), bias)
 
 
-def _fp8_reasons(c: Any, **more: bool) -> _Answer:
-    reasons = {f"results of {c.out_dtype}": c.out_dtype not in _DTYPES,
-               f"weights {list(c.weight_shape)}, no multiples of 16": any(size % 16 for size in c.weight_shape), **more}
-    found = [reason for reason, holds in reasons.items() if holds]
-    return (False, f"{', '.join(found)} not supported") if found else (True, None)
+def _fp8_answer(c: Any, **more: bool) -> _Answer:
+    return _answer(those_that_hold({
+        f"results of {c.out_dtype}": c.out_dtype not in DTYPES,
+        f"weights {list(c.weight_shape)}, no multiples of 16": any(size % 16 for size in c.weight_shape), **more}))
 
 
 def _fp8_supported(capability: Optional[int]) -> _Answer:
@@ -103,7 +63,7 @@ class KernwrightFp8LinearKernel(linear.FP8ScaledMMLinearKernel):  # type: ignore
     @classmethod
     def can_implement(cls, c: Any) -> _Answer:
         of_weight, of_x = c.weight_quant_key.scale, c.activation_quant_key.scale
-        return _fp8_reasons(c, **{
+        return _fp8_answer(c, **{
             "scales other than one of the whole weight and one of all activations":
                 not (of_weight.group_shape.is_per_tensor() and of_x.group_shape.is_per_tensor()),
             "scales of activations that are computed while it runs": not of_x.static,
@@ -141,7 +101,7 @@ class KernwrightFp8BlockLinearKernel(Fp8BlockScaledMMLinearKernel):  # type: ign
     @classmethod
     def can_implement(cls, config: Any) -> _Answer:
         of_weight, of_x = config.weight_quant_key.scale, config.activation_quant_key.scale
-        return _fp8_reasons(config, **{
+        return _fp8_answer(config, **{
             f"scales of {tuple(of_weight.group_shape)} weights and {tuple(of_x.group_shape)} activations":
                 tuple(of_weight.group_shape) != (_BLOCK, _BLOCK) or tuple(of_x.group_shape) != (1, _BLOCK),
             "scales of activations that the checkpoint has": of_x.static})

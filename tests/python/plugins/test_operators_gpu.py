@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""The operators of engines' quantized layers on a GPU, against PyTorch in fp64. Nothing may be left to PyTorch."""
+
+import itertools
+import os
+import sys
+import unittest
+
+try:
+    import torch
+    NO_GPU = "" if torch.cuda.is_available() else "PyTorch sees no GPU"
+except ImportError:
+    NO_GPU = "PyTorch is not installed"
+
+if not NO_GPU:
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
+    from checkpoints import Layer
+    from kernwright.torch import _operators
+    from kernwright.torch._quantized import QuantizedWeight
+
+ROWS = (1, 3, 16, 100, 700)
+
+
+@unittest.skipIf(NO_GPU, NO_GPU)
+class OperatorsGpu(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        _operators._said.clear()
+
+    def tearDown(self):
+        self.assertEqual(_operators._said, set())
+
+    def expect_near(self, found, wanted, limit=0.01):
+        self.assertEqual((found.dtype, found.shape), (torch.bfloat16, wanted.shape))
+        self.assertLess(float((found.double() - wanted).norm() / wanted.norm()), limit)
+
+    def test_weights_of_4_and_8_bits(self):
+        for bits, symmetric, ordered in itertools.product((4, 8), (False, True), (False, True)):
+            layer = Layer(200, 520, 64, bits, symmetric=symmetric, ordered=ordered, scale=torch.bfloat16)
+            tensors = {name: tensor.cuda() for name, tensor in layer.compressed_tensors().items()}
+            weight = QuantizedWeight.from_compressed_tensors(**tensors, bits=bits, group=64,
+                                                             weight_g_idx=layer.groups.int().cuda())
+            bias = torch.randn(200, device="cuda").bfloat16()
+            for rows in ROWS:
+                x = torch.randn(rows, 520, device="cuda").bfloat16()
+                self.expect_near(_operators.quantized_linear(x, weight, bias),
+                                 x.double() @ layer.weight().t().cuda() + bias.double())
+
+    def test_fp8_with_one_scale(self):
+        weight, bias = torch.randn(208, 528, device="cuda").to(torch.float8_e4m3fn), torch.randn(208, device="cuda").bfloat16()
+        for rows, own in itertools.product(ROWS, (None, bias)):
+            x = torch.randn(rows, 528, device="cuda").to(torch.float8_e4m3fn)
+            found = _operators.OPERATORS.scaled_linear(x, weight, 0.25, own, torch.bfloat16)
+            self.expect_near(found, 0.25 * (x.double() @ weight.double().t()) + (0 if own is None else own.double()))
+
+    def test_fp8_with_scales_of_blocks(self):
+        weight = torch.randn(320, 512, device="cuda").to(torch.float8_e4m3fn)
+        scales = torch.rand(3, 4, device="cuda") + 0.5
+        wide = weight.double() * scales.double().repeat_interleave(128, 0)[:320].repeat_interleave(128, 1)
+        for rows in ROWS:
+            x = torch.randn(rows, 512, device="cuda").to(torch.float8_e4m3fn)
+            of_x = (torch.rand(4, rows, device="cuda") + 0.5).t()
+            found = _operators.OPERATORS.block_scaled_linear(x, weight, of_x, scales, torch.bfloat16)
+            self.expect_near(found, (x.double() * of_x.double().repeat_interleave(128, 1)) @ wide.t())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
