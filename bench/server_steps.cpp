@@ -14,7 +14,9 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <time.h>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,7 @@
 #include "service/serve/core.h"
 #include "service/sweep/worklist.h"
 #include "support/names.h"
+#include "support/steady_seconds.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -59,10 +62,13 @@ struct HostTime {
   }
 };
 
-/// The calls of the driver that load code, or may wait for the device.
+/// The calls of the driver that load code, that may wait for the device, and that take a workspace
+/// from the pool, which may map memory.
 struct DriverCalls {
   std::int64_t loads = 0;
   std::int64_t waits = 0;
+  std::int64_t takes = 0;
+  double takes_us = 0;
 };
 DriverCalls driver_calls;
 
@@ -75,7 +81,10 @@ struct Counted<Function, Count> {
   static inline CUresult (*real)(Arguments...) = nullptr;
   static CUresult call(Arguments... arguments) {
     ++(driver_calls.*Count);
-    return real(arguments...);
+    const double begin = steady_seconds();
+    const CUresult result = real(arguments...);
+    if (Count == &DriverCalls::takes) driver_calls.takes_us += 1e6 * (steady_seconds() - begin);
+    return result;
   }
   static void count_in(DriverApi& api) { real = std::exchange(api.*Function, &call); }
 };
@@ -94,6 +103,7 @@ void count_driver_calls() {
   Counted<&DriverApi::mem_free_host, kWaits>::count_in(api);
   Counted<&DriverApi::mem_map, kWaits>::count_in(api);
   Counted<&DriverApi::mem_unmap, kWaits>::count_in(api);
+  Counted<&DriverApi::mem_alloc_from_pool_async, &DriverCalls::takes>::count_in(api);
 }
 
 /// A problem that is asked for, and the arguments of its launch.
@@ -204,6 +214,15 @@ std::vector<Call> calls_of(const ServerStep& step, const std::vector<RangedProbl
   return calls;
 }
 
+/// The host's time of a step, and what parts of it took.
+struct StepTime {
+  HostTime all;
+  double find_us = 0;
+  double load_us = 0;  ///< the plan, and what the driver is asked for it
+  double launch_us = 0;
+  double takes_us = 0;  ///< of the launches: workspaces from the pool
+};
+
 /// A service whose families are loaded and that is sealed, and the counts of what it then does.
 class SealedServer {
  public:
@@ -226,27 +245,38 @@ class SealedServer {
   }
 
   /// Asks for all kernels and launches them, or makes their plans.
-  HostTime run(const std::vector<Call>& calls) {
+  StepTime run(const std::vector<Call>& calls) {
+    StepTime took;
     const DriverCalls before = driver_calls;
     const HostTime begin = HostTime::now();
+    double last = steady_seconds();
+    const auto add = [&last](double& us) {
+      const double now = steady_seconds();
+      us += 1e6 * (now - std::exchange(last, now));
+    };
     for (const Call& call : calls) {
       std::optional<BorrowedKernel> found = core_.find_in_memory(call.problem);
       looked_up_ += found ? 0 : 1;
       const Result<BorrowedKernel> kernel =
           found ? *std::move(found) : core_.borrow_best_kernel(call.problem, std::nullopt);
+      add(took.find_us);
       if (!kernel) {
         refuse(kernel.error());
-      } else if (gpu_ == nullptr) {
-        static_cast<void>(kernel->workspace_bytes());
-      } else if (const Result<void> launched =
-                     kernel->launch(gpu_->stream(), call.arguments.data(), call.arguments.size());
-                 !launched) {
-        refuse(launched.error());
+        continue;
       }
+      static_cast<void>(kernel->workspace_bytes());
+      add(took.load_us);
+      if (gpu_ == nullptr) continue;
+      const Result<void> launched =
+          kernel->launch(gpu_->stream(), call.arguments.data(), call.arguments.size());
+      if (!launched) refuse(launched.error());
+      add(took.launch_us);
     }
-    const HostTime took = HostTime::now() - begin;
+    took.all = HostTime::now() - begin;
+    took.takes_us = driver_calls.takes_us - before.takes_us;
     calls_.loads += driver_calls.loads - before.loads;
     calls_.waits += driver_calls.waits - before.waits;
+    calls_.takes += driver_calls.takes - before.takes;
     return took;
   }
 
@@ -261,6 +291,7 @@ class SealedServer {
         {"loads",
          static_cast<std::int64_t>(after.loaded_kernels - before_.loaded_kernels) + calls_.loads},
         {"waits", calls_.waits}};
+    row["takes"] = calls_.takes;
     bool is_clean = true;
     for (const auto& [name, count] : counts) {
       row[name] = count;
@@ -284,9 +315,9 @@ class SealedServer {
   std::int64_t looked_up_ = 0;  ///< not answered from memory
 };
 
-Json spread_json(const char* what, const std::vector<double>& us) {
+Json spread_json(std::string_view what, const std::vector<double>& us) {
   Json json;
-  std::printf("%-10s", what);
+  std::printf("%-12.*s", static_cast<int>(what.size()), what.data());
   for (const auto& [name, share] :
        {std::pair{"p50", 0.5}, {"p99", 0.99}, {"p99.9", 0.999}, {"max", 1.0}}) {
     json[name] = percentile(us, share);
@@ -342,22 +373,16 @@ int run(int argc, const char* const* argv) {
   SealedServer server(*core, gpu ? &*gpu : nullptr);
   server.open(families);
 
-  std::vector<double> new_us;
-  std::vector<double> seen_us;
-  std::vector<double> difference_us;
-  std::vector<double> of_thread_us;
+  std::vector<StepTime> new_times;
+  std::vector<StepTime> seen_times;
   std::set<std::string> seen;
   std::size_t calls = 0;
   for (std::vector<Call>& step : steps) {
     if (gpu) gpu->place(step, *core);
-    const HostTime first = server.run(step);
+    new_times.push_back(server.run(step));
     if (gpu) gpu->wait();
-    const HostTime second = server.run(step);
+    seen_times.push_back(server.run(step));
     if (gpu) gpu->wait();
-    new_us.push_back(first.us);
-    seen_us.push_back(second.us);
-    difference_us.push_back((first - second).us);
-    of_thread_us.push_back((first - second).of_thread_us);
     calls += step.size();
     for (const Call& call : step) seen.insert(call.problem.text());
   }
@@ -369,10 +394,27 @@ int run(int argc, const char* const* argv) {
            {"families", families.size()}};
   std::printf("%zu steps, %zu calls, %zu sizes of %zu families\n", steps.size(), calls, seen.size(),
               families.size());
-  row["new_us"] = spread_json("new", new_us);
-  row["seen_us"] = spread_json("seen", seen_us);
-  row["difference_us"] = spread_json("difference", difference_us);
-  row["difference_of_thread_us"] = spread_json("of thread", of_thread_us);
+  const auto add_spread = [&](const char* name, const char* what, const auto& us_of) {
+    std::vector<double> us;
+    for (std::size_t i = 0; i < steps.size(); ++i) us.push_back(us_of(new_times[i], seen_times[i]));
+    row[name] = spread_json(what, us);
+  };
+  add_spread("new_us", "new", [](const auto& first, const auto&) { return first.all.us; });
+  add_spread("seen_us", "seen", [](const auto&, const auto& second) { return second.all.us; });
+  add_spread("difference_us", "difference",
+             [](const auto& first, const auto& second) { return (first.all - second.all).us; });
+  add_spread("difference_of_thread_us", "of thread", [](const auto& first, const auto& second) {
+    return (first.all - second.all).of_thread_us;
+  });
+  // The difference again, by what the time was for.
+  for (const auto& [name, what, part] :
+       {std::tuple{"difference_find_us", "of find", &StepTime::find_us},
+        {"difference_load_us", "of load", &StepTime::load_us},
+        {"difference_launch_us", "of launch", &StepTime::launch_us},
+        {"difference_takes_us", "of takes", &StepTime::takes_us}}) {
+    add_spread(name, what,
+               [&](const auto& first, const auto& second) { return first.*part - second.*part; });
+  }
   const bool is_clean = server.report(row);
   if (const auto added = json.add(std::move(row)); !added) fail(added.error());
   return is_clean ? 0 : 1;

@@ -41,6 +41,8 @@ class ServerStepsTest(unittest.TestCase):
         self.assertGreater(row["sizes"], 300)
         self.assertEqual([row[count] for count in ("refused", "looked_up", "compiles", "loads", "waits")], [0] * 5)
         self.assertLessEqual(row["difference_us"]["p50"], row["difference_us"]["max"])
+        self.assertGreater(row["difference_load_us"]["p50"], 0, "plans are made for new sizes alone")
+        self.assertEqual((row["takes"], row["difference_launch_us"]["max"]), (0, 0), "there is no GPU")
 
     def test_a_size_beyond_the_families_fails(self):
         status, row = self.run_on("--layer", [LAYER[0].replace("1..2048", "1..100")], "--steps", "300")
