@@ -38,8 +38,8 @@ class BoundArguments {
 /// launching fails with `why_not`.
 class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
  public:
-  LoadedKernel(KernelSummary summary, ExecutionPlan plan, std::unique_ptr<Launcher> launcher,
-               Error why_not, bool check_launches = false);
+  LoadedKernel(KernelSummary summary, std::shared_ptr<const ExecutionPlan> plan,
+               std::unique_ptr<Launcher> launcher, Error why_not, bool check_launches = false);
   virtual ~LoadedKernel() = default;
   LoadedKernel(const LoadedKernel&) = delete;
   LoadedKernel& operator=(const LoadedKernel&) = delete;
@@ -50,7 +50,7 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
 
   virtual const KernelSummary& summary() const { return summary_; }
   const std::vector<ArgumentInfo>& arguments() const;
-  const ExecutionPlan& plan() const { return plan_; }
+  const ExecutionPlan& plan() const { return *plan_; }
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
   /// Returns null without a device.
   const Launcher* launcher() const { return launcher_.get(); }
@@ -90,7 +90,7 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
                           DevicePointer workspace) const;
 
   KernelSummary summary_;
-  ExecutionPlan plan_;
+  std::shared_ptr<const ExecutionPlan> plan_;
   mutable std::once_flag described_;
   mutable std::vector<ArgumentInfo> arguments_;  ///< once they were asked for
   Error why_not_;

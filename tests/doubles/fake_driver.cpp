@@ -332,6 +332,7 @@ FakeDriver::FakeDriver() {
   api_.kernel_get_function = [](CUfunction* function, CUkernel kernel) {
     return *function = reinterpret_cast<CUfunction>(kernel), CUDA_SUCCESS;
   };
+  api_.function_load = [](CUfunction) { return driver->enter("cuFuncLoad"); };
   api_.kernel_get_attribute = [](int* value, CUfunction_attribute id, CUkernel, CUdevice) {
     return *value = driver->kernel_attributes[id], CUDA_SUCCESS;
   };

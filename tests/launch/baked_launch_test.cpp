@@ -160,8 +160,9 @@ TEST_F(BakedLaunchTest, BakingNamesWhatIsMissing) {
   driver_.failures.clear();
   driver_.current = nullptr;
   EXPECT_THAT(message(bake()), HasSubstr("no CUDA context is current"));
-  const auto without_gpu = std::make_shared<LoadedKernel>(
-      KernelSummary{}, plan_, nullptr, Error{ErrorCode::unavailable, "no GPU here"});
+  const auto without_gpu =
+      std::make_shared<LoadedKernel>(KernelSummary{}, std::make_shared<const ExecutionPlan>(plan_),
+                                     nullptr, Error{ErrorCode::unavailable, "no GPU here"});
   EXPECT_EQ(message(without_gpu->handle().bake({kX, kY})), "no GPU here");
 }
 

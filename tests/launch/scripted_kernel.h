@@ -36,8 +36,9 @@ inline std::shared_ptr<LoadedKernel> make_kernel(const ExecutionPlan& plan,
                                                  bool check_launches = false) {
   KernelSummary summary;
   summary.problem = "scale rows=32";
-  return std::make_shared<LoadedKernel>(std::move(summary), plan, std::move(launcher), Error{},
-                                        check_launches);
+  return std::make_shared<LoadedKernel>(std::move(summary),
+                                        std::make_shared<const ExecutionPlan>(plan),
+                                        std::move(launcher), Error{}, check_launches);
 }
 
 }  // namespace kernwright

@@ -1,6 +1,5 @@
 #include "device/cuda/launcher.h"
 
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -22,30 +21,38 @@ Result<void> Launcher::launch(void* stream, std::span<const DevicePointer> tenso
 
 namespace {
 
-/// Prepares the plan on a GPU, with the library that `load_library` returns.
-Result<std::unique_ptr<Launcher>> prepare_launcher(
-    const DriverApi& api, CUdevice device, const ExecutionPlan& plan,
-    const std::function<Result<std::shared_ptr<LoadedLibrary>>(DriverStatus&)>& load_library) {
+/// Makes the primary context of the GPU current, which launches will most likely use, unless the
+/// caller has one of this GPU.
+Result<void> enter_context(const DriverApi& api, CUdevice device,
+                           std::optional<ContextScope>& scope) {
+  CUcontext current = nullptr;
+  CUdevice of_current = device;
+  DriverStatus status{"cuCtxGetCurrent", api.context_get_current(&current)};
+  if (status && current) status = {"cuCtxGetDevice", api.context_get_device(&of_current)};
+  if (!status) return driver_error(api, status);
+  if (current && of_current == device) return {};
+  KW_ASSIGN(const CUcontext context, primary_context(api, device));
+  scope.emplace(api, context);
+  return scope->status() ? Result<void>() : driver_error(api, scope->status());
+}
+
+/// Makes a launcher of the program that `prepare` returns. Without `workspaces` it takes the GPU's
+/// pool if its plan has workspaces.
+template <typename Prepare>
+Result<std::unique_ptr<Launcher>> prepare_launcher(const DriverApi& api, CUdevice device,
+                                                   std::shared_ptr<const WorkspacePool> workspaces,
+                                                   const Prepare& prepare) {
   // Making the workspace pool ends every capture of this thread, and each of mode global.
   const OutsideOfCaptures loads(api);
   if (!loads) return Error{ErrorCode::unavailable, "nothing is loaded while the process exits"};
-  // Encoding tensor maps and asking for a kernel's parameters needs a context (with driver 580,
-  // cuKernelGetParamInfo fails with CUDA_ERROR_INVALID_CONTEXT). If the caller has none yet, it is
-  // the primary one, which its launches will most likely use.
+  // Encoding tensor maps, loading code and asking for a kernel's parameters needs a context (with
+  // driver 580, cuKernelGetParamInfo fails with CUDA_ERROR_INVALID_CONTEXT).
   std::optional<ContextScope> scope;
-  CUcontext current = nullptr;
-  DriverStatus status{"cuCtxGetCurrent", api.context_get_current(&current)};
-  if (!status) return driver_error(api, status);
-  if (!current) {
-    KW_ASSIGN(const CUcontext context, primary_context(api, device));
-    scope.emplace(api, context);
-    if (!scope->status()) return driver_error(api, scope->status());
+  KW_TRY(enter_context(api, device, scope));
+  KW_ASSIGN(std::unique_ptr<PreparedProgram> program, prepare());
+  if (workspaces == nullptr && !program->plan().workspaces.empty()) {
+    workspaces = WorkspacePool::of(api, device);
   }
-  KW_ASSIGN(std::shared_ptr<LoadedLibrary> library, load_library(status));
-  KW_ASSIGN(std::unique_ptr<PreparedProgram> program,
-            PreparedProgram::load(api, device, std::move(library), plan, status));
-  std::shared_ptr<const WorkspacePool> workspaces;
-  if (plan.workspace_bytes() > 0) workspaces = WorkspacePool::of(api, device);
   // Called again, because the driver registers exit handlers of its own once it has a context and
   // code.
   [[maybe_unused]] static const bool heeded = heed_exit();
@@ -57,21 +64,30 @@ Result<std::unique_ptr<Launcher>> prepare_launcher(
 Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::string_view cubin,
                                                 const ExecutionPlan& plan, int ordinal) {
   CUdevice device = 0;
-  const DriverStatus status{"cuDeviceGet", api.device_get(&device, ordinal)};
+  DriverStatus status{"cuDeviceGet", api.device_get(&device, ordinal)};
   if (!status) {
     return Error{ErrorCode::unavailable,
                  concat("GPU ", ordinal, ": ", driver_error(api, status).message)};
   }
-  return prepare_launcher(api, device, plan, [&](DriverStatus& of_load) {
-    return LoadedLibrary::share(api, cubin, of_load);
+  return prepare_launcher(api, device, nullptr, [&]() -> Result<std::unique_ptr<PreparedProgram>> {
+    KW_ASSIGN(std::shared_ptr<LoadedLibrary> library, LoadedLibrary::share(api, cubin, status));
+    return PreparedProgram::load(api, device, std::move(library),
+                                 std::make_shared<const ExecutionPlan>(plan), status);
   });
 }
 
-Result<std::unique_ptr<Launcher>> Launcher::with(const ExecutionPlan& plan) const {
-  return prepare_launcher(api_, program_->device(), plan,
-                          [this](DriverStatus&) -> Result<std::shared_ptr<LoadedLibrary>> {
-                            return program_->library();
-                          });
+Result<std::unique_ptr<Launcher>> Launcher::with(std::shared_ptr<const ExecutionPlan> plan) const {
+  DriverStatus status;
+  return prepare_launcher(api_, program_->device(), workspaces_,
+                          [&] { return program_->with(std::move(plan), status); });
+}
+
+Result<void> Launcher::reserve_workspace(std::int64_t bytes) const {
+  const OutsideOfCaptures waits(api_);
+  if (!waits || workspaces_ == nullptr || bytes == 0) return {};
+  std::optional<ContextScope> scope;
+  KW_TRY(enter_context(api_, program_->device(), scope));
+  return workspaces_->reserve(bytes);
 }
 
 Result<std::unique_ptr<Launcher>> Launcher::load(std::string_view cubin, const ExecutionPlan& plan,

@@ -26,7 +26,7 @@ class Launcher {
 
   /// Loads the same code for another plan of its kernels, on the same GPU: nothing is read, and the
   /// driver loads nothing. Errors: as for `load`.
-  Result<std::unique_ptr<Launcher>> with(const ExecutionPlan& plan) const;
+  Result<std::unique_ptr<Launcher>> with(std::shared_ptr<const ExecutionPlan> plan) const;
 
   /// Calls `kernwright::in_capture` with the driver of this process. Errors also: `unavailable`.
   static Result<bool> in_capture(void* stream);
@@ -38,9 +38,13 @@ class Launcher {
   const DriverApi& api() const { return api_; }
   const PreparedProgram& program() const { return *program_; }
   const ExecutionPlan& plan() const { return program_->plan(); }
-  /// Returns the pool for launches without a workspace of the caller; null for a plan that needs
-  /// none.
+  /// Returns the pool for launches without a workspace of the caller; null for a plan that has no
+  /// workspace at any size.
   const WorkspacePool* workspaces() const { return workspaces_.get(); }
+
+  /// Makes the pool keep so many bytes, so that a launch whose workspace is no larger maps no
+  /// memory. Waits for the GPU. Errors: as for `WorkspacePool::take`.
+  Result<void> reserve_workspace(std::int64_t bytes) const;
 
   /// Checks the arguments and enqueues the plan's launches on `stream` (a CUstream). `tensors` and
   /// `scalars` are in the plan's order. `workspace` must have plan().workspace_bytes() bytes, and

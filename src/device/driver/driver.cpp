@@ -77,6 +77,7 @@ const char* bind_all(const DynamicLibrary& library, DriverApi& api) {
   bind("cuLibraryUnload", api.library_unload);
   bind("cuLibraryGetKernel", api.library_get_kernel);
   bind("cuKernelGetFunction", api.kernel_get_function);
+  bind("cuFuncLoad", api.function_load);
   bind("cuKernelGetAttribute", api.kernel_get_attribute);
   bind("cuKernelSetAttribute", api.kernel_set_attribute);
   bind("cuKernelGetParamInfo", api.kernel_get_param_info);

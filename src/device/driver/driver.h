@@ -69,6 +69,7 @@ struct DriverApi {
   decltype(&cuLibraryUnload) library_unload = nullptr;
   decltype(&cuLibraryGetKernel) library_get_kernel = nullptr;
   decltype(&cuKernelGetFunction) kernel_get_function = nullptr;
+  decltype(&cuFuncLoad) function_load = nullptr;
   decltype(&cuKernelGetAttribute) kernel_get_attribute = nullptr;
   decltype(&cuKernelSetAttribute) kernel_set_attribute = nullptr;
   decltype(&cuKernelGetParamInfo) kernel_get_param_info = nullptr;

@@ -109,6 +109,12 @@ Result<DriverKernel> LoadedLibrary::ask(const std::string& name, CUdevice device
                   &smem_limit, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device)};
   }
   entry.smem_limit = static_cast<std::uint64_t>(smem_limit);
+  // Else the driver would load the code at the first launch, which may be a server's under load. If
+  // it cannot load it now, that launch fails and says why.
+  CUfunction function = nullptr;
+  if (status && api_.kernel_get_function(&function, entry.kernel) == CUDA_SUCCESS) {
+    static_cast<void>(api_.function_load(function));
+  }
   while (status) {
     std::size_t offset = 0;
     std::size_t bytes = 0;

@@ -106,46 +106,75 @@ constexpr CUdeviceptr kPlaceholderAddress = CUdeviceptr{1} << 32;
 
 Result<std::unique_ptr<PreparedProgram>> PreparedProgram::load(
     const DriverApi& api, CUdevice device, std::shared_ptr<LoadedLibrary> library,
-    const ExecutionPlan& plan, DriverStatus& status) {
-  KW_TRY(check_plan(plan));
+    std::shared_ptr<const ExecutionPlan> plan, DriverStatus& status) {
   std::unique_ptr<PreparedProgram> program(
-      new PreparedProgram(api, device, plan, std::move(library)));
-  KW_TRY(program->prepare(status));
+      new PreparedProgram(api, device, std::move(plan), std::move(library)));
+  KW_TRY(program->prepare(nullptr, status));
   return program;
 }
 
-Result<void> PreparedProgram::prepare(DriverStatus& status) {
-  for (const LaunchPlan& launch : plan_.launches) {
+Result<std::unique_ptr<PreparedProgram>> PreparedProgram::with(
+    std::shared_ptr<const ExecutionPlan> plan, DriverStatus& status) const {
+  std::unique_ptr<PreparedProgram> program(
+      new PreparedProgram(api_, device_, std::move(plan), library_));
+  KW_TRY(program->prepare(this, status));
+  return program;
+}
+
+Result<void> PreparedProgram::prepare(const PreparedProgram* like, DriverStatus& status) {
+  KW_TRY(check_plan(*plan_));
+  launches_.reserve(plan_->launches.size());
+  for (const LaunchPlan& launch : plan_->launches) {
     KW_TRY(prepare_launch(launch, status));
   }
   DevicePointer offset = 0;
-  for (const WorkspacePlan& workspace : plan_.workspaces) {
+  workspace_offsets_.reserve(plan_->workspaces.size());
+  for (const WorkspacePlan& workspace : plan_->workspaces) {
     const auto bytes = static_cast<std::size_t>(workspace.bytes);
     if (workspace.zeroed && bytes > 0) zeroed_.push_back({offset, bytes});
     if (workspace.kept_zero && bytes > 0) kept_zero_.push_back({offset, bytes});
     workspace_offsets_.push_back(offset);
     offset += (bytes + 255) / 256 * 256;
   }
-  for (const TensorMapPlan& map : plan_.tensor_maps) {
-    PreparedTensorMap& prepared = tensor_maps_.emplace_back();
-    prepared.tensor = map.tensor;
-    if (map.workspace != TensorMapPlan::kInTensor) {
-      prepared.workspace_offset = workspace_offsets_[map.workspace];
-    }
-    status = encode_tensor_map(api_, map, kPlaceholderAddress, prepared.encoded);
-    if (!status) {
-      return Error{ErrorCode::device,
-                   concat("tensor map ", map.name, ": ", driver_error(api_, status).message)};
-    }
-    prepared.address_word = find_address_word(api_, prepared.encoded);
+  tensor_maps_.reserve(plan_->tensor_maps.size());
+  for (std::size_t i = 0; i < plan_->tensor_maps.size(); ++i) {
+    KW_ASSIGN(const PreparedTensorMap prepared, prepare_tensor_map(i, like, status));
+    tensor_maps_.push_back(prepared);
   }
   return {};
+}
+
+Result<PreparedProgram::PreparedTensorMap> PreparedProgram::prepare_tensor_map(
+    std::size_t number, const PreparedProgram* like, DriverStatus& status) const {
+  const TensorMapPlan& map = plan_->tensor_maps[number];
+  const PreparedTensorMap* const known =
+      like != nullptr && number < like->tensor_maps_.size() ? &like->tensor_maps_[number] : nullptr;
+  PreparedTensorMap prepared;
+  prepared.tensor = map.tensor;
+  if (map.workspace != TensorMapPlan::kInTensor) {
+    prepared.workspace_offset = workspace_offsets_[map.workspace];
+  }
+  if (known != nullptr && map == like->plan_->tensor_maps[number]) {
+    prepared.encoded = known->encoded;
+    prepared.address_word = known->address_word;
+    return prepared;
+  }
+  status = encode_tensor_map(api_, map, kPlaceholderAddress, prepared.encoded);
+  if (!status) {
+    return Error{ErrorCode::device,
+                 concat("tensor map ", map.name, ": ", driver_error(api_, status).message)};
+  }
+  const std::optional<std::size_t> word = known != nullptr ? known->address_word : std::nullopt;
+  prepared.address_word = word && prepared.encoded.opaque[*word] == kPlaceholderAddress
+                              ? word
+                              : find_address_word(api_, prepared.encoded);
+  return prepared;
 }
 
 Result<void> PreparedProgram::prepare_launch(const LaunchPlan& launch, DriverStatus& status) {
   KW_ASSIGN(const DriverKernel* const kernel, library_->kernel(launch.kernel, device_, status));
   KW_TRY(check_limits(launch, *kernel));
-  KW_TRY(check_parameters(plan_, launch, kernel->parameter_bytes));
+  KW_TRY(check_parameters(*plan_, launch, kernel->parameter_bytes));
   PreparedLaunch prepared;
   prepared.kernel = kernel->kernel;
   KW_TRY(set_kernel_attributes(launch, prepared.kernel, status));
@@ -206,7 +235,7 @@ void PreparedProgram::prepare_parameters(const LaunchPlan& launch, PreparedLaunc
         parameter = {Source::tensor_maps, argument.index * sizeof(CUtensorMap)};
         break;
       case ArgumentKind::workspace:
-        if (plan_.workspaces[argument.index].bytes == 0) break;
+        if (plan_->workspaces[argument.index].bytes == 0) break;
         [[fallthrough]];
       case ArgumentKind::scalar:
       case ArgumentKind::early:
@@ -223,7 +252,7 @@ Result<void> PreparedProgram::set_kernel_attributes(const LaunchPlan& launch, CU
   // Launches of one kernel share its attributes, so the largest demand counts.
   std::uint32_t dynamic_smem = 0;
   std::uint64_t cluster = 1;
-  for (const LaunchPlan& other : plan_.launches) {
+  for (const LaunchPlan& other : plan_->launches) {
     if (other.kernel != launch.kernel) continue;
     dynamic_smem = std::max(dynamic_smem, other.dynamic_smem);
     cluster = std::max(cluster, volume(other.cluster));
@@ -247,7 +276,7 @@ BlockDemand PreparedProgram::demand(std::size_t launch) const {
     static_cast<void>(api_.kernel_get_attribute(&value, id, launches_[launch].kernel, device_));
     return value;
   };
-  const LaunchPlan& plan = plan_.launches[launch];
+  const LaunchPlan& plan = plan_->launches[launch];
   return {.blocks = static_cast<std::int64_t>(volume(plan.grid)),
           .threads = static_cast<std::int64_t>(volume(plan.block)),
           .registers = attribute(CU_FUNC_ATTRIBUTE_NUM_REGS),

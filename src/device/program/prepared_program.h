@@ -76,13 +76,17 @@ class PreparedProgram {
   /// driver's message, and then `status` holds the call.
   static Result<std::unique_ptr<PreparedProgram>> load(const DriverApi& api, CUdevice device,
                                                        std::shared_ptr<LoadedLibrary> library,
-                                                       const ExecutionPlan& plan,
+                                                       std::shared_ptr<const ExecutionPlan> plan,
                                                        DriverStatus& status);
+  /// Prepares the same library for another plan. What both plans share is not asked for again.
+  /// Errors: as for `load`.
+  Result<std::unique_ptr<PreparedProgram>> with(std::shared_ptr<const ExecutionPlan> plan,
+                                                DriverStatus& status) const;
 
   PreparedProgram(const PreparedProgram&) = delete;  // parameters are read from its plan
   PreparedProgram& operator=(const PreparedProgram&) = delete;
 
-  const ExecutionPlan& plan() const { return plan_; }
+  const ExecutionPlan& plan() const { return *plan_; }
   CUdevice device() const { return device_; }
   const std::shared_ptr<LoadedLibrary>& library() const { return library_; }
 
@@ -166,12 +170,15 @@ class PreparedProgram {
     std::array<CUtensorMap, kMaxTensorMaps> tensor_maps;
   };
 
-  PreparedProgram(const DriverApi& api, CUdevice device, const ExecutionPlan& plan,
+  PreparedProgram(const DriverApi& api, CUdevice device, std::shared_ptr<const ExecutionPlan> plan,
                   std::shared_ptr<LoadedLibrary> library)
-      : api_(api), device_(device), plan_(plan), library_(std::move(library)) {}
+      : api_(api), device_(device), plan_(std::move(plan)), library_(std::move(library)) {}
 
   BlockDemand demand(std::size_t launch) const;
-  Result<void> prepare(DriverStatus& status);
+  /// `like` is a program of the same library, or null.
+  Result<void> prepare(const PreparedProgram* like, DriverStatus& status);
+  Result<PreparedTensorMap> prepare_tensor_map(std::size_t number, const PreparedProgram* like,
+                                               DriverStatus& status) const;
   Result<void> prepare_launch(const LaunchPlan& launch, DriverStatus& status);
   void prepare_parameters(const LaunchPlan& launch, PreparedLaunch& prepared) const;
   Result<void> set_kernel_attributes(const LaunchPlan& launch, CUkernel kernel,
@@ -202,7 +209,7 @@ class PreparedProgram {
   std::vector<PreparedLaunch> launches_;
   std::vector<DevicePointer> workspace_offsets_;
   CUdevice device_;
-  ExecutionPlan plan_;
+  std::shared_ptr<const ExecutionPlan> plan_;
   std::shared_ptr<LoadedLibrary> library_;
 };
 

@@ -65,7 +65,7 @@ CUDA_KERNEL_NODE_PARAMS node_params(const CUlaunchConfig& config) {
     return given ? static_cast<std::uint64_t>(argument.value) : 0;
   }
   return argument.kind == ArgumentKind::scalar
-             ? encode(plan_.scalars[argument.index].dtype, arguments.scalars[argument.index])
+             ? encode(plan_->scalars[argument.index].dtype, arguments.scalars[argument.index])
              : arguments.workspace + workspace_offsets_[argument.index];
 }
 
@@ -81,7 +81,7 @@ CUDA_KERNEL_NODE_PARAMS node_params(const CUlaunchConfig& config) {
 }
 
 bool PreparedProgram::can_start_early() const {
-  return plan_.launches.front().waits && zeroed_.empty();
+  return plan_->launches.front().waits && zeroed_.empty();
 }
 
 DriverStatus PreparedProgram::zero(CUstream stream, DevicePointer workspace,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 
@@ -67,6 +68,18 @@ Result<DevicePointer> WorkspacePool::take(CUstream stream, std::int64_t bytes) c
                                            stream)};
   if (!status) return driver_error(api_, status);
   return address;
+}
+
+Result<void> WorkspacePool::reserve(std::int64_t bytes) const {
+  CUstream stream = nullptr;
+  DriverStatus status{"cuStreamCreate", api_.stream_create(&stream, CU_STREAM_NON_BLOCKING)};
+  if (!status) return driver_error(api_, status);
+  const StreamHandle owned(api_, stream);
+  KW_ASSIGN(const DevicePointer workspace, take(stream, bytes));
+  status = give_back(stream, workspace);
+  if (status) status = {"cuStreamSynchronize", api_.stream_synchronize(stream)};
+  if (!status) return driver_error(api_, status);
+  return {};
 }
 
 }  // namespace kernwright

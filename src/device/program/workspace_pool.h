@@ -28,6 +28,10 @@ class WorkspacePool {
   /// has no memory pools; `invalid_argument` if the current context is of another GPU; `device`.
   Result<DevicePointer> take(CUstream stream, std::int64_t bytes) const;
 
+  /// Takes so many bytes and gives them back on a stream of its own, so that the pool has mapped
+  /// them. Needs a current context, outside of captures. Errors: as for `take`.
+  Result<void> reserve(std::int64_t bytes) const;
+
   DriverStatus give_back(CUstream stream, DevicePointer workspace) const {
     return {"cuMemFreeAsync", api_.mem_free_async(workspace, stream)};
   }

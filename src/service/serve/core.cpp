@@ -260,7 +260,7 @@ std::shared_ptr<const LoadedKernel> SizedKernel::load() const {
     return service->load_sized(*this);
   }
   return std::make_shared<const LoadedKernel>(
-      KernelSummary(), ExecutionPlan(), nullptr,
+      KernelSummary(), std::make_shared<const ExecutionPlan>(), nullptr,
       Error{ErrorCode::unavailable, "the service was closed before the kernel was first used"});
 }
 
@@ -270,26 +270,26 @@ std::shared_ptr<const LoadedKernel> ServiceCore::load_sized(const SizedKernel& s
   const std::span<const std::int64_t> sizes = sized.sizes().values();
   Loaded loaded = guarded([&]() -> Loaded {
     KW_TRY(check_not_forked());
-    Result<ExecutionPlan> plan = of->plan.at(sizes, site_.profile);
+    Result<ExecutionPlan> sized_plan = of->plan.at(sizes, site_.profile);
     const bool is_loaded = !site_.has_device || of->launcher != nullptr;
-    if (!plan || !is_loaded || !site_.has_room_for(plan->tensors)) {
+    if (!sized_plan || !is_loaded || !site_.has_room_for(sized_plan->tensors)) {
       KW_ASSIGN(const BoundProblem problem, family.example.resized(family.dims(sizes)));
       KW_TRY(site_.check_memory(problem));
       return resolve(problem);
     }
+    const auto plan = std::make_shared<const ExecutionPlan>(*std::move(sized_plan));
     std::unique_ptr<Launcher> launcher;
     if (site_.has_device) {
-      KW_ASSIGN(launcher, of->launcher->with(*plan));
+      KW_ASSIGN(launcher, of->launcher->with(plan));
     }
-    return Loaded(std::make_shared<const PlannedKernel>(of, sized.sizes(), *std::move(plan),
-                                                        std::move(launcher), no_device(),
-                                                        options_.check_launches));
+    return Loaded(std::make_shared<const PlannedKernel>(
+        of, sized.sizes(), plan, std::move(launcher), why_not_launched(), options_.check_launches));
   });
   if (loaded) return *std::move(loaded);
   return std::make_shared<const ServedKernel>(
       std::make_shared<const GradedRecord>(),
-      KernelSummary{.problem = of->plan.problem(sizes).text()}, ExecutionPlan{}, nullptr,
-      loaded.error(), options_.check_launches);
+      KernelSummary{.problem = of->plan.problem(sizes).text()},
+      std::make_shared<const ExecutionPlan>(), nullptr, loaded.error(), options_.check_launches);
 }
 
 Result<const LoadedKernel*> ServiceCore::find_or_make(const Problem& written,
@@ -525,10 +525,12 @@ ServiceCore::Loaded ServiceCore::served(const BoundProblem& problem, GradedRecor
   KernelSummary summary = summarize(problem.problem(), record, std::move(offer.artifact.digest));
   return Loaded(std::make_shared<const ServedKernel>(
       std::make_shared<const GradedRecord>(std::move(record)), std::move(summary),
-      std::move(offer.candidate.plan), std::move(launcher), no_device(), options_.check_launches));
+      std::make_shared<const ExecutionPlan>(std::move(offer.candidate.plan)), std::move(launcher),
+      why_not_launched(), options_.check_launches));
 }
 
-Error ServiceCore::no_device() const {
+Error ServiceCore::why_not_launched() const {
+  if (site_.has_device) return {};
   return {ErrorCode::unavailable,
           concat("this service works for the sku ", site_.profile.id, " without a GPU")};
 }
@@ -677,8 +679,50 @@ Result<std::vector<BoundProblem>> ServiceCore::ask_family(const Problem& problem
 Result<void> ServiceCore::prewarm_family(const Problem& problem) {
   KW_ASSIGN(const std::vector<BoundProblem> examples, ask_family(problem));
   wait_for_shortlists();
-  for (const BoundProblem& example : examples) KW_TRY(get_best_kernel(example.problem()));
+  KW_ASSIGN(const RangedProblem family, site_.bind_family(problem));
+  for (const BoundProblem& example : examples) {
+    KW_TRY(get_best_kernel(example.problem()));
+    // Launches with a workspace of the caller need none of the pool.
+    if (const auto reserved = reserve_workspace(example, family.free()); !reserved) {
+      site_.say(LogLevel::warning, concat("no workspace is reserved for ", family.text(), ": ",
+                                          reserved.error().message));
+    }
+  }
   return {};
+}
+
+Result<void> ServiceCore::reserve_workspace(const BoundProblem& of_family,
+                                            const std::vector<FreeDim>& ranges) {
+  const std::optional<FamilyTable::Found> found = families_.find(of_family.problem());
+  if (!found || !site_.has_device) return {};
+  const Family& family = *found->family;
+  const Family::Kernel* most = nullptr;
+  std::int64_t most_bytes = 0;
+  std::vector<std::int64_t> sizes;
+  const auto visit = [&](const auto& self) -> void {
+    if (sizes.size() == family.free.size()) {
+      const std::optional<std::size_t> chosen = family.choose(sizes);
+      if (!chosen) return;
+      const Family::Kernel& kernel = *family.kernels[*chosen];
+      const Result<ExecutionPlan> plan = kernel.plan.at(sizes, site_.profile);
+      if (!plan || kernel.launcher == nullptr || plan->workspace_bytes() <= most_bytes) return;
+      most = &kernel;
+      most_bytes = plan->workspace_bytes();
+      return;
+    }
+    FreeDim range = family.free[sizes.size()];
+    if (const FreeDim* const asked = find_named(ranges, range.name)) {
+      range.first = std::max(range.first, asked->first);
+      range.last = std::min(range.last, asked->last);
+    }
+    for (const std::int64_t size : spread_sizes(range.first, range.last)) {
+      sizes.push_back(size);
+      self(self);
+      sizes.pop_back();
+    }
+  };
+  visit(visit);
+  return most == nullptr ? Result<void>() : most->launcher->reserve_workspace(most_bytes);
 }
 
 Result<TuningResult> ServiceCore::predict(const Problem& problem, const TuningBudget& budget) {

@@ -93,7 +93,8 @@ class ServiceCore : public std::enable_shared_from_this<ServiceCore> {
   /// returns a problem of each. Errors: why no size can be served.
   Result<std::vector<BoundProblem>> ask_family(const Problem& problem);
   /// Makes and loads the families that answer for the sizes of a problem with ranges, so that none
-  /// of them compiles or loads anything later. Errors: why a size cannot be served.
+  /// of them compiles or loads anything later, and reserves the memory of their workspaces. Errors:
+  /// why a size cannot be served.
   Result<void> prewarm_family(const Problem& problem);
   /// Ends the tunings that callers wait for: calls of `tune` without a flag, and misses that are
   /// tuned.
@@ -163,6 +164,8 @@ class ServiceCore : public std::enable_shared_from_this<ServiceCore> {
   /// memory and the stream is in a capture.
   Result<const LoadedKernel*> find_or_make(const Problem& written, const BoundProblem& problem,
                                            std::optional<void*> stream);
+  /// Reserves the largest workspace of the family of a problem, for sizes of these ranges.
+  Result<void> reserve_workspace(const BoundProblem& of_family, const std::vector<FreeDim>& ranges);
   /// Returns the kernel of the problem's family for its sizes, without a look at the cache, or
   /// nullopt if there is none, or if this service looks each size up.
   std::optional<BorrowedKernel> find_in_family(const Problem& written);
@@ -187,8 +190,8 @@ class ServiceCore : public std::enable_shared_from_this<ServiceCore> {
   /// Makes the kernel that `launcher` launches, which is null without a GPU.
   Loaded served(const BoundProblem& problem, GradedRecord record, Offer offer,
                 std::unique_ptr<Launcher> launcher) const;
-  /// Returns the error of launches without a GPU.
-  Error no_device() const;
+  /// Returns the error of launches without a GPU; an empty one with a GPU.
+  Error why_not_launched() const;
   /// Loads the offer's code. Returns null without a GPU.
   std::shared_ptr<const Launcher> load_ahead(const Offer& offer) const;
   /// Loads the winner of a record that was made just now.

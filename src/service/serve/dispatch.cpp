@@ -122,8 +122,9 @@ Result<double> time_packing(ServiceCore& core, const LoadedKernel& kernel, const
   silent.memset_d8_async = [](CUdeviceptr, unsigned char, std::size_t, CUstream) {
     return CUDA_SUCCESS;
   };
-  const auto packed = std::make_shared<LoadedKernel>(kernel.summary(), kernel.launcher()->plan(),
-                                                     std::move(launcher), Error{});
+  const auto packed = std::make_shared<LoadedKernel>(
+      kernel.summary(), std::make_shared<const ExecutionPlan>(kernel.plan()), std::move(launcher),
+      Error{});
   const std::vector<Arg>& arguments = buffers.set(0);
   return time_calls([&] {
     return packed->launch(nullptr, arguments.data(), arguments.size(), buffers.workspace());

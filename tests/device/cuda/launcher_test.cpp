@@ -15,6 +15,7 @@
 namespace kernwright {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 template <typename T>
@@ -257,9 +258,54 @@ TEST_F(LauncherTest, AFurtherPlanAsksTheDriverNothingAboutItsKernels) {
   const auto launcher = must(load(plan));
   driver_.kernels["second"] = {8};
   plan.launches[0].grid = {2, 1, 1};
-  EXPECT_TRUE(launcher->with(plan));
+  EXPECT_TRUE(launcher->with(std::make_shared<const ExecutionPlan>(plan)));
   plan.launches[0].block = {2048, 1, 1};
-  EXPECT_FALSE(launcher->with(plan)) << "limits count for each";
+  EXPECT_FALSE(launcher->with(std::make_shared<const ExecutionPlan>(plan)))
+      << "limits count for each";
+}
+
+TEST_F(LauncherTest, CodeIsLoadedBeforeTheFirstLaunch) {
+  const auto launcher = must(load(full_plan()));
+  EXPECT_EQ(std::ranges::count(driver_.calls, "cuFuncLoad"), 2) << "once for each kernel";
+  must(launcher->with(std::make_shared<const ExecutionPlan>(full_plan())));
+  EXPECT_EQ(std::ranges::count(driver_.calls, "cuFuncLoad"), 2);
+  driver_.failures["cuFuncLoad"] = CUDA_ERROR_OUT_OF_MEMORY;
+  const std::string other = FakeDriver::cubin() + '\0';
+  EXPECT_TRUE(load_launcher(driver_.api(), other, full_plan(), 0)) << "a launch would say why";
+}
+
+TEST_F(LauncherTest, AFurtherPlanEncodesOnlyTensorMapsThatDiffer) {
+  ExecutionPlan plan = full_plan();
+  plan.tensor_maps.push_back(plan.tensor_maps[0]);
+  driver_.current = reinterpret_cast<CUcontext>(0xcc);
+  const auto launcher = must(load(plan));
+  driver_.calls.clear();
+  plan.launches[0].grid[0] *= 2;
+  plan.tensor_maps[1].dims[0] *= 2;
+  const auto further = must(launcher->with(std::make_shared<const ExecutionPlan>(plan)));
+  EXPECT_THAT(driver_.calls, ElementsAre("cuTensorMapEncodeTiled"));
+  EXPECT_EQ(driver_.encodings.back().dims[0], plan.tensor_maps[1].dims[0]);
+}
+
+TEST_F(LauncherTest, AReservedWorkspaceIsTakenAndGivenBackOnAStreamOfItsOwn) {
+  ExecutionPlan plan = full_plan();
+  driver_.current = reinterpret_cast<CUcontext>(0xcc);
+  for (WorkspacePlan& workspace : plan.workspaces) workspace.bytes = 0;
+  const auto launcher = must(load(plan));
+  ASSERT_EQ(driver_.alive.count("memory pool"), 1U) << "other sizes need it";
+  must(launcher->reserve_workspace(0));
+  EXPECT_TRUE(driver_.pool_memory.empty());
+  driver_.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  must(launcher->reserve_workspace(5'000));
+  EXPECT_EQ(driver_.capture_status, CU_STREAM_CAPTURE_STATUS_ACTIVE) << "ends no capture";
+  ASSERT_EQ(driver_.pool_memory.size(), 1U);
+  const FakeDriver::PoolMemory& memory = driver_.pool_memory[0];
+  EXPECT_EQ(memory.bytes, 5'000U);
+  EXPECT_NE(memory.taken_on, nullptr);
+  EXPECT_EQ(memory.taken_on, memory.returned_on);
+  EXPECT_EQ(driver_.alive.count("stream"), 0U);
+  driver_.failures["cuMemAllocFromPoolAsync"] = CUDA_ERROR_OUT_OF_MEMORY;
+  EXPECT_THAT(launcher->reserve_workspace(5'000), Fails(ErrorCode::device));
 }
 
 TEST_F(LauncherTest, RefusesWhatTheGpuCannotCarryWithBothValues) {

@@ -12,7 +12,8 @@ namespace kernwright {
 namespace {
 
 std::shared_ptr<const LoadedKernel> kernel() {
-  return std::make_shared<const LoadedKernel>(KernelSummary{}, ExecutionPlan{}, nullptr,
+  return std::make_shared<const LoadedKernel>(KernelSummary{},
+                                              std::make_shared<const ExecutionPlan>(), nullptr,
                                               Error{ErrorCode::unavailable, "no GPU"});
 }
 

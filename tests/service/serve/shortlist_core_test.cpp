@@ -53,6 +53,48 @@ TEST_F(ShortlistCoreTest, ASizeOfTheFamilyNeedsNoCompileNoLoadAndNoRecord) {
   EXPECT_EQ(records(), before + 1) << "the first of a family is ranked as before";
 }
 
+TEST_F(ShortlistCoreTest, APrewarmedFamilyHasReservedItsLargestWorkspaceAndKeepsThePool) {
+  const auto core = open();
+  must(core->prewarm_family(must(Problem::parse("argmax rows=1..300 columns=128256 dtype=bf16"))));
+  std::size_t reserved = 0;
+  for (const FakeDriver::PoolMemory& memory : world_.driver.pool_memory) {
+    reserved = std::max(reserved, memory.bytes);
+    EXPECT_EQ(memory.taken_on, memory.returned_on);
+  }
+  EXPECT_GT(reserved, 0U);
+  std::size_t largest = 0;
+  for (std::int64_t rows = 1; rows <= 300; ++rows) {
+    const auto problem =
+        Problem::make("argmax", {{"rows", rows}, {"columns", 128256}}, {{"dtype", "bf16"}});
+    const auto bytes = must(core->get_best_kernel(problem)).workspace_bytes();
+    largest = std::max(largest, static_cast<std::size_t>(bytes));
+  }
+  EXPECT_LE(largest, reserved);
+  EXPECT_GE(2 * largest, reserved);
+  EXPECT_EQ(std::ranges::count(world_.driver.calls, "cuMemPoolDestroy"), 0);
+  world_.driver.failures["cuMemAllocFromPoolAsync"] = CUDA_ERROR_OUT_OF_MEMORY;
+  must(core->prewarm_family(must(Problem::parse("argmax rows=1..300 columns=128256 dtype=bf16"))));
+}
+
+TEST_F(ShortlistCoreTest, ANewSizeAsksTheDriverOnlyForTheTensorMapsThatDiffer) {
+  const auto core = open();
+  must(core->prewarm_family(must(Problem::parse("matmul m=1024..4096 n=4096 k=4096 dtype=bf16"))));
+  world_.driver.current = reinterpret_cast<CUcontext>(0xcc);
+  const auto calls_of = [&](std::int64_t m) {
+    world_.driver.calls.clear();
+    const Kernel kernel = must(core->get_best_kernel(matmul({m, 4096, 4096}, DType::bf16)));
+    must(kernel.launch(nullptr, {0x10000ULL, 0x20000ULL, 0x30000ULL}));
+    return world_.driver.calls;
+  };
+  for (const std::int64_t m : {1'111, 2'345, 4'000}) {
+    const std::vector<std::string> first = calls_of(m);
+    EXPECT_EQ(std::ranges::count(first, "cuTensorMapEncodeTiled"), 2) << "of a and d, not of b";
+    EXPECT_EQ(std::ranges::count(first, "cuLaunchKernelEx"), 1);
+    EXPECT_EQ(first.size(), 3U);
+    EXPECT_EQ(calls_of(m), std::vector<std::string>{"cuLaunchKernelEx"});
+  }
+}
+
 TEST_F(ShortlistCoreTest, APredictionThatTheCacheHasMakesTheShortlistToo) {
   ASSERT_TRUE(open()->get_best_kernel(problem_));
   const auto core = shortlisted();
