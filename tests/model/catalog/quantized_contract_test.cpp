@@ -111,11 +111,10 @@ TEST_F(QuantizedContractTest, FewRowsOfPackedWeightsStream) {
   EXPECT_TRUE(takes("quantized_matmul/tiled", "quantized_matmul m=1 first=8 layout=rows" + rest));
 }
 
-TEST_F(QuantizedContractTest, MoreRowsOfPackedWeightsGoToWgmma) {
+TEST_F(QuantizedContractTest, PackedWeightsGoToWgmma) {
   const std::string name = "quantized_matmul/wave";
   const std::string rest = " n=6144 k=4096 group=128 dtype=bf16";
-  EXPECT_FALSE(takes(name, "quantized_matmul m=8" + rest));
-  EXPECT_TRUE(takes(name, "quantized_matmul m=9" + rest));
+  EXPECT_TRUE(takes(name, "quantized_matmul m=1" + rest));
   EXPECT_TRUE(takes(name, "quantized_matmul m=8192 first=16 zero=code" + rest));
   EXPECT_FALSE(takes(name, "quantized_matmul m=64 layout=rows" + rest));
   EXPECT_FALSE(takes(name, "quantized_matmul m=64 first=8" + rest));
