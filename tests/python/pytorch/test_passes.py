@@ -23,7 +23,7 @@ def on_cpu(monkeypatch):
     monkeypatch.setattr(_lowered, "on_gpu", lambda tensor: True)
     monkeypatch.setattr(_operators, "default_service", lambda: types.SimpleNamespace(prewarm=lambda _: None))
     with torch.library._scoped_library("kernwright_engine", "IMPL") as library:
-        for name in ("rms_norm", "linear_add", "gated_linear", "qkv_linear", "norm_linear", "norm_gated_linear",
+        for name in ("argmax", "rms_norm", "linear_add", "gated_linear", "qkv_linear", "norm_linear", "norm_gated_linear",
                      "norm_qkv_linear"):
             with contextlib.suppress(RuntimeError):  # another test's is there
                 library.impl(name, getattr(_operators, f"_{name}"), "CPU")
@@ -363,6 +363,30 @@ def test_counters_of_caches_are_added_to_at_once(monkeypatch, generated):
     assert sorted(map(str, seen)) == ["aten._foreach_add_.Scalar", "aten.copy_.default", "aten.copy_.default"]
     assert [int(each) for each in (*counters, other)] == [4, 6, 9, 2]
     assert torch.equal(result, torch.tensor([1.0] * 3 + [0.0] * 13) + 4) and int(twice) == 18
+
+
+def last_token(logits):
+    return logits[:, -1].argmax(-1)
+
+
+@pytest.mark.parametrize("greedy, names", [
+    (last_token, ["argmax"]), (lambda logits: logits.argmax(dim=-1), ["argmax"]),
+    (lambda logits: logits.float().argmax(2), ["argmax"]), (lambda logits: logits[:, -1, :].float().argmax(-1), ["argmax"]),
+    (lambda logits: logits.argmax(1), []), (lambda logits: logits.argmax(-1, keepdim=True), []),
+    (lambda logits: logits.argmax(), []), (lambda logits: (logits / 0.7).argmax(-1), []),
+    (lambda logits: logits[..., 1:].argmax(-1), []), (lambda logits: logits[..., ::2].argmax(-1), [])])
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_the_most_probable_token(greedy, names, tokens):
+    head, x = nn.Linear(32, 200, bias=False, dtype=BF16), bf16(1 if greedy is last_token else 2, tokens, 32)
+    head.weight.data[40] = head.weight.data[7]  # of equal logits the first one is taken
+    head.weight.data[7] *= 3
+    head.weight.data[40] *= 3
+    with torch.no_grad():
+        (result,), found = compiled(lambda x: greedy(head(x)), (x,))
+        wanted = greedy(head(x))
+    assert result.dtype is torch.int64 and torch.equal(result, wanted)
+    has_gaps = wanted.shape == (2,) and tokens > 1  # between the rows of last tokens
+    assert found == ([] if has_gaps else names)
 
 
 # Models of Transformers: what is fused in the second of their layers, and then after their weights were packed.

@@ -264,9 +264,28 @@ def _sum(node: Any) -> Optional[Found]:
     return Found(node.args, {node}) if one.is_contiguous() and other.is_contiguous() else None
 
 
+def _largest(node: Any) -> Optional[Found]:
+    """Finds argmax over the last dim of logits without gaps, also if they are converted to fp32 first, which keeps
+    their order, and of a part of them."""
+    if not _is(node, _ATEN.argmax.default) or len(node.args) != 2 or node.kwargs:
+        return None
+    x, dim = node.args
+    nodes = {node}
+    if _converted(x, torch.float32) is not None:
+        nodes.add(x)
+        x = x.args[0]
+    value, inner = _value(x), x
+    while _is(inner, _ATEN.select.int, _ATEN.slice.Tensor):
+        inner = inner.args[0]
+    if value is None or value.dim() == 0 or dim not in (-1, value.dim() - 1) or not on_gpu(value) or not (
+            value.dtype in (*_DTYPES, torch.float32) and value.is_contiguous() and _is_stored(inner)):
+        return None
+    return Found((x,), nodes)
+
+
 def _either(own: Finder, lowered: Finder) -> Finder:
     return lambda node: own(node) or lowered(node)
 
 
-FINDERS = Finders(*(_either(own, lowered) for own, lowered in zip(OWN, (_product, _norm, _gate, _sum))),
+FINDERS = Finders(*(_either(own, lowered) for own, lowered in zip(OWN, (_product, _norm, _gate, _sum, _largest))),
                   functional=True)

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from .. import _operations as _arrays
 from .._arrays import dtype_text
+from .._call import make_function
 from .._kernwright import Error
 from .._service import default_service
 from . import _fused
@@ -90,6 +91,14 @@ def _silu_and_mul(x: Tensor) -> Tensor:
 
     return _or_torch("silu_and_mul", ours,
                      lambda: (functional.silu(x[..., :half]) * x[..., half:]).contiguous())
+
+
+def _argmax(x: Tensor) -> Tensor:
+    def ours() -> Any:
+        _make_ready(x, f"argmax rows=1..{MOST_ROWS} columns={x.shape[-1]}")
+        return make_function("argmax")(x).long()
+
+    return _or_torch("argmax", ours, lambda: x.argmax(-1))
 
 
 def _product(weights: Sequence[Tensor], rows: int, flags: str, parts: int = 1) -> str:
@@ -269,6 +278,8 @@ for _schema, _compute, _shape in (
          _add_rms_norm,
          lambda x, residual, weight, eps: (_new(x, x.shape[-1]), _new(x, x.shape[-1]))),
         ("silu_and_mul(Tensor x) -> Tensor", _silu_and_mul, lambda x: _new(x, x.shape[-1] // 2)),
+        ("argmax(Tensor x) -> Tensor", _argmax,
+         lambda x: torch.empty(x.shape[:-1], dtype=torch.int64, device=x.device)),
         ("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor", _linear,
          lambda x, weight, bias: _new_product(x, [weight])),
         ("linear_add(Tensor x, Tensor weight, Tensor? bias, Tensor residual) -> Tensor", _linear_add,

@@ -27,6 +27,7 @@ class Finders(NamedTuple):
     norm: Finder  # x, weight, eps; not one that costs no kernel of its own
     gate: Finder  # the activation's name, and gate and up, or one x whose rows begin with the gate and end with up
     sum: Finder  # two tensors of one shape
+    largest: Finder  # x, of whose rows it is the column of the largest value; not one that costs no kernel of its own
     functional: bool  # true if nothing is written in place, so that a layer may be computed where another one is
 
 
@@ -43,13 +44,14 @@ def _calls(node: Any, target: Any) -> bool:
 
 
 OWN = Finders(_of_operator(OPERATORS.linear.default, 3), _of_operator(OPERATORS.rms_norm.default, 3),
-              _of_operator(OPERATORS.silu_and_mul.default, 1, "silu"), lambda node: None, functional=False)
+              _of_operator(OPERATORS.silu_and_mul.default, 1, "silu"), lambda node: None, lambda node: None,
+              functional=False)
 
 
 def fuse(graph: fx.Graph, find: Finders = OWN) -> None:
     """Adds residuals in the product before a norm or a sum, gates in the product before an activation, makes one
-    product of q, k and v, and normalises in the product behind a norm."""
-    for step in (_fuse_norm_of_sum, _fuse_sum, _fuse_gate):
+    product of q, k and v, normalises in the product behind a norm, and takes the most probable token from logits."""
+    for step in (_fuse_norm_of_sum, _fuse_sum, _fuse_gate, _take_largest):
         for node in list(graph.nodes):
             if not node._erased:
                 step(graph, node, find)
@@ -130,6 +132,12 @@ def _fuse_gate(graph: fx.Graph, node: fx.Node, find: Finders) -> None:
         return
     gated = _insert(graph, node, node.meta["val"], OPERATORS.gated_linear.default, inputs[0], list(weights), activation)
     _replace(graph, node, gated, gate.nodes.union(*(product.nodes for product in products if product is not None)))
+
+
+def _take_largest(graph: fx.Graph, node: fx.Node, find: Finders) -> None:
+    found = find.largest(node)
+    if found is not None:
+        _replace(graph, node, _insert(graph, node, node.meta["val"], OPERATORS.argmax.default, *found.args), found.nodes)
 
 
 def _are_one(weights: Sequence[Any]) -> bool:
