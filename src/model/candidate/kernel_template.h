@@ -30,17 +30,19 @@ struct Derived {
 };
 
 /// A TMA descriptor, which is encoded for each launch: for a tensor with its extent and dtype, and
-/// this box. If `copy` names a workspace that has bytes, the descriptor is for a copy of the tensor
-/// there, with rows `pitch` elements apart.
+/// this box. `view` has other dims for the same elements, one after another. If `copy` names a
+/// workspace that has bytes, the descriptor is for a copy of the tensor there, with rows `pitch`
+/// elements apart.
 struct TensorMapSpec {
   std::string name;
   std::string tensor;
-  std::string copy;             ///< a workspace; empty for none
-  Expression pitch;             ///< elements, for `copy`
-  std::vector<Expression> box;  ///< elements, outermost first, one per dim of the tensor
-  Expression swizzle;           ///< 0, 32, 64 or 128 bytes
-  Expression l2_promotion;      ///< 0, 64, 128 or 256 bytes
-  Expression when;              ///< 0: left out for the problem
+  std::string copy;              ///< a workspace; empty for none
+  Expression pitch;              ///< elements, for `copy`
+  std::vector<Expression> view;  ///< elements, outermost first; empty: the tensor's own dims
+  std::vector<Expression> box;   ///< elements, outermost first, one per dim
+  Expression swizzle;            ///< 0, 32, 64 or 128 bytes
+  Expression l2_promotion;       ///< 0, 64, 128 or 256 bytes
+  Expression when;               ///< 0: left out for the problem
   JsonPlace place;
 };
 

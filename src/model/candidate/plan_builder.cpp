@@ -50,14 +50,18 @@ class PlanBuilder {
     map.dtype = tensor.dtype;
     map.swizzle = evaluate("swizzle", spec.swizzle);
     map.l2_promotion = evaluate("l2_promotion", spec.l2_promotion);
+    const std::vector<std::int64_t> extent = view_of(spec, tensor);
+    if (!error_.empty()) return;
+    // Elements from a row to the next, if not the tensor's own pitches count.
     const std::int64_t copied = copy_pitch(spec, map, tensor);
-    std::int64_t rows = 1;  // of the copy, up to a dim
-    for (std::size_t i = tensor.extent.size(); i-- > 0;) {
-      map.dims.push_back(static_cast<std::uint64_t>(tensor.extent[i]));
+    const std::int64_t row = spec.view.empty() ? copied : extent.back();
+    std::int64_t rows = 1;  // up to a dim
+    for (std::size_t i = extent.size(); i-- > 0;) {
+      map.dims.push_back(static_cast<std::uint64_t>(extent[i]));
       if (i > 0) {
-        const std::int64_t pitch = copied == 0 ? tensor.pitch(i - 1) : rows * copied;
+        const std::int64_t pitch = row == 0 ? tensor.pitch(i - 1) : rows * row;
         map.strides_bytes.push_back(static_cast<std::uint64_t>(bytes_of(pitch, tensor.dtype)));
-        rows *= tensor.extent[i - 1];
+        rows *= extent[i - 1];
       }
       const std::int64_t box = evaluate("box", spec.box[i]);
       expect(box >= 1 && box <= 256, "box", spec.box[i], box, "in 1 to 256");
@@ -265,6 +269,30 @@ class PlanBuilder {
     }
   }
 
+  /// Returns the dims of a tensor map, which are the tensor's if it has no view. A view must have
+  /// as many elements, and the tensor no gaps.
+  std::vector<std::int64_t> view_of(const TensorMapSpec& spec, const TensorShape& tensor) {
+    if (spec.view.empty()) return tensor.extent;
+    std::vector<std::int64_t> extent;
+    std::int64_t elements = 1;
+    for (const Expression& dim : spec.view) {
+      extent.push_back(evaluate("view", dim));
+      elements *= extent.back();
+    }
+    std::int64_t count = 1;
+    for (std::size_t i = tensor.extent.size(); i-- > 0;) {
+      count *= tensor.extent[i];
+      if (i > 0 && tensor.pitch(i - 1) != count) {
+        fail(concat("a view of tensor ", tensor.name, ", whose dim ", i - 1, " has a pitch of ",
+                    tensor.pitch(i - 1), " and not ", count));
+      }
+    }
+    if (elements != count) {
+      fail(concat("a view of ", elements, " elements of tensor ", tensor.name, " with ", count));
+    }
+    return extent;
+  }
+
   /// Checks the constraints of cuTensorMapEncodeTiled without interleave (CUDA driver API
   /// reference).
   void check_tensor_map(const TensorMapPlan& map, const TensorShape& tensor) {
@@ -424,7 +452,9 @@ void visit_launches(const KernelTemplate& kernel_template,
     for (const Expression* one : {&spec.when, &spec.pitch, &spec.swizzle, &spec.l2_promotion}) {
       visit(*one);
     }
-    for (const Expression& one : spec.box) visit(one);
+    for (const auto* list : {&spec.view, &spec.box}) {
+      for (const Expression& one : *list) visit(one);
+    }
   }
   for (const LaunchSpec& spec : kernel_template.launches) {
     for (const auto* list : {&spec.grid, &spec.block, &spec.cluster}) {

@@ -302,25 +302,27 @@ class ManifestReader {
   void read_tensor_maps(const JsonReader& json) {
     if (!json.present()) return;
     for (const auto& [name, entry] : json.members()) {
-      entry.expect_keys({"tensor", "copy", "box", "swizzle", "l2_promotion", "when"});
+      entry.expect_keys({"tensor", "view", "copy", "box", "swizzle", "l2_promotion", "when"});
       TensorMapSpec map;
       map.name = name;
       map.place = entry.place();
       const Tensor* tensor = find_tensor(entry.required("tensor"));
       const JsonReader box = entry.required("box");
       map.box = box.expressions(names_);
+      const JsonReader view = entry.optional("view");
+      if (view.present()) map.view = view.expressions(names_);
       if (tensor) {
         map.tensor = tensor->name;
-        if (map.box.size() != tensor->extent.size()) {
-          box.fail(concat(map.box.size(), " dims for tensor ", tensor->name, " of ",
-                          tensor->extent.size()));
+        const std::size_t dims = view.present() ? map.view.size() : tensor->extent.size();
+        if (map.box.size() != dims) {
+          box.fail(concat(map.box.size(), " dims for tensor ", tensor->name, " of ", dims));
         }
-        if (tensor->extent.size() > 5) {
-          box.fail(concat("TMA addresses at most 5 dims, tensor ", tensor->name, " has ",
-                          tensor->extent.size()));
+        if (dims > 5) {
+          box.fail(concat("TMA addresses at most 5 dims, tensor ", tensor->name, " has ", dims));
         }
       }
       read_copy(entry.optional("copy"), map);
+      if (view.present() && !map.copy.empty()) view.fail("a view of a copy");
       const JsonReader swizzle = entry.optional("swizzle");
       map.swizzle = swizzle.is("none") ? detail::literal("0") : swizzle.expression_or("0", names_);
       map.l2_promotion = entry.optional("l2_promotion").expression_or("0", names_);

@@ -6,7 +6,8 @@
 // which is contiguous if a tile has all rows of its blocks. A run may begin and end within a tile.
 // The warps of a thread block have one of three jobs:
 //
-// loader     fills a ring by bulk copies: codes, with the scales and zero points of their groups.
+// loader     fills a ring by bulk copies and boxes: codes, with the scales and zero points of their
+// groups.
 //            It knows the run, so the ring never drains, and needs nothing that other kernels
 //            write.
 // consumers  turn codes to numbers and multiply them by A, which is in shared memory, or comes with
@@ -146,10 +147,12 @@ struct Cursor {
 // Fills the stages of the run. Run by a whole warp, whose lanes share the copies.
 class Loader {
  public:
-  __device__ Loader(const dtype_t* a, const unsigned char* b, const scale_t* scales,
-                    const unsigned char* zeros, int lda, const Shape& shape, Addresses at)
+  __device__ Loader(const dtype_t* a, const unsigned char* b, const TensorMap& codes,
+                    const scale_t* scales, const unsigned char* zeros, int lda, const Shape& shape,
+                    Addresses at)
       : a_(a),
         b_(b),
+        codes_(codes),
         scales_(scales),
         zeros_(zeros),
         lda_(lda),
@@ -192,8 +195,14 @@ class Loader {
                          (STAGED ? shape_.m * at.count * 128 : 0));
     const unsigned char* const codes = b_ + (row * shape_.tile_blocks() + at.column) * kBlockBytes +
                                        at.run.tile % kTilesOfBlock * kPartBytes;
-    if constexpr (kTilesOfBlock == 1) {
+    if (kTilesOfBlock == 1) {
       if (lane_id == 0) bulk_load_once(to, codes, at.count * kPartBytes, full);
+    } else if (at.count == kStageBlocks) {
+      // A copy for each block would take longer than the memory.
+      if (lane_id == 0) {
+        tma_load_once(to, codes_,
+                      {0, 0, at.run.tile % kTilesOfBlock, at.column, static_cast<int>(row)}, full);
+      }
     } else if (lane_id < at.count) {
       bulk_load_once(to + lane_id * kPartBytes, codes + lane_id * kBlockBytes, kPartBytes, full);
     }
@@ -213,6 +222,7 @@ class Loader {
 
   const dtype_t* a_;
   const unsigned char* b_;
+  const TensorMap& codes_;
   const scale_t* scales_;
   const unsigned char* zeros_;
   int lda_;
@@ -470,9 +480,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const Shape shape{m, k, groups, pieces, reads_operands(alpha)};
   const int warp = warp_number();
   const bool is_loader = warp == WARPS;
-  Loader loader(a, b, b_scale, b_zero, lda, shape, at);
+  Loader loader(a, b, map_codes, b_scale, b_zero, lda, shape, at);
   if (is_loader) {
     if (elect_one()) {
+      if constexpr (kTilesOfBlock > 1) tma_prefetch(map_codes);
       StageRing(at.stage_barriers()).init(WARPS);
       SumsRing(at.sums_barriers()).init(kFinishers, WARPS);
       mbarrier_init_fence();

@@ -5,8 +5,8 @@
 // packed weights are, and rows of A its second dimension. A consumer turns codes to numbers in
 // registers, and the tensor cores take them from there.
 //
-// producer   a warp, whose lanes share the copies, fills the ring: rows of A by TMA, and codes with
-//            the scales and zero points of their groups by bulk copies
+// producer   a warp, whose lanes share the copies, fills the ring by TMA: rows of A, and codes with
+//            the scales and zero points of their groups
 // consumers  multiply and store the result. TEAM of them share a tile, and each has ROWS / TEAM of
 //            its rows of weights and all of its TOKENS rows of A.
 //
@@ -37,55 +37,35 @@ struct Stages {
   }
 };
 
-// The packed weights, with `rows` rows of blocks and `columns` blocks in each.
+// Tensor maps of the packed weights.
 struct Weights {
-  const unsigned char* codes;
-  const scale_t* scales;
-  const unsigned char* zeros;
-  int rows, columns, groups;
+  const TensorMap &codes, &scales, &zeros;
+  int groups;
   bool once;  // no other tile reads them
-};
 
-// Loads the blocks of weights of a stage, without those behind the last row, from row of blocks
-// `row` and column `column` on.
-struct StageOfWeights {
-  const Weights& from;
-  int row, rows;
-
-  __device__ StageOfWeights(const Weights& weights, int first)
-      : from(weights), row(first / 64), rows(::max(0, ::min(kBlocks, weights.rows - first / 64))) {}
-
-  __device__ int groups_of(int step) const {
-    return group_of((step + 1) * BK - 1, from.groups) - group_of(step * BK, from.groups) + 1;
-  }
-  __device__ unsigned bytes(int step) const {
-    constexpr unsigned kFactorBytes = 64 * (sizeof(scale_t) + kZeros);
-    return rows * (kBoxes * kBlockBytes + groups_of(step) * kFactorBytes);
-  }
-  // Run by a warp: lanes 0 to 7 load the codes of a row of blocks each, the next 8 the scales, and
-  // the next 8 the zero points.
-  __device__ __forceinline__ void load(Addresses at, int stage, int step, unsigned full) const {
-    const int lane_id = threadIdx.x % 32, i = lane_id % 8;
-    if (i >= rows) return;
-    const int first_group = group_of(step * BK, from.groups), groups = groups_of(step);
-    const long long block = static_cast<long long>(row + i) * from.columns + step * kBoxes;
-    const long long factors = (static_cast<long long>(row + i) * from.groups + first_group) * 64;
-    if (lane_id < 8) {
-      load_bytes(at.codes(stage, i), from.codes + block * kBlockBytes, kBoxes * kBlockBytes, full);
-    } else if (lane_id < 16) {
-      load_bytes(at.scales(stage, i), from.scales + factors, groups * 64 * sizeof(scale_t), full);
-    } else if (kZeros && lane_id < 24) {
-      load_bytes(at.zeros(stage, i), from.zeros + factors, groups * 64, full);
+  // Loads the blocks of a stage, from row `row` of the weights on, with zeros behind the last. Run
+  // by a warp.
+  __device__ __forceinline__ void load(Addresses at, int stage, int step, int row,
+                                       unsigned full) const {
+    const int lane_id = threadIdx.x % 32;
+    if (lane_id == 0) {
+      load_box(at.codes(stage, 0), codes, {0, 0, step * kBoxes, row / 64}, full);
+    }
+    const int first_group = group_of(step * BK, groups);
+    if (lane_id == 1) load_box(at.scales(stage, 0), scales, {0, first_group, row / 64}, full);
+    if (kZeros && lane_id == 2) {
+      load_box(at.zeros(stage, 0), zeros, {0, first_group, row / 64}, full);
     }
   }
 
  private:
-  __device__ __forceinline__ void load_bytes(unsigned to, const void* source, unsigned bytes,
-                                             unsigned full) const {
-    if (from.once) {
-      bulk_load_once(to, source, bytes, full);
+  template <int kDims>
+  __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map,
+                                           const int (&place)[kDims], unsigned full) const {
+    if (once) {
+      tma_load_once(to, map, place, full);
     } else {
-      bulk_load(to, source, bytes, full);
+      tma_load(to, map, place, full);
     }
   }
 };
@@ -96,12 +76,11 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const Weights& w
                                         Stages stages) {
   const int first_row = schedule.rank_m() * (TOKENS / CM);  // that this block loads for its cluster
   while (schedule.next()) {
-    const StageOfWeights of_tile(weights, schedule.row());
 #pragma unroll 1
     for (int step = stages.first; step < stages.last; ++step) {
-      ring.warp_acquire(TOKENS * BK * 2 + of_tile.bytes(step));
+      ring.warp_acquire(kLoadedBytes);
       const int stage = ring.stage();
-      of_tile.load(at, stage, step, ring.full());
+      weights.load(at, stage, step, schedule.row(), ring.full());
       if (const int box = static_cast<int>(threadIdx.x) % 32 - 24; box >= 0 && box < kBoxes) {
         tma_load_for<CM>(at.a(stage) + (box * TOKENS + first_row) * kSwizzleBytes, map_a,
                          step * BK + box * 64, schedule.column() + first_row, ring.full(),
@@ -163,6 +142,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
   if (warp == 0 && elect_one()) {
     tma_prefetch(map_a);
+    tma_prefetch(map_codes);
+    tma_prefetch(map_scales);
     StageRing(at.barriers()).init(TEAM * 4);
     if constexpr (SPLIT > 1) mbarrier_init(at.received(), 1);
     mbarrier_init_fence();
@@ -179,8 +160,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (role == 0) {
     registers_release<kRegisters.producer>();
     if (warp == 0) {
-      produce(map_a, {b, b_scale, b_zero, rows, (k + 63) / 64, groups, once != 0}, schedule, ring,
-              at, stages);
+      produce(map_a, {map_codes, map_scales, map_zeros, groups, once != 0}, schedule, ring, at,
+              stages);
     }
     if constexpr (SPLIT > 1) cluster_wait();
   } else {

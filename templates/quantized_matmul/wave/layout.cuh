@@ -18,9 +18,15 @@ constexpr int kBlocks = ROWS / 64;          // of 64 rows of weights in a tile
 constexpr int kOwn = kBlocks / TEAM;        // of these that a consumer has
 constexpr int kOwnTokens = TOKENS / SPLIT;  // rows of a that a block of a cluster finishes
 constexpr int kChunk = kOwnTokens % 16 == 0 ? 16 : 8;  // rows of a whose sums are staged at once
-constexpr int kStagedPitch = 64 + 4;  // floats of such a row, without bank conflicts
-constexpr int kScaleBytes = STAGE_GROUPS * 64 * static_cast<int>(sizeof(scale_t));
-constexpr int kZeroBytes = kZeros ? STAGE_GROUPS * 64 : 0;
+constexpr int kStagedPitch = 64 + 4;            // floats of such a row, without bank conflicts
+constexpr int kFactorRows = STAGE_GROUPS * 64;  // of a block, in a stage
+constexpr int kScaleBytes = kFactorRows * static_cast<int>(sizeof(scale_t));
+// TMA writes to multiples of 128 bytes.
+constexpr int kScalesBytes = (kBlocks * kScaleBytes + 127) / 128 * 128;
+constexpr int kZerosBytes = kZeros ? (kBlocks * kFactorRows + 127) / 128 * 128 : 0;
+// Of a stage. Boxes come whole: what lies behind the last row is filled up.
+constexpr int kLoadedBytes = TOKENS * BK * 2 + kBlocks * kBoxes * kBlockBytes +
+                             kBlocks * (kScaleBytes + (kZeros ? kFactorRows : 0));
 static_assert(BK % 64 == 0 && ROWS % (64 * TEAM) == 0 && TOKENS % (8 * SPLIT) == 0);
 
 // A producer of two kinds of loads needs more than 32 registers.
@@ -46,7 +52,7 @@ using Whole = float[kOwn][kOwnTokens / 2];
 struct Storage {
   unsigned char a[STAGES][TOKENS * BK * 2];
   unsigned char codes[STAGES][kBlocks][kBoxes * kBlockBytes];
-  unsigned char factors[STAGES][kBlocks][kScaleBytes + kZeroBytes];
+  unsigned char factors[STAGES][kScalesBytes + kZerosBytes];
   float staging[WGS][2][kChunk * kStagedPitch];
   unsigned char barriers[StageRing::kBytes];
 };
@@ -65,11 +71,10 @@ struct Addresses {
     return base + kCodes + stage * sizeof(Storage::codes[0]) + block * sizeof(Storage::codes[0][0]);
   }
   __device__ unsigned scales(int stage, int block) const {
-    return base + kFactors + stage * sizeof(Storage::factors[0]) +
-           block * sizeof(Storage::factors[0][0]);
+    return base + kFactors + stage * sizeof(Storage::factors[0]) + block * kScaleBytes;
   }
   __device__ unsigned zeros(int stage, int block) const {
-    return scales(stage, block) + kScaleBytes;
+    return scales(stage, 0) + kScalesBytes + block * kFactorRows;
   }
   __device__ unsigned staging(int consumer, int slot) const {
     return base + kStaging + consumer * sizeof(Storage::staging[0]) +

@@ -339,6 +339,33 @@ TEST_F(CandidateTest, ATensorMapHasAStrideForEachPitch) {
   EXPECT_EQ(made.plan.tensor_maps[0].strides_bytes, (std::vector<std::uint64_t>{528, 2064}));
 }
 
+TEST_F(CandidateTest, ATensorMapMayHaveOtherDimsForTheSameElements) {
+  const auto make_with = [&](std::string_view view) {
+    template_ = scale_template(
+        operation_, replaced(kScaleManifest, R"("box": ["ROWS", "64"])",
+                             concat(R"("view": )", view, R"(, "box": ["ROWS", "1", "64"])")));
+    return make(configuration(8, 2, 4));
+  };
+  const Candidate made = must(make_with(R"(["m", "n / 64", "64"])"));
+  EXPECT_EQ(made.plan.tensor_maps[0].dims, (std::vector<std::uint64_t>{64, 4, 100}));
+  EXPECT_EQ(made.plan.tensor_maps[0].strides_bytes, (std::vector<std::uint64_t>{128, 512}));
+
+  const Result<Candidate> fewer = make_with(R"(["m", "3", "64"])");
+  ASSERT_FALSE(fewer);
+  EXPECT_EQ(without_place(fewer.error().message),
+            "tensor map map_a: a view of 19200 elements of tensor a with 25600");
+
+  operation_ =
+      parse_operation(replaced(kScaleOperation, R"("dtype": "dtype", "extent": ["m", "n"]},)",
+                               R"("dtype": "dtype", "extent": ["m", "n"], "pitches": ["n + 8"]},)"),
+                      "scale/operation.json", "")
+          .value();
+  const Result<Candidate> apart = make_with(R"(["m", "n / 64", "64"])");
+  ASSERT_FALSE(apart);
+  EXPECT_EQ(without_place(apart.error().message),
+            "tensor map map_a: a view of tensor a, whose dim 0 has a pitch of 264 and not 256");
+}
+
 TEST_F(CandidateTest, AWorkspaceMayBeKeptZero) {
   const auto with = [](std::string_view fields) {
     return replaced(

@@ -54,7 +54,7 @@ __device__ __forceinline__ void tma_load(unsigned destination, const TensorMap& 
       : "memory");
 }
 
-// The same with two dimensions for data that is read once: the L2 evicts it first.
+// The same with two to five dimensions for data that is read once: the L2 evicts it first.
 constexpr unsigned long long kEvictFirst = 0x12f0000000000000;
 __device__ __forceinline__ void tma_load_once(unsigned destination, const TensorMap& map, int x,
                                               int y, unsigned barrier) {
@@ -62,6 +62,33 @@ __device__ __forceinline__ void tma_load_once(unsigned destination, const Tensor
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination),
       "l"(&map), "r"(x), "r"(y), "r"(barrier), "l"(kEvictFirst)
+      : "memory");
+}
+
+__device__ __forceinline__ void tma_load_once(unsigned destination, const TensorMap& map,
+                                              const int (&at)[3], unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(destination),
+      "l"(&map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(barrier), "l"(kEvictFirst)
+      : "memory");
+}
+__device__ __forceinline__ void tma_load_once(unsigned destination, const TensorMap& map,
+                                              const int (&at)[4], unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(destination),
+      "l"(&map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(barrier), "l"(kEvictFirst)
+      : "memory");
+}
+
+__device__ __forceinline__ void tma_load_once(unsigned destination, const TensorMap& map,
+                                              const int (&at)[5], unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(destination),
+      "l"(&map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "r"(barrier),
+      "l"(kEvictFirst)
       : "memory");
 }
 
