@@ -84,8 +84,8 @@ class Pipeline {
   __device__ __forceinline__ void consumer_wait() const { mbarrier_wait(full(), ring_.parity); }
 
   // Releases the stage. Called by a whole warp after its last read of it. Reads by ordinary
-  // instructions need tma_store_fence() and a __syncwarp() before this call, reads by wgmma need
-  // wgmma_wait().
+  // instructions need a __syncwarp() before this call, and writes tma_store_fence() too; reads by
+  // wgmma need wgmma_wait().
   __device__ __forceinline__ void consumer_release(int stage) const {
     const int lane = threadIdx.x % 32;
     if constexpr (kCluster == 1) {
