@@ -27,7 +27,7 @@ constexpr Opcode kOpcodes[] = {
     {0x83b, "LDSM"},    {0xfae, "LDGSTS"},     {0x983, "LDL"},     {0x387, "STL"},
     {0x2ca, "R2UR"},    {0x944, "CALL"},       {0x943, "CALL"},    {0x981, "LDG"},
     {0x986, "STG"},     {0x82d, "PREEXIT"},    {0x82e, "ACQBULK"}, {0x98f, "CCTL"},
-    {0x308, "MUFU"},
+    {0x308, "MUFU"},    {0x9f1, "IGMMA"},      {0x237, "IMMA"},
 };
 
 std::string_view opcode_name(std::uint16_t code) {

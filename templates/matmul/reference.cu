@@ -71,7 +71,8 @@ __device__ float spread(float x, float error, int row, int column) {
 // n_kv each.
 //
 // With scales of blocks, the terms of each 128 of k are multiplied by the scale of a row of a,
-// scale_a[k / 128, m], and the scale of 128 rows of b, scale_b[n / 128, k / 128].
+// scale_a[k / 128, m], and the scale of 128 rows of b, scale_b[n / 128, k / 128]. With scales of
+// rows, all terms are multiplied by scale_a[m] and scale_b[n].
 //
 // The products of a batch follow each other. Rows of a, b and scale_b are lda, ldb and lds elements
 // apart, all else is contiguous. A block of 256 threads computes a tile of 64x64, 4x4 outputs per
@@ -93,8 +94,9 @@ extern "C" __global__ void __launch_bounds__(256)
   a += batch * m * lda;
   b += batch * (b_layout == b_layout_nk ? kStack * n : k) * ldb;
   constexpr int kBlock = 128;  // of k, and rows of b, that share a scale
-  scale_a += batch * ((k + kBlock - 1) / kBlock) * m;
-  scale_b += batch * ((kStack * n + kBlock - 1) / kBlock) * lds;
+  scale_a += batch * (scaling == scaling_row ? 1 : (k + kBlock - 1) / kBlock) * m;
+  scale_b +=
+      batch * (scaling == scaling_row ? kStack * n : (kStack * n + kBlock - 1) / kBlock * lds);
   residual += batch * m * n;
   d_reference += batch * m * n;
   d_magnitude += batch * m * n;
@@ -121,7 +123,10 @@ extern "C" __global__ void __launch_bounds__(256)
                                     : x;
   };
   const auto scale_of = [&](long long r, long long row_b, long long c) {
-    if (scaling != scaling_block || r >= m || row_b >= kStack * n) return 1.0f;
+    if ((scaling != scaling_block && scaling != scaling_row) || r >= m || row_b >= kStack * n) {
+      return 1.0f;
+    }
+    if (scaling == scaling_row) return scale_a[r] * scale_b[row_b];
     return scale_a[c / kBlock * m + r] * scale_b[row_b / kBlock * lds + c / kBlock];
   };
 

@@ -60,6 +60,9 @@ double whole(DType dtype, const Draw& draw, std::uint64_t seed, std::int64_t row
     case DrawKind::constant:
       return draw.from;
     default: {
+      if (dtype == DType::int8 && draw.kind == DrawKind::normal) {
+        return static_cast<double>(((bits >> 56) + (bits >> 48 & 0xff)) / 2) - 128;
+      }
       const bool signs = draw.kind == DrawKind::signs;
       const double value = signs ? static_cast<double>(((bits >> 32) * 3) >> 32) - 1
                                  : static_cast<double>(((bits >> 32) * 7) >> 32) - 3;

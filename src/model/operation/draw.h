@@ -23,8 +23,9 @@ enum class DrawKind {
 
 std::string_view to_string(DrawKind kind);
 
-/// A draw with its numbers. For integers `normal` means small integers. For unsigned dtypes small
-/// integers and signs are not negative, and a bool is true if they are odd.
+/// A draw with its numbers. For integers `normal` means small integers, except for int8, which gets
+/// the mean of two random codes. For unsigned dtypes small integers and signs are not negative, and
+/// a bool is true if they are odd.
 struct Draw {
   DrawKind kind = DrawKind::normal;
   double from = 0;  ///< for uniform; for constant the value

@@ -20,7 +20,8 @@ constexpr int kLeaving = LATE ? kPieces : kStores;  // k steps that store a wait
 // consumer has rows of its own. A wide tile needs the B part too, after all consumers have read it.
 constexpr bool kThroughB = STAGES * kBoxes < kChunks;
 static_assert(!LATE || (kBlocks == 1 && CHUNK % kPiece == 0));
-static_assert(!TRANSPOSED || !(kBias || kResidual || kGated || kSplit || kScaled || kFunction),
+static_assert(!TRANSPOSED ||
+                  !(kBias || kResidual || kGated || kSplit || kScaled || kRowScaled || kFunction),
               "what is added or combined has its place in rows of D");
 
 // The result, with the maps of its tensors for TMA (unused unless ALIGNED_D).
@@ -219,9 +220,20 @@ __device__ __forceinline__ void read_addend(TilePipeline& pipeline, const Read& 
   pipeline.advance();
 }
 
-__device__ __forceinline__ void scale_and_add_bias(Acc& d, const Addends& addends,
+// Scales the sums and adds the bias. `place` is the warp's.
+__device__ __forceinline__ void scale_and_add_bias(Acc& d, const Addends& addends, Place place,
                                                    TilePipeline& pipeline, Addresses at) {
   if constexpr (kScaling && !kGated) scale_all(d, addends.alpha);  // gate_all scales both sums
+  if constexpr (kRowScaled) {
+    float of_rows[kBlocks][2];
+#pragma unroll
+    for (int i = 0; i < 2 * kBlocks; ++i) {
+      const int row = place.row + accumulator_row() + i / 2 * 64 + i % 2 * 8;
+      of_rows[i / 2][i % 2] = row < addends.m ? __ldg(addends.scales.a + place.first + row) : 0;
+    }
+    read_addend(pipeline,
+                [&](int stage) { scale_rows_and_columns(d, of_rows, at.column_scales(stage)); });
+  }
   if constexpr (kBias) {
     read_addend(pipeline, [&](int stage) { add_columns<out_t>(d, at.bias(stage)); });
   }

@@ -1,6 +1,6 @@
 // D[m, n] = A[m, k] * B[n, k]^T, or A[m, k] * B[k, n] with b_layout=kn, row-major, for Hopper.
 // Operands have 16 or 8 bits or are fp32 taken as tf32, the result has 16 bits or is fp32, and sums
-// are accumulated in fp32.
+// are accumulated in fp32, or for int8 in int32.
 //
 // One warpgroup is the producer: it fills a ring of stages in shared memory by TMA. The others are
 // consumers: they multiply from the ring with wgmma. TEAM of them share a tile, and each has
@@ -25,16 +25,16 @@
 //           and the result is added to sums in fp32. One consumer adds while others multiply.
 // scaling   With scales of blocks, a second warp of the producer copies a stage's scales, and the
 //           sums of a stage are multiplied by them on their way. With AHEAD a consumer adds the
-//           sums of one stage while it multiplies the next.
+//           sums of one stage while it multiplies the next. Scales of rows belong to the epilogue.
 // TRANSPOSED  The product is computed transposed. Then A, m and the rows of a tile belong to the
 //           problem's b, and B, n and the columns to its a.
 // gate      A stage holds BN / 2 rows of B's gates and the same rows of its other half. A consumer
 //           thread has both sums of an element, and a tile has COLUMNS = BN / 2 columns of D.
 //
-// A block's last tile is staged in the ring, which nothing will fill again. The bias and the
-// residual of a tile come through the ring after its operands, so that they have landed when the
-// sums are ready. The products of a batch follow each other as more rows of all tensors, and so do
-// their tiles in the schedule.
+// A block's last tile is staged in the ring, which nothing will fill again. The bias, the scales of
+// rows of B and the residual of a tile come through the ring after its operands, so that they have
+// landed when the sums are ready. The products of a batch follow each other as more rows of all
+// tensors, and so do their tiles in the schedule.
 //
 // TMA cannot address rows that do not start at multiples of 16 bytes. A launch before this one,
 // matmul_pad, copies operands with such rows; such rows of D are stored element by element.
@@ -108,9 +108,25 @@ __device__ __forceinline__ void load_operands(const TensorMap& map_a, const Tens
   }
 }
 
-// Loads the bias of a tile into one stage, and its residual into one stage for each chunk.
+// Loads the scales of a tile's rows of b into one stage, its bias into one, and its residual into
+// one for each chunk.
 __device__ __forceinline__ void load_addends(const Addends& addends, const Schedule& schedule,
                                              TilePipeline& pipeline, Addresses at) {
+  if constexpr (kRowScaled) {
+    const int columns = min(addends.n - schedule.column(), COLUMNS);
+    const unsigned bytes = columns > 0 ? columns * sizeof(float) : 0;
+    pipeline.producer_acquire(STACK * bytes);
+    if (bytes > 0) {
+      const float* const from =
+          addends.scales.b + first_of(schedule, STACK * addends.n) + schedule.column();
+#pragma unroll
+      for (int half = 0; half < STACK; ++half) {
+        bulk_load(at.column_scales(pipeline.stage()) + half * COLUMNS * sizeof(float),
+                  from + half * addends.n, bytes, pipeline.full());
+      }
+    }
+    pipeline.advance();
+  }
   if constexpr (kBias) {
     const int columns = min(addends.n - schedule.column(), BN);  // 0 or less beyond the last column
     const unsigned bytes = columns > 0 ? columns * sizeof(out_t) : 0;
@@ -231,7 +247,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     if constexpr (SPLIT > 1) {
       if (!add_parts(d, at, consumer * 4 + warp)) break;
     }
-    scale_and_add_bias(d, addends, pipeline, at);
+    scale_and_add_bias(d, addends, place, pipeline, at);
     if (!LATE || schedule.is_last()) finish(d, addends, pipeline, at, first_of_warp);
     if constexpr (kFunction) user_epilogue_all<COLUMNS / 2>(d, place.row, place.column);
     if (SLOTS == 0 || (!PINGPONG && schedule.is_last())) {
@@ -280,7 +296,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   }
   Schedule schedule(rows, columns, GROUP, batch);
   TilePipeline pipeline(at.barriers(), schedule.rank_m(), schedule.rank_n(), first_sharer());
-  const Addends addends{map_residual, bias, alpha, beta, rows, columns};
+  const Addends addends{map_residual, bias, {scale_a, scale_b}, alpha, beta, rows, columns};
   if constexpr (kCluster > 1) {
     __syncwarp();
     cluster_sync_relaxed();

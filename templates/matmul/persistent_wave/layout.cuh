@@ -25,7 +25,8 @@ constexpr int kBlocks = BM / TEAM / 64;  // 64-row blocks per consumer
 constexpr int kChunks =
     (COLUMNS + CHUNK - 1) / CHUNK;  // per block; the last one overlaps its neighbour if need be
 constexpr int kStores = kBlocks * kChunks;
-constexpr int kAddendStages = (kBias ? 1 : 0) + (kResidual ? kChunks : 0);  // after the operands
+constexpr int kAddendStages =
+    (kRowScaled ? 1 : 0) + (kBias ? 1 : 0) + (kResidual ? kChunks : 0);  // after the operands
 constexpr bool kScaled = scaling == scaling_block;
 // B as [k, n] is loaded in boxes of 64 columns and the whole depth of a stage; a cluster shares it
 // in slices of k. B as [n, k] is loaded in SLICES boxes of rows for each kBoxK of k. If SLICES is
@@ -86,6 +87,8 @@ struct Addresses {
   __device__ unsigned b(int stage) const { return base + kB + stage * sizeof(Storage::b[0]); }
   // In the B part: a consumer may stage its last rows in the A part before others read the bias.
   __device__ unsigned bias(int stage) const { return b(stage); }
+  // The scales of the tile's rows of b, of either half.
+  __device__ unsigned column_scales(int stage) const { return b(stage); }
   __device__ unsigned staging(int warp) const {
     return base + kStaging + warp * TileStaging::kBytes;
   }
@@ -132,6 +135,7 @@ __device__ __forceinline__ int first_sharer() {
 struct Addends {
   const TensorMap& map_residual;
   const out_t* bias;
+  RowScales scales;
   float alpha, beta;
   int m, n;
 };

@@ -26,6 +26,8 @@ __device__ __forceinline__ void multiply_tile(Acc& d, TilePipeline& pipeline, Ad
                                               const AllLanded& all_landed) {
   const auto operands = [&](int stage) { return Operands(at, stage, first_row); };
   multiply_stages<dtype_t, kProducts, false>(d, pipeline, steps, operands, meanwhile, all_landed);
+#pragma unroll
+  for (int i = 0; i < kBlocks; ++i) convert_sums<dtype_t>(d[i]);
 }
 
 // Returns the factors of 64 rows of a stage, from the warp's row `row` on.

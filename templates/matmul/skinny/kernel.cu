@@ -1,8 +1,8 @@
 // D[m, n] = A[m, k] * B[n, k]^T, row-major, for few rows of A or of B (Hopper). Operands have 16 or
-// 8 bits or are fp32 taken as tf32, and sums are accumulated in fp32. In this file `a` is the
-// operand with few rows, m of them, and `b` the other. With TRANSPOSED these are the problem's b
-// and a, and D is [n, m]. With b_layout=kn, which is never TRANSPOSED, b is [k, n]. Rows of b and D
-// begin ldb and ldd elements apart.
+// 8 bits or are fp32 taken as tf32, and sums are accumulated in fp32, or for int8 in int32. In
+// this file `a` is the operand with few rows, m of them, and `b` the other. With TRANSPOSED these
+// are the problem's b and a, and D is [n, m]. With b_layout=kn, which is never TRANSPOSED, b is [k,
+// n]. Rows of b and D begin ldb and ldd elements apart.
 //
 // The product is computed transposed: rows of b, of which there are many, take the 64 rows of
 // wgmma, and a is the other operand, of BM rows. Nearly all of the time goes into reading b, so the
@@ -20,7 +20,7 @@
 // PROMOTED  The tensor cores keep about 14 bits of a sum of fp8 products. So they sum 128 of k at a
 //         time, and these sums are added in fp32.
 // scaling With scales of blocks, a second warp copies a stage's scales, and the sums of each 128 of
-//         k are multiplied by them on their way.
+//         k are multiplied by them on their way. Scales of rows belong to the epilogue.
 // gate    A stage holds BN rows of b's gates and the same rows of its other half, and a consumer
 //         has 64 of either. A unit of its sums is then two float4 that make one unit of elements.
 //
@@ -52,8 +52,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_skinny(KW_PARAMETER
   TilePipeline pipeline(at.barriers());
   const Place place(A_FIRST != 0);
   const int rank = blockIdx.x % SPLIT, part = place.slice * SPLIT + rank;
-  const Tile tile(result_of(d, alpha, bias, beta, residual, m, n, ldd, d_k, d_v), place.tile_a,
-                  place.tile_b, place.tiles_a, place.tiles_b);
+  const Tile tile(
+      result_of(d, alpha, bias, beta, residual, m, n, ldd, d_k, d_v, {scale_a, scale_b}),
+      place.tile_a, place.tile_b, place.tiles_a, place.tiles_b);
   const int steps = (k + DEPTH - 1) / DEPTH;
   const int first = part * steps / kParts, last = (part + 1) * steps / kParts;
 
@@ -122,8 +123,9 @@ extern "C" __global__ void __launch_bounds__(kFinishThreads)
   release_next_kernel();
   await_previous_kernel();
   const int tile_a = blockIdx.y, tile_b = blockIdx.x / kBlocks, tiles_b = gridDim.x / kBlocks;
-  const Tile tile(result_of(d, alpha, bias, beta, residual, FEW, MANY, ldd, d_k, d_v), tile_a,
-                  tile_b, gridDim.y, tiles_b);
+  const Tile tile(
+      result_of(d, alpha, bias, beta, residual, FEW, MANY, ldd, d_k, d_v, {scale_a, scale_b}),
+      tile_a, tile_b, gridDim.y, tiles_b);
   const unsigned unit = blockIdx.x % kBlocks * kFinishThreads + threadIdx.x;
   Unit whole;
 #pragma unroll

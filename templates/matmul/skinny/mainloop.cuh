@@ -74,6 +74,8 @@ __device__ __forceinline__ void consume(Acc& acc, TilePipeline& pipeline, Addres
     finish_products(acc);
     pipeline.consumer_release(previous);
   }
+#pragma unroll
+  for (int half = 0; half < STACK; ++half) convert_sums<dtype_t>(acc[half]);
 }
 
 }  // namespace

@@ -15,10 +15,14 @@ namespace {
 // Returns the result of this block's product. The arguments are those of the whole batch.
 __device__ __forceinline__ FewRows result_of(out_t* d, float alpha, const out_t* bias, float beta,
                                              const out_t* residual, int m, int n, int ldd,
-                                             out_t* d_k, out_t* d_v) {
+                                             out_t* d_k, out_t* d_v, RowScales scales) {
   d += first_of_batch<long long>(TRANSPOSED ? n : m) * ldd;
   if constexpr (kResidual) residual += first_of_batch<long long>(m) * n;
-  return {d, alpha, bias, beta, residual, m, n, ldd, d_k, d_v};
+  if constexpr (kRowScaled) {
+    scales.a += first_of_batch<long long>(TRANSPOSED ? n : m);
+    scales.b += first_of_batch<long long>(STACK * (TRANSPOSED ? m : n));
+  }
+  return {d, alpha, bias, beta, residual, m, n, ldd, d_k, d_v, scales};
 }
 
 // A tile of D in this block's product: its first rows of a and of b, and its number.

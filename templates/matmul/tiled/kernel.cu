@@ -6,6 +6,7 @@
 #include <kernwright/ptx/ldmatrix.cuh>
 #include <kernwright/ptx/mma.cuh>
 #include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/tile/accumulator.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -95,7 +96,7 @@ template <typename T>
 __device__ __forceinline__ void multiply(float (&sum)[kMmaM][kMmaN][4],
                                          const unsigned (&a)[kMmaM][4],
                                          const unsigned (&b)[kMmaN / 2][4]) {
-  if constexpr (sizeof(T) >= 2) {
+  if constexpr (sizeof(T) >= 2 || kIsInt8<T>) {
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i) {
 #pragma unroll
@@ -232,6 +233,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_tiled(KW_PARAMETERS
       scale_a += index * ceil_div(k, kBlock) * m;
       scale_b += index * ceil_div(STACK * n, kBlock) * lds;
     }
+    if constexpr (kRowScaled) {
+      scale_a += index * m;
+      scale_b += index * STACK * n;
+    }
   }
   const unsigned band = tile / (GROUP * kTilesN) * GROUP;
   const unsigned in_band = tile % (GROUP * kTilesN);
@@ -353,6 +358,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_tiled(KW_PARAMETERS
   static_assert(kSteps % 2 == 0, "the fragments of the next stage's first step belong in buffer 0");
   __syncthreads();  // the last fragments read ahead: from here on the ring's memory serves the
                     // results
+#pragma unroll
+  for (int i = 0; i < kMmaM; ++i) {
+#pragma unroll
+    for (int j = 0; j < kMmaN; ++j) convert_sums<dtype_t>(sum[i][j]);
+  }
 
   if constexpr (WARPS_K > 1) {  // add the partial sums of the warps that share a tile
     constexpr int kGroup = THREADS / WARPS_K;
@@ -395,7 +405,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_tiled(KW_PARAMETERS
   __syncthreads();
 
   constexpr int kStores = COLUMNS / ALIGN_D;  // of a row
-  const Epilogue epilogue(alpha, bias, beta, residual, m, n);
+  const Epilogue epilogue(alpha, bias, beta, residual, m, n, {scale_a, scale_b});
   const Output<long long> output{d, d_k, d_v, kN, kPitchD};
 #pragma unroll 4
   for (int piece = threadIdx.x; piece < BM * kStores; piece += THREADS) {

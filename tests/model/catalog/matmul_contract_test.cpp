@@ -192,6 +192,66 @@ TEST(MatmulContractTest, BlocksOfFp8OperandsMayHaveScales) {
   EXPECT_FALSE(unfused_form(catalog(), bound(concat(scaled, " out=bf16"))));
 }
 
+TEST(MatmulContractTest, RowsOf8BitOperandsMayHaveScales) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto refused = [&](std::string_view text, std::string_view why) {
+    EXPECT_THAT(matmul.normalize(Problem::parse(concat("matmul m=3 n=200 ", text)).value()),
+                Fails(HasSubstr(why)))
+        << text;
+  };
+  refused("k=300 dtype=bf16 scaling=row", "quantized by rows");
+  refused("k=300 dtype=int8 scaling=row", "out must be given");
+  refused("k=300 dtype=int8 out=bf16 scaling=block", "each 128 products of fp8");
+  refused("k=300 dtype=int8 out=bf16 accumulate=fast", "only sums of fp8 products");
+  refused("k=300 dtype=int8 out=bf16 b_layout=kn", "only along k");
+  refused("k=131072 dtype=int8 out=bf16 scaling=row", "the range of int32");
+  refused("k=300 dtype=fp8_e4m3 scaling=row lds=4", "only a product that is scaled by blocks");
+
+  for (const char* dtype : {"int8", "fp8_e4m3"}) {
+    const std::string scaled =
+        concat("matmul m=3 n=200 k=300 batch=2 dtype=", dtype, " out=bf16 scaling=row");
+    const BoundProblem problem = bound(scaled);
+    const std::vector<TensorShape>& shapes = problem.shapes();
+    ASSERT_EQ(shapes.size(), 5U);
+    EXPECT_EQ(shapes[2].name, "scale_a");
+    EXPECT_EQ(shapes[2].dtype, DType::fp32);
+    EXPECT_EQ(shapes[2].extent, (Sizes{2, 3}));
+    EXPECT_EQ(shapes[3].name, "scale_b");
+    EXPECT_EQ(shapes[3].extent, (Sizes{2, 200}));
+    EXPECT_EQ(shapes[3].row_pitch(), 200);
+    EXPECT_TRUE(must(problem.scalars()).empty());
+    EXPECT_EQ(bound(concat(scaled, " gate=stacked")).shapes()[3].extent, (Sizes{2, 400}));
+    EXPECT_EQ(matmul.bytes.evaluate(problem.scope()).value(),
+              2 * (203 * 300 + 4 * 203 + 2 * 3 * 200));
+    EXPECT_TRUE(unfused_form(catalog(), bound(concat(scaled, " bias=column"))));
+    EXPECT_TRUE(unfused_form(catalog(), bound(concat(scaled, " activation=silu gate=stacked"))));
+    EXPECT_FALSE(unfused_form(catalog(), problem));
+  }
+}
+
+// wgmma of int8 knows 8 columns and multiples of 16.
+TEST(MatmulContractTest, TilesOfInt8HaveWidthsOfItsInstructions) {
+  const auto widths = [](const char* name, const char* parameter, std::string_view text) {
+    const KernelTemplate& made = *catalog().kernel_template(name).value();
+    const BoundProblem problem = bound(text);
+    std::set<std::int64_t> found;
+    for (const Candidate& candidate : valid_candidates(made, problem, h200())) {
+      found.insert(candidate.configuration.at(parameter));
+    }
+    for (const std::int64_t width : found) {
+      EXPECT_TRUE(width == 8 || width % (width > 256 ? 32 : 16) == 0) << name << ' ' << width;
+    }
+    return found;
+  };
+  const auto of_wave = widths("matmul/persistent_wave", "BN",
+                              "matmul m=4096 n=6144 k=4096 dtype=int8 out=bf16 scaling=row");
+  for (const std::int64_t width : {64, 144, 256, 288}) EXPECT_TRUE(of_wave.contains(width));
+  EXPECT_TRUE(widths("matmul/skinny", "BM", "matmul m=200 n=4096 k=4096 dtype=int8 out=bf16")
+                  .contains(208));
+  EXPECT_TRUE(
+      widths("matmul/skinny", "BM", "matmul m=5 n=4096 k=4096 dtype=int8 out=bf16").contains(8));
+}
+
 // No tile meets more than two blocks of rows of b, for which its columns have a factor each.
 TEST(MatmulContractTest, ATileMeetsAtMostTwoBlocksOfScales) {
   const KernelTemplate& made = *catalog().kernel_template("matmul/persistent_wave").value();
@@ -304,6 +364,9 @@ TEST(MatmulContractTest, MatmulTemplatesTakeWhatTheyCanAddress) {
   EXPECT_EQ(takers("matmul m=301 n=513 k=515 batch=3 dtype=fp32 tf32=allow out=bf16"),
             "persistent_wave skinny tiled");
   EXPECT_EQ(takers("matmul m=300 n=513 k=512 dtype=bf16 out=fp32"), "persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=16 n=512 k=512 dtype=int8 out=bf16 scaling=row"),
+            "persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=16 n=511 k=515 dtype=fp8_e4m3 out=bf16 scaling=row"), "skinny tiled");
 }
 
 TEST(MatmulContractTest, Fp32IsMultipliedWhereTf32IsAllowed) {
@@ -325,7 +388,8 @@ TEST(MatmulContractTest, BoxesOfMatmulsAreSpansOfTheSwizzle) {
   for (const char* name : {"matmul/persistent_wave", "matmul/skinny"}) {
     const KernelTemplate& made = *catalog().kernel_template(name).value();
     for (const char* types : {"dtype=bf16", "dtype=bf16 out=fp32", "dtype=fp8_e4m3 out=bf16",
-                              "dtype=fp32 tf32=allow", "dtype=fp32 tf32=allow out=bf16"}) {
+                              "dtype=int8 out=bf16 scaling=row", "dtype=fp32 tf32=allow",
+                              "dtype=fp32 tf32=allow out=bf16"}) {
       const BoundProblem problem = bound(concat("matmul m=400 n=512 k=512 residual=add ", types));
       const std::vector<Candidate> candidates = valid_candidates(made, problem, h200());
       EXPECT_FALSE(candidates.empty()) << name << ' ' << types;

@@ -48,6 +48,30 @@ TEST_F(MatmulGpuTest, TilesOfScaledBlocksAreRight) {
                     "matmul/skinny", {"BN", "BK", "SPLIT", "SLICES"}, 8);
 }
 
+// Scales of rows in every kind of tile: those that wait, take turns, and share operands, parts of
+// k, and results that are transposed.
+TEST_F(MatmulGpuTest, TilesOfScaledRowsAreRight) {
+  if (arch() != 90) GTEST_SKIP() << "for Hopper alone";
+  for (const char* dtype : {"int8", "fp8_e4m3"}) {
+    const auto of = [&](std::string_view text) {
+      return concat("matmul ", text, " scaling=row dtype=", dtype, " out=");
+    };
+    check_one_of_each({of("m=1501 n=1608 k=1040") + "bf16",
+                       of("m=1500 n=3088 k=515 bias=column residual=add") + "fp16",
+                       of("m=751 n=1612 k=1040 batch=2 activation=silu") + "fp32"},
+                      "matmul/persistent_wave", {"BM", "OVERLAP", "PINGPONG", "CM"}, 6);
+    check_one_of_each({of("m=1500 n=808 k=528 activation=silu gate=stacked") + "bf16",
+                       of("m=700 n=408 k=1040 batch=3 gate=stacked") + "bf16"},
+                      "matmul/persistent_wave", {"BM", "OVERLAP"}, 3);
+    check_one_of_each({of("m=7 n=1001 k=8230") + "bf16", of("m=777 n=11 k=4112") + "bf16",
+                       of("m=5 n=1000 k=4112 batch=3 activation=silu gate=stacked") + "bf16"},
+                      "matmul/skinny", {"SPLIT", "SLICES"}, 8);
+    check_one_of_each({of("m=77 n=203 k=1037 batch=2 bias=column") + "bf16",
+                       of("m=77 n=203 k=1040 gate=stacked") + "fp8_e4m3"},
+                      "matmul/tiled", {"BN", "WARPS_K"}, 8);
+  }
+}
+
 // More tiles than multiprocessors, so that tiles wait; k that ends before they have left and after.
 TEST_F(MatmulGpuTest, TilesFinishedDuringTheNextAreRight) {
   if (arch() != 90) GTEST_SKIP() << "for Hopper alone";

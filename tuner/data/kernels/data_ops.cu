@@ -192,6 +192,11 @@ __device__ long long integer(int kind, double from, double to, unsigned long lon
     }
     case kConstant:
       return static_cast<long long>(from);
+    case kNormal:
+      if constexpr (kSame<element, signed char>) {  // the mean of two random codes
+        return static_cast<long long>((bits >> 56) + (bits >> 48 & 0xff)) / 2 - 128;
+      }
+      return small_integer(bits, false);
     default:
       return small_integer(bits, kind == kSigns);
   }

@@ -18,6 +18,11 @@ struct fp8_e5m2 {
   unsigned char bits;
 };
 
+template <typename T>
+constexpr bool kIsInt8 = false;
+template <>
+constexpr bool kIsInt8<signed char> = true;
+
 // The type in which a reference writes an output of T: integers of 32 and 64 bits are not
 // converted.
 template <typename T>

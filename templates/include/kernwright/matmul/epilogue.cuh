@@ -3,7 +3,8 @@
 // * residual[row, column], each part only if the problem's flags ask for it, and then the problem's
 // own function, if it has one. Parts that are not asked for leave nothing in the machine code. A
 // gated product makes one element of two sums, activation(alpha * gate) * alpha * other. If alpha
-// is 0 the operands are not read and their sums are 0; if beta is 0 the residual is not read.
+// is 0 the operands are not read and their sums are 0; if beta is 0 the residual is not read. With
+// scales of rows, the scales of the sum's row of a and row of b take the place of alpha.
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/vector.cuh>
@@ -12,6 +13,7 @@
 namespace kernwright {
 
 constexpr bool kScaling = config::scaling == config::scaling_alpha;
+constexpr bool kRowScaled = config::row_scaled;
 constexpr bool kBias = config::bias == config::bias_column;
 constexpr bool kActivation = config::activation != config::activation_none;
 constexpr bool kGated = config::gate == config::gate_stacked;
@@ -43,7 +45,17 @@ __device__ __forceinline__ bool reads_residual(float beta) {
   return kResidual && residual_factor(beta) != 0;
 }
 
-// The epilogue for sums in registers, with bias and residual in global memory.
+// The scales of the rows of a, and of all rows of b, in global memory; null if there are none.
+struct RowScales {
+  const float* a = nullptr;
+  const float* b = nullptr;
+
+  __device__ __forceinline__ float applied(float sum, long long row_a, long long row_b) const {
+    return sum * __ldg(a + row_a) * __ldg(b + row_b);
+  }
+};
+
+// The epilogue for sums in registers, with scales, bias and residual in global memory.
 class Epilogue {
  public:
   using Element = config::out_t;
@@ -51,14 +63,20 @@ class Epilogue {
   // `bias` has n elements, `residual` m rows of n. Tensors that the problem does not have may be
   // null.
   __device__ Epilogue(float alpha, const Element* bias, float beta, const Element* residual,
-                      long long m, int n)
-      : bias_(bias), residual_(residual), m_(m), n_(n), alpha_(alpha), beta_(beta) {}
+                      long long m, int n, const RowScales& scales = {})
+      : scales_(scales),
+        bias_(bias),
+        residual_(residual),
+        m_(m),
+        n_(n),
+        alpha_(alpha),
+        beta_(beta) {}
 
   // Finishes `Count` neighbours of a row, all within m x n; `column` is a multiple of Count.
   template <int Count>
   __device__ __forceinline__ void apply(float (&x)[Count], long long row, int column) const {
 #pragma unroll
-    for (int i = 0; i < Count; ++i) x[i] = scale(alpha_, x[i]);
+    for (int i = 0; i < Count; ++i) x[i] = scaled(x[i], row, column + i);
     if constexpr (kBias) add(x, 1, bias_ + column);
 #pragma unroll
     for (int i = 0; i < Count; ++i) x[i] = activate(x[i]);
@@ -84,7 +102,7 @@ class Epilogue {
   }
   __device__ __forceinline__ float apply(float x, long long row, int column,
                                          const Addends& addends) const {
-    x = scale(alpha_, x);
+    x = scaled(x, row, column);
     if constexpr (kBias) x = plus(x, 1, converted(addends.bias));
     x = activate(x);
     if (reads_residual(beta_)) x = plus(x, residual_factor(beta_), converted(addends.residual));
@@ -93,7 +111,8 @@ class Epilogue {
 
   // Returns an element of a gated product from its sums.
   __device__ __forceinline__ float gated(float gate, float other, long long row, int column) const {
-    return user_epilogue(kernwright::gated(alpha_, gate, other), row, column);
+    const float open = activate(scaled(gate, row, column));
+    return user_epilogue(open * scaled(other, row, n_ + column), row, column);
   }
 
   // Prefetches the bias and the residual of a tile into the L2. Run by `Threads` threads, of which
@@ -116,6 +135,10 @@ class Epilogue {
   }
 
  private:
+  // Returns the scaled sum of a row of a and a row of b.
+  __device__ __forceinline__ float scaled(float sum, long long row_a, int row_b) const {
+    return kRowScaled ? scales_.applied(sum, row_a, row_b) : scale(alpha_, sum);
+  }
   // Keeps the conversion here: the compiler would move it up to the load.
   template <typename T>
   static __device__ __forceinline__ float converted(T x) {
@@ -129,6 +152,7 @@ class Epilogue {
     for (int i = 0; i < Count; ++i) x[i] = plus(x[i], factor, lane<Element>(packed, i));
   }
 
+  RowScales scales_;
   const Element* bias_;
   const Element* residual_;
   long long m_;

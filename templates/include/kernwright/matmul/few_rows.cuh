@@ -17,9 +17,11 @@ class FewRows {
   using Addends = Epilogue::Addends;
   static constexpr bool kTransposed = config::TRANSPOSED;
 
+  // `scales` belong to the problem's a and b.
   __device__ FewRows(Element* d, float alpha, const Element* bias, float beta,
-                     const Element* residual, int m, int n, int ldd, Element* d_k, Element* d_v)
-      : epilogue_(alpha, bias, beta, residual, kTransposed ? n : m, kTransposed ? m : n),
+                     const Element* residual, int m, int n, int ldd, Element* d_k, Element* d_v,
+                     const RowScales& scales = {})
+      : epilogue_(alpha, bias, beta, residual, kTransposed ? n : m, kTransposed ? m : n, scales),
         output_{d, d_k, d_v, kTransposed ? m : n, ldd},
         m_(m),
         n_(n) {}

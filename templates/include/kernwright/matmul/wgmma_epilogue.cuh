@@ -1,7 +1,7 @@
 #pragma once
-// The epilogue of matrix products on wgmma accumulators (wgmma_tile.cuh): scale, bias, activation,
-// gate, residual and the user's function, with bias and residual in shared memory. d[i] holds the
-// sums of block i of 64 rows.
+// The epilogue of matrix products on wgmma accumulators (wgmma_tile.cuh): scales, bias, activation,
+// gate, residual and the user's function, with scales of columns, bias and residual in shared
+// memory. d[i] holds the sums of block i of 64 rows.
 
 #include <kernwright/math/types.cuh>
 #include <kernwright/matmul/epilogue.cuh>
@@ -35,6 +35,25 @@ __device__ __forceinline__ void scale_all(float (&d)[Blocks][Registers], float a
   for (int i = 0; i < Blocks; ++i) {
 #pragma unroll
     for (int j = 0; j < Registers; ++j) d[i][j] *= alpha;
+  }
+}
+
+// Multiplies each element by the scales of its row and of its column. `of_rows` has the
+// thread's, two in each block, and `columns` is the shared address of the first column's.
+template <int Blocks, int Registers>
+__device__ __forceinline__ void scale_rows_and_columns(float (&d)[Blocks][Registers],
+                                                       const float (&of_rows)[Blocks][2],
+                                                       unsigned columns) {
+#pragma unroll
+  for (int j = 0; j < Registers / 4; ++j) {
+    const float2 x = load_shared_pair<float>(columns + (j * 8 + accumulator_column()) * 4);
+#pragma unroll
+    for (int i = 0; i < Blocks; ++i) {
+#pragma unroll
+      for (int r = 4 * j; r < 4 * j + 4; ++r) {
+        d[i][r] = d[i][r] * of_rows[i][r / 2 % 2] * (r % 2 == 0 ? x.x : x.y);
+      }
+    }
   }
 }
 

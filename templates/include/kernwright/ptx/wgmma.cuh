@@ -3,7 +3,9 @@
 // memory, and so is a, unless it has 16 or 8 bits and is in registers. Register i of a thread holds
 // row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and column 8 * (i / 4) + 2 * (lane % 4) + i % 2.
 // Accumulators belong to the hardware from wgmma_issue to the wgmma_wait that covers it. fp32
-// operands are taken as tf32: the bits after the tenth of the fraction are cut off.
+// operands are taken as tf32: the bits after the tenth of the fraction are cut off. Products of
+// int8, both in shared memory, are added in int32: d then has the bits of integers, and N is 8 or a
+// multiple of 16.
 //
 // An operand in shared memory has rows of 128 bytes in the 128-byte swizzle. 8 rows form a group of
 // 1024 bytes, aligned to 1024. K-major, a row is a row of the operand: the next K begins 32 bytes
@@ -51,10 +53,13 @@ __device__ __forceinline__ void wgmma_pin(float (&d)[Registers]) {
 
 template <int N>
 struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is overwritten
+template <int N>
+struct WgmmaInt8Shape;  // the same of int8, which knows fewer N
 
 // The operand lists for N = 8 (4 registers) and N = 16. The list of each further N is the list of a
 // smaller one and some more.
-#define KW_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define KW_D(i) "+f"(d[i])
+#define KW_D4(i) KW_D(i), KW_D(i + 1), KW_D(i + 2), KW_D(i + 3)
 #define KW_D8(i) KW_D4(i), KW_D4(i + 4)
 #define KW_TEXT_4 "%0, %1, %2, %3"
 #define KW_REGISTERS_4 KW_D4(0)
@@ -111,27 +116,27 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
 #define KW_TEXT_128 KW_TEXT_120 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define KW_REGISTERS_128 KW_REGISTERS_120, KW_D8(120)
 
-#define KW_ASM(N, R, KIND, A, B, P, MAJORS, ...)                            \
-  asm volatile("{ .reg .pred p; setp.ne.b32 p, " P                          \
-               ", 0;\n"                                                     \
-               "wgmma.mma_async.sync.aligned.m64n" #N KIND " {" KW_TEXT_##R \
-               "}, " A ", " B ", p, 1, 1" MAJORS "; }"                      \
-               : KW_REGISTERS_##R                                           \
+#define KW_ASM(N, R, KIND, A, B, P, MORE, ...)                                               \
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, " P                                           \
+               ", 0;\n"                                                                      \
+               "wgmma.mma_async.sync.aligned.m64n" #N KIND " {" KW_TEXT_##R "}, " A ", " B   \
+                                                                            ", p" MORE "; }" \
+               : KW_REGISTERS_##R                                                            \
                : __VA_ARGS__)
-// MAJORS names the operands that follow `accumulate`, if the type can be MN-major.
+// MAJORS names the operands that follow the signs, if the type can be MN-major.
 #define KW_ISSUE(N, R, TYPE, KIND, A, B, P, MAJORS, ...)                                 \
   template <Major MajorA, Major MajorB>                                                  \
   static __device__ __forceinline__ void issue(TYPE, float(&d)[R], unsigned long long a, \
                                                unsigned long long b, int accumulate) {   \
-    KW_ASM(N, R, KIND, A, B, P, MAJORS, "l"(a), "l"(b),                                  \
+    KW_ASM(N, R, KIND, A, B, P, ", 1, 1" MAJORS, "l"(a), "l"(b),                         \
            "r"(accumulate)__VA_OPT__(, ) __VA_ARGS__);                                   \
   }
-#define KW_ISSUE_REGISTERS(N, R, TYPE, KIND, A0, A1, A2, A3, B, P, MAJORS, ...)                \
-  template <Major MajorB>                                                                      \
-  static __device__ __forceinline__ void issue(TYPE, float(&d)[R], const unsigned(&a)[4],      \
-                                               unsigned long long b, int accumulate) {         \
-    KW_ASM(N, R, KIND, "{" A0 ", " A1 ", " A2 ", " A3 "}", B, P, MAJORS, "r"(a[0]), "r"(a[1]), \
-           "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate)__VA_OPT__(, ) __VA_ARGS__);           \
+#define KW_ISSUE_REGISTERS(N, R, TYPE, KIND, A0, A1, A2, A3, B, P, MAJORS, ...)                 \
+  template <Major MajorB>                                                                       \
+  static __device__ __forceinline__ void issue(TYPE, float(&d)[R], const unsigned(&a)[4],       \
+                                               unsigned long long b, int accumulate) {          \
+    KW_ASM(N, R, KIND, "{" A0 ", " A1 ", " A2 ", " A3 "}", B, P, ", 1, 1" MAJORS, "r"(a[0]),    \
+           "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate)__VA_OPT__(, ) __VA_ARGS__); \
   }
 #define KW_ISSUE_16(N, R, TYPE, KIND, O0, O1, O2, O3, O4, O5, O6)                   \
   KW_ISSUE(N, R, TYPE, KIND, O0, O1, O2, ", " O3 ", " O4, "n"(MajorA == Major::mn), \
@@ -178,6 +183,35 @@ KW_SHAPE(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 #undef KW_ISSUE_16
 #undef KW_ISSUE_REGISTERS
 #undef KW_ISSUE
+
+#undef KW_D  // the lists are expanded where they are used
+#define KW_D(i) "+r"(reinterpret_cast<int&>(d[i]))
+#define KW_INT8_SHAPE(N, R, A, B, P)                                                     \
+  template <>                                                                            \
+  struct WgmmaInt8Shape<N> {                                                             \
+    static __device__ __forceinline__ void issue(float (&d)[R], unsigned long long a,    \
+                                                 unsigned long long b, int accumulate) { \
+      KW_ASM(N, R, "k32.s32.s8.s8", A, B, P, "", "l"(a), "l"(b), "r"(accumulate));       \
+    }                                                                                    \
+  };
+KW_INT8_SHAPE(8, 4, "%4", "%5", "%6")
+KW_INT8_SHAPE(16, 8, "%8", "%9", "%10")
+KW_INT8_SHAPE(32, 16, "%16", "%17", "%18")
+KW_INT8_SHAPE(48, 24, "%24", "%25", "%26")
+KW_INT8_SHAPE(64, 32, "%32", "%33", "%34")
+KW_INT8_SHAPE(80, 40, "%40", "%41", "%42")
+KW_INT8_SHAPE(96, 48, "%48", "%49", "%50")
+KW_INT8_SHAPE(112, 56, "%56", "%57", "%58")
+KW_INT8_SHAPE(128, 64, "%64", "%65", "%66")
+KW_INT8_SHAPE(144, 72, "%72", "%73", "%74")
+KW_INT8_SHAPE(160, 80, "%80", "%81", "%82")
+KW_INT8_SHAPE(176, 88, "%88", "%89", "%90")
+KW_INT8_SHAPE(192, 96, "%96", "%97", "%98")
+KW_INT8_SHAPE(208, 104, "%104", "%105", "%106")
+KW_INT8_SHAPE(224, 112, "%112", "%113", "%114")
+KW_INT8_SHAPE(240, 120, "%120", "%121", "%122")
+KW_INT8_SHAPE(256, 128, "%128", "%129", "%130")
+#undef KW_INT8_SHAPE
 #undef KW_ASM
 
 // Issues d += a * b^T, or d = a * b^T unless `accumulate`. `a` and `b` are descriptors of operands
@@ -186,7 +220,11 @@ template <typename T, int N, Major MajorA = Major::k, Major MajorB = Major::k>
 __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], unsigned long long a,
                                             unsigned long long b, bool accumulate) {
   static_assert(sizeof(T) == 2 || (MajorA == Major::k && MajorB == Major::k));
-  WgmmaShape<N>::template issue<MajorA, MajorB>(T{}, d, a, b, accumulate);
+  if constexpr (kIsInt8<T>) {
+    WgmmaInt8Shape<N>::issue(d, a, b, accumulate);
+  } else {
+    WgmmaShape<N>::template issue<MajorA, MajorB>(T{}, d, a, b, accumulate);
+  }
 }
 
 // Issues the product with an operand a in registers, 64 rows by 32 bytes of k. Word i of a thread

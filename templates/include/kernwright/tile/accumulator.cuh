@@ -28,6 +28,17 @@ __device__ __forceinline__ void clear(float (&acc)[Blocks][Registers]) {
   for (int i = 0; i < Blocks; ++i) clear(acc[i]);
 }
 
+// Converts sums of products of T to fp32. Tensor cores leave the bits of int32 if T is int8, so
+// that the sums are exact until here, and else fp32. (An array of integers beside the
+// results would double the registers.)
+template <typename T, int Registers>
+__device__ __forceinline__ void convert_sums(float (&acc)[Registers]) {
+  if constexpr (kIsInt8<T>) {
+#pragma unroll
+    for (float& x : acc) x = static_cast<float>(__float_as_int(x));
+  }
+}
+
 // An operand a in registers, four in each of `Steps` steps of 32 bytes of k. With 16 bits they hold
 // the elements at the places of accumulators 8 * step to 8 * step + 7, two in a register.
 template <int Steps>

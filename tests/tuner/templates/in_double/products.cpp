@@ -67,6 +67,7 @@ Outputs matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem
   const bool kn = flag(problem, "b_layout") == "kn";
   const bool gated = flag(problem, "gate") == "stacked";
   const double alpha = flag(problem, "scaling") == "alpha" ? 0.5 : 1;
+  const bool of_rows = flag(problem, "scaling") == "row";
   const bool tf32 = flag(problem, "tf32") == "allow";
   const double root = std::sqrt(static_cast<double>(k));
   const double unit = 8 * root * (tf32 ? 0x1p-24 : 0x1p-22);
@@ -74,9 +75,11 @@ Outputs matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem
   // Returns the sum for product i / m of a batch.
   const auto sum_of = [&](std::size_t i, std::size_t j) {
     const double* const own_b = b.data() + i / m * k * rows_b;
+    const double scale =
+        of_rows ? in.at("scale_a")[i] * in.at("scale_b")[i / m * rows_b + j] : alpha;
     Sum sum;
     for (std::size_t l = 0; l < k; ++l) {
-      const double product = alpha * a[i * k + l] * (kn ? own_b[l * rows_b + j] : own_b[j * k + l]);
+      const double product = scale * a[i * k + l] * (kn ? own_b[l * rows_b + j] : own_b[j * k + l]);
       sum.value += product;
       sum.terms += std::fabs(product);
     }
@@ -110,9 +113,8 @@ Outputs quantized_matmul_in_double(const Arrays& in, const Dims& d, const Proble
 
 const InDouble kMatmulForm("matmul", matmul_in_double, [](const Problem& problem) {
   const std::string scaling = flag(problem, "scaling");
-  return dim(problem, "k") <= 1000 && flag(problem, "norm").empty() &&
-         (scaling.empty() || scaling == "alpha") && flag(problem, "dtype") != "fp8_e4m3" &&
-         flag(problem, "out") != "fp8_e4m3";
+  return dim(problem, "k") <= 1000 && flag(problem, "norm").empty() && scaling != "block" &&
+         flag(problem, "dtype") != "fp8_e4m3" && flag(problem, "out") != "fp8_e4m3";
 });
 
 const InDouble kQuantizedMatmulForm("quantized_matmul", quantized_matmul_in_double);
