@@ -71,6 +71,15 @@ def test_scaled_matmul(planned):
         "matmul m=64 n=128 k=256 dtype=fp8_e4m3 out=bf16 scaling=block bias=column")
 
 
+@pytest.mark.parametrize("dtype", ["fp8_e4m3", "int8"])
+@pytest.mark.parametrize("n", [1, 128, 200])
+def test_scaled_matmul_by_rows(planned, dtype, n):
+    a, b = tensor(2, 32, 256, dtype=dtype), tensor(n, 256, dtype=dtype).t()
+    assert planned(kw.scaled_matmul, a, b, scales(64, 1), scales(1, n), activation="silu",
+                   bias=tensor(n), out=tensor(2, 32, n)) == (
+        f"matmul m=64 n={n} k=256 dtype={dtype} out=bf16 scaling=row bias=column activation=silu")
+
+
 @pytest.mark.parametrize("scale_a, scale_b, reason", [
     (1.0, scales(1, 2), "two numbers or two arrays"),
     (None, None, "two numbers or two arrays"),
@@ -81,6 +90,16 @@ def test_scaled_matmul(planned):
 def test_scales_that_do_not_fit_are_refused(refused, scale_a, scale_b, reason):
     assert reason in refused(kw.scaled_matmul, fp8(64, 256), fp8(128, 256).t(), scale_a, scale_b,
                              out=tensor(64, 128))
+
+
+def test_scales_of_rows_that_do_not_fit_are_refused(refused):
+    int8 = tensor(64, 256, dtype="int8"), tensor(128, 256, dtype="int8").t()
+    assert "scale_a has the shape" in refused(kw.scaled_matmul, *int8, scales(32, 1), scales(1, 128),
+                                              out=tensor(64, 128))
+    assert "a is int8, and fp8_e4m3 expected" in refused(
+        kw.scaled_matmul, *int8, swapped(scales(2, 64)), swapped(scales(1, 2)), out=tensor(64, 128))
+    assert "quantized by rows" in refused(kw.scaled_matmul, tensor(64, 256), tensor(128, 256).t(),
+                                          scales(64, 1), scales(1, 128), out=tensor(64, 128))
 
 
 def test_scaled_operands_are_fp8_and_b_is_a_transposed_view(refused):

@@ -274,3 +274,48 @@ def test_the_problems_of_products(planned):
     rows = _quantized.Rows(codes, scales, None)
     assert planned(_quantized._dequantize_by_kernel, rows, 100, 232, 64, "int4", torch.bfloat16) == (
         "dequantize_weights n=100 k=232 group=64 dtype=bf16 scale=fp16")
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+@pytest.mark.parametrize("n, k", SIZES)
+def test_rows_of_8_bits_multiply_rows_that_are_quantized_alike(n, k, dtype):
+    draw = torch.Generator().manual_seed(n)
+    matrix = torch.randn(n, k, generator=draw)
+    weight = kt.QuantizedRows.from_float(matrix, dtype)
+    x = torch.randn(2, 3, k, generator=draw).to(torch.bfloat16)
+    bias = torch.randn(n, generator=draw).to(torch.bfloat16)
+    codes, scales = kt.quantize_rows(x, dtype)
+    assert (codes.shape, codes.dtype, scales.shape) == (x.shape, dtype, (6, 1))
+    rows = codes.double() * scales.double().view(2, 3, 1)
+    exact = torch.nn.functional.silu(rows @ weight.dequantize(torch.float64).t() + bias)
+    result = kt.quantized_linear(x, weight, bias, activation="silu")
+    assert result.dtype is torch.bfloat16
+    assert torch.allclose(result.double(), exact, rtol=2**-8, atol=1e-3)
+    # Both operands are rounded: to 1 of 254 codes, or to 3 bits of the fraction.
+    error = (rows - x.double()).abs().amax(-1) / x.double().abs().amax(-1)
+    assert error.max() <= (1 / 253 if dtype is torch.int8 else 1 / 28)
+
+
+def test_rows_of_8_bits_come_from_checkpoints_as_they_are():
+    codes = torch.randint(-128, 128, (72, 40), dtype=torch.int8, generator=torch.Generator().manual_seed(1))
+    scales = (torch.rand(72, 1, generator=torch.Generator().manual_seed(2)) + 0.5).to(torch.bfloat16)
+    weight = kt.QuantizedRows.from_compressed_tensors(codes, scales)
+    assert torch.equal(weight.codes, codes) and torch.equal(weight.scales, scales.float().t())
+    assert torch.equal(weight.dequantize(torch.float64), codes.double() * scales.double())
+    one = kt.QuantizedRows.from_compressed_tensors(codes, torch.tensor(0.25))
+    assert torch.equal(one.scales, torch.full((1, 72), 0.25))
+    empty = kt.QuantizedRows(72, 40)
+    empty.load_state_dict(weight.state_dict())
+    assert torch.equal(empty.dequantize(), weight.dequantize())
+    assert torch.equal(copy.deepcopy(weight).half().scales, weight.scales)
+    for wrong, why in (((codes.to(torch.int32), scales), "torch.int32"), ((codes, scales[:5]), "weight_scale"),
+                       ((codes[0], scales), "a matrix")):
+        with pytest.raises(ValueError, match=why):
+            kt.QuantizedRows.from_compressed_tensors(*wrong)
+    with pytest.raises(kernwright.Error, match="x has 48 columns, and 40 expected"):
+        kt.quantized_linear(torch.zeros(3, 48, dtype=torch.bfloat16), weight)
+
+
+def test_a_row_of_zeros_has_the_least_scale():
+    codes, scales = kt.quantize_rows(torch.zeros(3, 16, dtype=torch.bfloat16))
+    assert not codes.any() and torch.equal(scales, torch.full((3, 1), 1e-10))

@@ -83,23 +83,38 @@ _SCALED_MATMUL = Form(
     ("scaling", "activation", "out"), ("alpha",),
     {"dtype": "fp8_e4m3", "b_layout": "nk", "batch": "1"}, ("b", "scale_a", "scale_b"),
     lambda given: _expect_dims(given, "b", 2))
+_ROW_SCALED_MATMUL = _SCALED_MATMUL._replace(
+    options=("activation", "out"), scalars=(),
+    fixed={"scaling": "row", "b_layout": "nk", "batch": "1"}, turned=("b", "scale_a"))
+
+
+def _are_of_rows(b: Any, scale_b: Any) -> bool:
+    """Returns true if there is a scale for each column of b, not for blocks of 128."""
+    shape, columns = getattr(scale_b, "shape", ()), getattr(b, "shape", (0,))[-1]
+    return len(shape) == 2 and shape[0] == 1 and shape[1] == columns
 
 
 def scaled_matmul(a: Any, b: Any, scale_a: Any, scale_b: Any, *, bias: Any = None,
                   activation: Optional[str] = None, residual: Any = None, out: Any = None,
                   out_dtype: Any = "bf16") -> Any:
-    """activation(dequantised a @ dequantised b + bias) + residual of fp8, as torch._scaled_mm.
+    """activation(dequantised a @ dequantised b + bias) + residual of 8 bits, as torch._scaled_mm.
 
-    a: [..., k], fp8_e4m3, rows equally far apart; b: [k, n], the transposed view of [n, k], fp8_e4m3
-    scale_a, scale_b: numbers, one for the whole of a and of b, or scales of blocks in fp32:
-        scale_a: [m, ceil(k / 128)], the transposed view of [ceil(k / 128), m]; m: all rows of a
-        scale_b: [ceil(k / 128), ceil(n / 128)], the transposed view of [ceil(n / 128), ceil(k / 128)]
+    a: [..., k], fp8_e4m3 or int8, rows equally far apart
+    b: [k, n], the transposed view of [n, k], of a's dtype
+    scale_a, scale_b: numbers, one for the whole of a and of b, or in fp32, with m all rows of a:
+        scales of rows: scale_a [m, 1] and scale_b [1, n]
+        or of blocks: scale_a [m, ceil(k / 128)], the transposed view of [ceil(k / 128), m], and
+        scale_b [ceil(k / 128), ceil(n / 128)], that of [ceil(n / 128), ceil(k / 128)]; fp8 alone,
+        and so are numbers
     bias: [n]; residual: [..., n]; both of the result's dtype; activation: as in `linear`
     out_dtype: bf16, fp16, fp32 or fp8_e4m3. Source: the operation matmul with scaling=."""
     scalars: Tuple[float, ...] = ()
     scaling = "block"
     if _are_numbers(scale_a, scale_b):
         scalars, scale_a, scale_b, scaling = (scale_a * scale_b,), None, None, "alpha"
+    elif _are_of_rows(b, scale_b):
+        return call(_ROW_SCALED_MATMUL, ("row_scaled_matmul", activation, out_dtype),
+                    (a, b, scale_a, scale_b, bias, residual), (out,))
     return call(_SCALED_MATMUL, ("scaled_matmul", scaling, activation, out_dtype),
                 (a, b, scale_a, scale_b, bias, residual), (out,), scalars)
 

@@ -1,8 +1,8 @@
 """The layouts of quantized weights, in plain PyTorch: those of checkpoints, and the packed one that
 kernels read. Between them are rows: codes [n, k * bits / 8], the first of two in the lower half of a
-byte, with scales and zero points [n, groups]. All conversions are exact."""
+byte, with scales and zero points [n, groups]. All conversions but `quantized_rows` are exact."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -160,3 +160,16 @@ def dequantized(rows: Rows, weights: str, group: int) -> Tensor:
         return table[codes.int()] * of_columns(powers)
     zeros = middle_of(bits) if rows.zeros is None else of_columns(rows.zeros.float())
     return (codes.float() - zeros) * of_columns(rows.scales.float())
+
+
+# The largest number of each dtype of 8 bits that rows are quantized to.
+LARGEST = {torch.int8: 127.0, torch.float8_e4m3fn: 448.0}
+
+
+def quantized_rows(x: Tensor, dtype: torch.dtype) -> Tuple[Tensor, Tensor]:
+    """Returns the rows of a matrix in 8 bits, and fp32 [rows, 1], the scale of each: its largest
+    element divided by the largest number, and 1e-10 at least."""
+    most = LARGEST[dtype]
+    scales = (x.float().abs().amax(-1, keepdim=True) / most).clamp(min=1e-10)
+    codes = (x.float() / scales).clamp(-most, most)
+    return (codes.round() if dtype is torch.int8 else codes).to(dtype), scales

@@ -105,9 +105,35 @@ def _order_of(g_idx: Optional[Tensor], k: int, groups: int,
     return order.to(torch.int32), group
 
 
-class QuantizedWeight(nn.Module):
-    """The weights [n, k] of a linear layer in 4 or 8 bits, in the layout that kernels read: buffers
-    without gradients, which move with a model, and stay as they are if its dtype is changed.
+class _Packed(nn.Module):
+    """Buffers without gradients, which move with a model, and stay as they are if its dtype is
+    changed."""
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all buffers."""
+        return sum(tensor.nbytes for tensor in self.buffers())
+
+    def _apply(self, function: Any, recurse: bool = True) -> Any:
+        """Moves the buffers, as bytes, so that nothing rounds the scales."""
+        def of_bytes(tensor: Tensor) -> Tensor:
+            moved: Tensor = function(tensor.view(torch.uint8)).view(tensor.dtype)
+            return moved
+
+        return super()._apply(of_bytes, recurse)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, metadata: Any, strict: bool,
+                              missing: List[str], unexpected: List[str], errors: List[str]) -> None:
+        """Loads the buffers. Refuses those of other dtypes, which would be rounded."""
+        for name, own in self.named_buffers():
+            given = state_dict.get(prefix + name)
+            if isinstance(given, Tensor) and given.dtype is not own.dtype:
+                errors.append(f"{prefix}{name} is {given.dtype}, and {own.dtype} expected")
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
+
+
+class QuantizedWeight(_Packed):
+    """The weights [n, k] of a linear layer in 4 or 8 bits, in the layout that kernels read.
 
     codes, scales, zeros: as the operation pack_weights writes them, no zeros if every zero point is
         the middle of the codes
@@ -274,11 +300,6 @@ class QuantizedWeight(nn.Module):
         codes = layouts.packed(codes.flatten(1)[:, :k], layouts.bits_of(weights))
         return cls._of(n, k, group, weights, "rows", codes, scales, None)
 
-    @property
-    def bytes(self) -> int:
-        """The bytes of all buffers."""
-        return sum(tensor.nbytes for tensor in self.buffers())
-
     def dequantize(self, dtype: torch.dtype = torch.bfloat16) -> Tensor:
         """Returns the matrix [n, k], each element rounded once to `dtype`, its columns in the order
         of the checkpoint."""
@@ -293,22 +314,58 @@ class QuantizedWeight(nn.Module):
         return (f"n={self.n}, k={self.k}, group={self.group}, weights={self.weights!r}"
                 + (", zeros" if self.zeros is not None else "") + (", order" if self.order is not None else ""))
 
-    def _apply(self, function: Any, recurse: bool = True) -> Any:
-        """Moves the buffers, as bytes, so that nothing rounds the scales."""
-        def of_bytes(tensor: Tensor) -> Tensor:
-            moved: Tensor = function(tensor.view(torch.uint8)).view(tensor.dtype)
-            return moved
 
-        return super()._apply(of_bytes, recurse)
+class QuantizedRows(_Packed):
+    """The weights [n, k] of a linear layer in 8 bits with a scale for each row. A product with them
+    quantizes the rows of x alike, so that both operands have 8 bits.
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, metadata: Any, strict: bool,
-                              missing: List[str], unexpected: List[str], errors: List[str]) -> None:
-        """Loads the buffers. Refuses those of other dtypes, which would be rounded."""
-        for name, own in self.named_buffers():
-            given = state_dict.get(prefix + name)
-            if isinstance(given, Tensor) and given.dtype is not own.dtype:
-                errors.append(f"{prefix}{name} is {given.dtype}, and {own.dtype} expected")
-        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
+    codes: [n, k], int8 or float8_e4m3fn; scales: fp32 [1, n]
+
+    The constructor makes an empty one, for the state_dict of another one with the same arguments.
+    Errors of all constructors: ValueError naming what does not fit."""
+
+    codes: Tensor
+    scales: Tensor
+
+    def __init__(self, n: int, k: int, dtype: torch.dtype = torch.int8, *, device: Any = None) -> None:
+        super().__init__()
+        self._keep(torch.empty((n, k), dtype=dtype, device=device),
+                   torch.empty((1, n), dtype=torch.float32, device=device))
+
+    def _keep(self, codes: Tensor, scales: Tensor) -> None:
+        self.n, self.k = _sizes("weight", codes)
+        _expect("weight", codes, (self.n, self.k), *layouts.LARGEST)
+        self.register_buffer("codes", codes)
+        self.register_buffer("scales", scales)
+
+    @classmethod
+    def from_compressed_tensors(cls, weight: Tensor, weight_scale: Tensor) -> "QuantizedRows":
+        """Takes a layer of compressed-tensors' int-quantized or float-quantized, symmetric: weight
+        [n, k], weight_scale [n, 1], [n] or one number."""
+        made = cls.__new__(cls)
+        nn.Module.__init__(made)
+        n = _sizes("weight", weight)[0]
+        if weight_scale.numel() not in (1, n):
+            raise ValueError(f"weight_scale has the shape {list(weight_scale.shape)}, and [{n}, 1] expected")
+        scales = weight_scale.detach().float().reshape(1, -1).expand(1, n)
+        made._keep(weight.detach().contiguous(), scales.contiguous())
+        return made
+
+    @classmethod
+    def from_float(cls, weight: Tensor, dtype: torch.dtype = torch.int8) -> "QuantizedRows":
+        """Rounds a matrix [n, k] to the nearest codes, with scales by the largest element of each row:
+        for trials and tests."""
+        _expect("weight", weight, _sizes("weight", weight), *_SCALES)
+        if dtype not in layouts.LARGEST:
+            raise ValueError(f"dtype is {dtype}, and {' or '.join(map(str, layouts.LARGEST))} expected")
+        return cls.from_compressed_tensors(*layouts.quantized_rows(weight.detach(), dtype))
+
+    def dequantize(self, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+        """Returns the matrix [n, k], each element rounded once to `dtype`."""
+        return (self.codes.float() * self.scales.t()).to(dtype)
+
+    def extra_repr(self) -> str:
+        return f"n={self.n}, k={self.k}, dtype={self.codes.dtype}"
 
 
 class GatedWeight(nn.Module):

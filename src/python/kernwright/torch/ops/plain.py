@@ -230,6 +230,8 @@ def _dequantised(a: Tensor, matrix: Tensor, scale_a: Union[Tensor, float],
                  scale_b: Union[Tensor, float]) -> Tuple[Tensor, Tensor]:
     """Rows of a and a matrix [n, k], with their scales."""
     rows, weight = a.float(), matrix.float()
+    if isinstance(scale_b, Tensor) and scale_b.shape == (1, matrix.shape[0]):
+        return rows * scale_a, weight * scale_b.t()
     if isinstance(scale_a, Tensor) and isinstance(scale_b, Tensor):
         scale_a = _in_blocks(scale_a, rows.shape[0], rows.shape[1], 1)
         scale_b = _in_blocks(scale_b.t(), weight.shape[0], weight.shape[1], 128)
@@ -244,6 +246,11 @@ def scaled_matmul(a: Tensor, b: Tensor, scale_a: Union[Tensor, float],
     rows, weight = _dequantised(a.flatten(0, -2), b.t(), scale_a, scale_b)
     return linear(rows.view(a.shape), weight, bias, residual, activation=activation, out=out,
                   out_dtype=out_dtype or torch.bfloat16)
+
+
+def quantize_rows(x: Tensor, *, dtype: torch.dtype) -> Tuple[Tensor, Tensor]:
+    codes, scales = layouts.quantized_rows(x.flatten(0, -2), dtype)
+    return codes.view(x.shape), scales.t().contiguous()
 
 
 def quantized_linear(x: Tensor, codes: Tensor, scales: Tensor, zeros: Optional[Tensor] = None,

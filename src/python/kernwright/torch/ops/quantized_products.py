@@ -1,15 +1,16 @@
 """Products with quantized weights."""
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from ..._arrays import make_error
 from ..._call import make_function
-from .._quantized import GatedWeight, QuantizedWeight
+from .._quantized import GatedWeight, QuantizedRows, QuantizedWeight
 from . import plain
 from .define import _direct, _new, _operator
+from .scaled_products import scaled_matmul
 
 
 def _our_quantized_linear(x: Tensor, codes: Tensor, scales: Tensor, zeros: Optional[Tensor] = None,
@@ -51,18 +52,43 @@ def quantized_gated_linear(x: Tensor, weight: GatedWeight, *, activation: str = 
     return result
 
 
-def quantized_linear(x: Tensor, weight: QuantizedWeight, bias: Optional[Tensor] = None, *,
-                     activation: Optional[str] = None, residual: Optional[Tensor] = None) -> Tensor:
+def _our_quantize_rows(x: Tensor, *, dtype: torch.dtype) -> Tuple[Tensor, Tensor]:
+    codes, scales = make_function("quantize_rows")(x, out_dtype=dtype)
+    return codes, scales
+
+
+_quantize_rows = _operator("quantize_rows(Tensor x, *, ScalarType dtype) -> (Tensor, Tensor)",
+                           _our_quantize_rows, plain.quantize_rows)
+
+
+def quantize_rows(x: Tensor, dtype: torch.dtype = torch.int8) -> Tuple[Tensor, Tensor]:
+    """Quantizes each row of x [..., k], in bf16 or fp16, to int8 or float8_e4m3fn; without a backward.
+
+    Returns the codes [..., k], and fp32 [rows, 1], the scale of each row: its largest element divided
+    by 127 or 448. `scaled_matmul` takes both. Source: quantize_rows."""
+    compute = _quantize_rows if _direct(x) else torch.ops.kernwright.quantize_rows
+    codes, scales = compute(x, dtype=dtype)
+    return codes, scales.t()
+
+
+def quantized_linear(x: Tensor, weight: Union[QuantizedWeight, QuantizedRows],
+                     bias: Optional[Tensor] = None, *, activation: Optional[str] = None,
+                     residual: Optional[Tensor] = None) -> Tensor:
     """activation(x @ w.T + bias) + residual with quantized weights w, in one kernel; without a
-    backward.
+    backward. With QuantizedRows a kernel before it quantizes the rows of x.
 
     x: [..., k] in bf16 or fp16; bias: [n]; residual and result: [..., n], all of x's dtype
     activation: "silu", "gelu_tanh" or "gelu_erf"
 
     Tensors that no kernel takes, such as those on a CPU, are computed with the dequantized weights.
-    Errors: kernwright.Error if shapes do not fit together. Source: quantized_matmul."""
+    Errors: kernwright.Error if shapes do not fit together. Source: quantized_matmul, or quantize_rows
+    and matmul with scaling=row."""
     if x.shape[-1] != weight.k:
         raise make_error(f"x has {x.shape[-1]} columns, and {weight.k} expected as its weights")
+    if isinstance(weight, QuantizedRows):
+        codes, of_rows = quantize_rows(x, weight.codes.dtype)
+        return scaled_matmul(codes, weight.codes.t(), of_rows, weight.scales, bias=bias,
+                             activation=activation, residual=residual, out_dtype=x.dtype)
     tensors = (x, weight.codes, weight.scales, weight.zeros, weight.order, bias, residual)
     compute = _quantized_linear if _direct(*tensors) else torch.ops.kernwright.quantized_linear
     result: Tensor = compute(*tensors, n=weight.n, group=weight.group, weights=weight.weights,

@@ -36,9 +36,9 @@ def scaled_matmul(a: Tensor, b: Tensor, scale_a: Union[Tensor, float],
     """kernwright.scaled_matmul, without a backward.
 
     Scales that torch._scaled_mm takes as tensors of one element are numbers here; a CUDA graph
-    keeps the numbers that it was captured with. Scales of blocks are its BlockWise1x128 of a and
-    BlockWise128x128 of b. No kernel takes a scale for each row. Without out_dtype torch._scaled_mm
-    returns a's dtype."""
+    keeps the numbers that it was captured with. Scales of rows are its RowWise, scales of blocks its
+    BlockWise1x128 of a and BlockWise128x128 of b. Without out_dtype torch._scaled_mm returns a's
+    dtype."""
     numbers = _are_numbers(scale_a, scale_b)
     if _direct(a, b, bias, residual, out, *(() if numbers else (scale_a, scale_b))):
         return _scaled_matmul(a, b, scale_a, scale_b, bias, residual, activation=activation,
