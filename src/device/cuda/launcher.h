@@ -42,7 +42,7 @@ class Launcher {
   /// workspace at any size.
   const WorkspacePool* workspaces() const { return workspaces_.get(); }
 
-  /// Makes the pool keep so many bytes, so that a launch whose workspace is no larger maps no
+  /// Makes the pool keep so many bytes, so that a launch with at most this workspace maps no
   /// memory. Waits for the GPU. Errors: as for `WorkspacePool::take`.
   Result<void> reserve_workspace(std::int64_t bytes) const;
 

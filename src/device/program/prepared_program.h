@@ -78,7 +78,7 @@ class PreparedProgram {
                                                        std::shared_ptr<LoadedLibrary> library,
                                                        std::shared_ptr<const ExecutionPlan> plan,
                                                        DriverStatus& status);
-  /// Prepares the same library for another plan. What both plans share is not asked for again.
+  /// Prepares the same library for another plan. Asks the driver for nothing that both plans share.
   /// Errors: as for `load`.
   Result<std::unique_ptr<PreparedProgram>> with(std::shared_ptr<const ExecutionPlan> plan,
                                                 DriverStatus& status) const;

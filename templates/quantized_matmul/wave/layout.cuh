@@ -24,7 +24,7 @@ constexpr int kScaleBytes = kFactorRows * static_cast<int>(sizeof(scale_t));
 // TMA writes to multiples of 128 bytes.
 constexpr int kScalesBytes = (kBlocks * kScaleBytes + 127) / 128 * 128;
 constexpr int kZerosBytes = kZeros ? (kBlocks * kFactorRows + 127) / 128 * 128 : 0;
-// Of a stage. Boxes come whole: what lies behind the last row is filled up.
+// The bytes of a stage. A box is always whole, and filled up behind the last row.
 constexpr int kLoadedBytes = TOKENS * BK * 2 + kBlocks * kBoxes * kBlockBytes +
                              kBlocks * (kScaleBytes + (kZeros ? kFactorRows : 0));
 static_assert(BK % 64 == 0 && ROWS % (64 * TEAM) == 0 && TOKENS % (8 * SPLIT) == 0);

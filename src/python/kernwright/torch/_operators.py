@@ -151,7 +151,7 @@ def _of_fp8(x: Tensor, weight: Tensor, bias: Optional[Tensor], dtype: torch.dtyp
 
 
 def _scaled_linear(x: Tensor, weight: Tensor, scale: float, bias: Optional[Tensor], dtype: torch.dtype) -> Tensor:
-    """The product of fp8 with one scale, that of x times that of the weight."""
+    """The product of fp8 with one scale, the scales of x and of the weight multiplied."""
     def ours() -> Any:
         _make_ready(x, _of_fp8(x, weight, bias, dtype, "alpha"))
         return _arrays.scaled_matmul(x, weight.t(), scale, 1.0, bias=bias, out_dtype=dtype)
