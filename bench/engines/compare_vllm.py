@@ -2,12 +2,13 @@
 """Compares vLLM with and without kernwright's plug-in, each run in a process of its own, in turn.
 
 Arms: `vllm`, as it is; `kernwright`, with the plug-in, its attention and its pass; `unfused`, without the
-pass; `tuned`, kernwright with the records of --cache; `fp32`, vLLM in fp32 with the same weights, the
-reference for log-probabilities. All take the environment of this program, whose variables of vLLM the
-result names. Weights are normal and drawn by name, since vLLM's dummy weights are equal and next to zero. A
-step's span is the time from its first kernel on the GPU to its last.
+pass; `linear`, with its linear layers alone; `tuned`, kernwright with the records of --cache; `fp32`, vLLM in
+fp32 with the same weights, not quantized, the reference for log-probabilities. All take the environment of this
+program, whose variables of vLLM the result names, and its log the kernels of quantized layers. Weights are drawn
+by name (weights.py). A step's span is the time from its first kernel on the GPU to its last.
 
-usage: compare_vllm.py MODEL --json FILE [--arms NAME,...] [--runs N] [--seconds N] [--cache DIR] [--work DIR]
+usage: compare_vllm.py MODEL --json FILE [--format bf16|int4|int4_zeros|fp8|fp8_block] [--arms NAME,...]
+                       [--runs N] [--seconds N] [--cache DIR] [--work DIR]
        MODEL: a folder with config.json
 """
 
@@ -24,15 +25,18 @@ import sys
 import tempfile
 import time
 
+from weights import FORMATS, fill
+
 BATCHES = (1, 8, 32)
 PROMPT, STEPS, TOKENS = 128, 32, 128
 NEW_LENGTHS = (1777, 1501, 911)
 PAUSE_US = 60  # of the GPU, between two steps
-LOG = re.compile(r"Using .*backend|Compiling a graph|Initial profiling|Graph capturing finished|torch.compile took|"
-                 r"left to PyTorch|stays as it is|is not on the shortlist")
+LOG = re.compile(r"Using .*backend|(Using|Selected) \w*Kernel|Compiling a graph|Initial profiling|"
+                 r"Graph capturing finished|torch.compile took|left to PyTorch|stay(s as it is| as they are)|"
+                 r"is not on the shortlist")
 OPERATORS = ["+rms_norm", "+silu_and_mul"]
 PASSES = {"post_grad_custom_post_pass": "kernwright.plugins.fuse_graph"}
-ARMS = ("vllm", "kernwright", "unfused", "tuned", "fp32")
+ARMS = ("vllm", "kernwright", "unfused", "linear", "tuned", "fp32")
 
 
 # Pure parts, which the tests run without a GPU.
@@ -94,28 +98,24 @@ def settings(arm, model):
                  gpu_memory_utilization=0.6, enable_prefix_caching=False, seed=0, max_num_seqs=64)
     if arm == "fp32":
         named.update(dtype="float32", enforce_eager=True, max_num_batched_tokens=4096)
-    elif arm != "vllm":
+    elif arm not in ("vllm", "linear"):
         passes = {} if arm == "unfused" else {"inductor_passes": PASSES}
         named.update(compilation_config={"custom_ops": OPERATORS, **passes}, attention_config={"backend": "CUSTOM"})
     return named
 
 
-def draw_weights(self, model, _):
-    """Fills a model in place of vLLM's dummy loader."""
-    import zlib
-    import torch
-    for name, parameter in model.named_parameters():
-        generator = torch.Generator(device=parameter.device).manual_seed(zlib.crc32(name.encode()))
-        flat = parameter.data.view(-1)
-        deviation = 0.04 if "embed" in name or "lm_head" in name else 0.02
-        for begin in range(0, flat.numel(), 1 << 26):
-            part = flat[begin:begin + (1 << 26)]
-            value = torch.randn(part.shape, generator=generator, device=part.device)
-            value = 1 + 0.1 * value if parameter.dim() == 1 else deviation * value
-            part.copy_(value.to(torch.bfloat16))
+def quantized(model, format, work):
+    """Returns a folder with the model's config.json for a format."""
+    if FORMATS[format] is None:
+        return model
+    folder = work / f"{pathlib.Path(model).name}_{format}"
+    folder.mkdir(exist_ok=True)
+    config = json.loads((pathlib.Path(model) / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": FORMATS[format]}))
+    return str(folder)
 
 
-def run_arm(arm, model, file):
+def run_arm(arm, model, format, file):
     import torch
     began = time.perf_counter()
     import vllm
@@ -123,7 +123,10 @@ def run_arm(arm, model, file):
     result = {"arm": arm, "import_s": time.perf_counter() - began, "vllm": vllm.__version__,
               "torch": torch.__version__, "gpu": torch.cuda.get_device_name(), "values": {}}
     values = result["values"]
-    dummy_loader.DummyModelLoader.load_weights = draw_weights
+    dummy_loader.DummyModelLoader.load_weights = lambda _, filled, config: fill(
+        filled, meaning_of=format if arm == "fp32" else None)
+    if arm != "fp32":
+        model = quantized(model, format, pathlib.Path(file).parent)
     engine = vllm.LLM(**settings(arm, model))
     values["start_s"] = time.perf_counter() - began
 
@@ -160,6 +163,7 @@ def run_arm(arm, model, file):
     generate(check[:1], 4, logprobs=20)
     result["texts_1"] = [texts(generate([one], 16, logprobs=20)[1])[0] for one in check[:4]]
     result["texts_8"] = texts(generate(check, 16, logprobs=20)[1])
+    result["texts_long"] = texts(generate(prompts(2, 1500, 2), 4, logprobs=20)[1])
     save()
     if arm != "fp32":
         firsts = []
@@ -217,14 +221,14 @@ def environment(arm, work, cache):
     return own
 
 
-def start(arm, model, work, cache, limit):
+def start(arm, model, format, work, cache, limit):
     """Runs one process, and ends it at the limit, in seconds. Returns what it measured."""
     file, log = work / "run.json", work / f"{arm}.log"
     file.unlink(missing_ok=True)
     with open(log, "w") as out:
         process = subprocess.Popen(
-            [sys.executable, __file__, model, "--run", arm, "--json", str(file)], stdout=out,
-            stderr=subprocess.STDOUT, env=environment(arm, work, cache), start_new_session=True)
+            [sys.executable, __file__, model, "--format", format, "--run", arm, "--json", str(file)],
+            stdout=out, stderr=subprocess.STDOUT, env=environment(arm, work, cache), start_new_session=True)
         try:
             status = process.wait(timeout=limit)
         except subprocess.TimeoutExpired:
@@ -246,6 +250,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--json", required=True)
+    parser.add_argument("--format", choices=FORMATS, default="bf16")
     parser.add_argument("--arms", default="vllm,kernwright")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3600, help="for all; a run that no longer fits is left out")
@@ -255,7 +260,7 @@ def main():
     arguments = parser.parse_args()
     model = str(pathlib.Path(arguments.model).resolve())
     if arguments.run:
-        return run_arm(arguments.run, model, arguments.json)
+        return run_arm(arguments.run, model, arguments.format, arguments.json)
     began, runs, longest = time.monotonic(), [], {}
     work = pathlib.Path(arguments.work or tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
@@ -265,7 +270,7 @@ def main():
             if left < longest.get(arm, 30):
                 continue
             at = time.monotonic()
-            run = start(arm, model, work, arguments.cache, left)
+            run = start(arm, model, arguments.format, work, arguments.cache, left)
             if arm not in longest and "start_s" in run["values"]:  # nothing that it compiles is kept yet
                 run["values"]["first_start_s"] = run["values"].pop("start_s")
             runs.append(run)
@@ -279,16 +284,18 @@ def main():
 
 
 def write(arguments, model, runs):
-    last = {run["arm"]: run for run in runs if "texts_8" in run}
+    last = {run["arm"]: run for run in runs if "texts_long" in run}
     wanted = "fp32" if "fp32" in last else "vllm"
     apart = {f"{arm} to {wanted}, {texts}": difference(run[texts], last[wanted][texts])
-             for arm, run in last.items() if arm != wanted and wanted in last for texts in ("texts_1", "texts_8")}
+             for arm, run in last.items() if arm != wanted and wanted in last
+             for texts in ("texts_1", "texts_8", "texts_long")}
     apart.update({f"{arm}, batch 1 to batch 8": difference(run["texts_1"], run["texts_8"])
                   for arm, run in last.items()})
     kept = [{name: value for name, value in run.items() if not name.startswith("texts")} for run in runs]
     pathlib.Path(arguments.json).write_text(json.dumps({
         "command": "bench/engines/compare_vllm.py " + " ".join(
-            [pathlib.Path(model).name, "--arms", arguments.arms, "--runs", str(arguments.runs)]),
+            [pathlib.Path(model).name, "--format", arguments.format, "--arms", arguments.arms,
+             "--runs", str(arguments.runs)]),
         "environment": {name: value for name, value in os.environ.items() if name.startswith("VLLM_")},
         "summary": summary(runs), "log_probabilities": apart, "runs": kept}, indent=1) + "\n")
 

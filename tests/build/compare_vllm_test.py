@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """The parts of bench/engines/compare_vllm.py that need neither vLLM nor a GPU."""
 
+import json
 import pathlib
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/engines"))
@@ -41,6 +43,17 @@ class CompareVllmTest(unittest.TestCase):
         self.assertEqual(fused, unfused)
         self.assertEqual((exact["dtype"], plain["dtype"]), ("float32", "bfloat16"))
         self.assertEqual(bench.settings("tuned", "model"), bench.settings("kernwright", "model"))
+        self.assertEqual(bench.settings("linear", "model"), plain)
+
+    def test_a_format_is_added_to_a_models_configuration(self):
+        with tempfile.TemporaryDirectory() as work:
+            model = pathlib.Path(work) / "m"
+            model.mkdir()
+            (model / "config.json").write_text('{"hidden_size": 64}')
+            self.assertEqual(bench.quantized(str(model), "bf16", pathlib.Path(work)), str(model))
+            found = json.loads((pathlib.Path(bench.quantized(
+                str(model), "fp8_block", pathlib.Path(work))) / "config.json").read_text())
+        self.assertEqual(found, {"hidden_size": 64, "quantization_config": bench.FORMATS["fp8_block"]})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,98 @@
+"""Weights drawn by their names: normal ones in bf16, or codes and scales of a quantized format.
+
+vLLM's own dummy weights are equal and next to zero, so that a model computes next to nothing, and a wrong
+kernel shows no error. Quantized weights are drawn as a checkpoint would hold them, and `meaning` returns the
+same weights in fp32, for a model that is not quantized.
+"""
+
+import zlib
+
+GROUP, BLOCK = 128, 128
+_FP8_SCALE = 2.0**-12  # a power of two, since vLLM quantizes the parts of a fused layer anew with one scale
+
+
+def _int4(symmetric):
+    weights = {"num_bits": 4, "type": "int", "symmetric": symmetric, "strategy": "group", "group_size": GROUP}
+    return {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"],
+            "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "input_activations": None,
+                                          "output_activations": None}}}
+
+
+# What config.json says of each format.
+FORMATS = {
+    "bf16": None, "int4": _int4(True), "int4_zeros": _int4(False),
+    "fp8": {"quant_method": "fp8", "activation_scheme": "static"},
+    "fp8_block": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [BLOCK, BLOCK]}}
+
+
+def drawn(name, shape, dtype, device="cpu"):
+    """Returns the tensor of a parameter, the same for the same name and shape."""
+    import torch
+    source = torch.Generator(device=device).manual_seed(zlib.crc32(name.encode()))
+    last = name.rsplit(".", 1)[-1]
+    if dtype is torch.int32:
+        words = torch.randint(0, 1 << 32, shape, generator=source, device=device)
+        if last == "weight_zero_point":
+            words = (words & 0x33333333) + 0x66666666  # 6 to 9, so that weights have a mean near zero
+        return words.to(torch.int32)
+    if last == "input_scale":
+        return torch.full(shape, 2.0**-4, dtype=dtype, device=device)
+    if last == "weight_scale" and len(shape) == 1:
+        return torch.full(shape, _FP8_SCALE, dtype=dtype, device=device)
+    value = torch.randn(shape, generator=source, device=device)
+    if last == "weight_scale_inv":
+        value = _FP8_SCALE * (1 + 0.1 * value)
+    elif last == "weight_scale":
+        value = 0.0043 * (1 + 0.1 * value)
+    elif dtype is torch.float8_e4m3fn:
+        value = (80 * value).clamp(-448, 448)
+    elif len(shape) == 1:
+        value = 1 + 0.1 * value
+    else:
+        value = (0.04 if _is_embedding(name) else 0.02) * value
+    return value.to(torch.bfloat16).to(dtype)
+
+
+def meaning(name, shape, format, device="cpu"):
+    """Returns in fp32 what a parameter of a model that is not quantized must be to equal the weights of a format."""
+    import torch
+    if FORMATS[format] is None or len(shape) == 1 or _is_embedding(name):
+        return drawn(name, shape, torch.float32, device)
+    stem, (n, k) = name.removesuffix("weight"), shape
+
+    def spread(values, rows, columns):
+        return values.repeat_interleave(rows, 0)[:n].repeat_interleave(columns, 1)[:, :k]
+
+    if format.startswith("int4"):
+        codes = _codes(drawn(f"{stem}weight_packed", (n, k // 8), torch.int32, device))
+        scales = drawn(f"{stem}weight_scale", (n, k // GROUP), torch.bfloat16, device).float()
+        zeros = 8
+        if format == "int4_zeros":
+            packed = drawn(f"{stem}weight_zero_point", (n // 8, k // GROUP), torch.int32, device)
+            zeros = spread(_codes(packed.t()).t(), 1, GROUP)
+        return (codes - zeros) * spread(scales, 1, GROUP)
+    codes = drawn(name, shape, torch.float8_e4m3fn, device).float()
+    if format == "fp8":
+        return codes * _FP8_SCALE
+    blocks = -(-n // BLOCK), -(-k // BLOCK)
+    return codes * spread(drawn(f"{stem}weight_scale_inv", blocks, torch.float32, device), BLOCK, BLOCK)
+
+
+def fill(model, meaning_of=None):
+    """Fills the parameters of a model: of a format, or with the meaning of one. Sizes, which are int64, and scales of
+    a cache, which are single numbers, stay as they are."""
+    for name, parameter in model.named_parameters():
+        shape, dtype, device = tuple(parameter.shape), parameter.dtype, parameter.device
+        if shape and str(dtype) != "torch.int64":
+            parameter.data.copy_(meaning(name, shape, meaning_of, device) if meaning_of
+                                 else drawn(name, shape, dtype, device))
+
+
+def _is_embedding(name):
+    return "embed" in name or "lm_head" in name
+
+
+def _codes(words):
+    """Returns the eight codes of each word, the first in its lowest bits, along the last dim."""
+    import torch
+    return torch.stack([words >> shift & 15 for shift in range(0, 32, 4)], -1).flatten(-2)
