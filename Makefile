@@ -131,11 +131,11 @@ format:
 	@$(SETUP) --lint
 	@src/cmake/lint.sh --fix-format
 
-# By the preset that compiles every file alone; nothing is built.
+# Nothing is built.
 lint:
 	@$(SETUP) --lint
-	@cmake --preset dev --log-level=WARNING -Wno-dev > /dev/null
-	@src/cmake/lint.sh build/dev $(LINT)
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
+	@src/cmake/lint.sh $(BUILD) $(LINT)
 
 fuzz:
 	@$(SETUP) --sanitize --wheel

@@ -2,9 +2,11 @@
 """includes_test.py SOURCE: what a file names of the standard library comes from a header that the file,
 or the header that it implements, asks for; the types of which interfaces are made may also come from
 any header of ours. Which headers come along with others differs from compiler to compiler: GCC 12's
-<functional> brings <algorithm>, and GCC 14's does not. In a build that compiles many files as one
-nothing else shows it."""
+<functional> brings <algorithm>, and GCC 14's does not. What a file names of ours comes from a header
+that it, or one of its headers, asks for; and the names that a source makes for itself it uses. In a
+build that compiles many files as one nothing else shows these."""
 
+import collections
 import functools
 import pathlib
 import re
@@ -65,74 +67,103 @@ NAMES = {
 OF_INTERFACES = {"cstdint", "filesystem", "memory", "optional", "span", "string", "string_view", "utility",
                  "vector"}
 HEADER = {name: header for header, names in NAMES.items() for name in names.split()}
-USE = re.compile(r"\bstd::(?:ranges::)?(\w+)")
-INCLUDE = re.compile(r"^#include ([<\"])([^>\"]+)[>\"]", re.MULTILINE)
+STANDARD = re.compile(r"\bstd::(?:ranges::)?(\w+)")
+INCLUDE = re.compile(r"^#include [<\"]([^>\"]+)[>\"]", re.MULTILINE)
+# What headers declare for others: types and constants, and functions of several words. They begin a
+# line, since namespaces do not indent.
+DECLARED = re.compile(r"""^(?:template\s*<[^\n]*>\s*)?(?:
+        (?:class|struct|enum|enum\ class|using|concept)\s+(?:KERNWRIGHT_API\s+|\[\[\w+\]\]\s+)?(\w+)\b(?=[^;\n]*(?:[{=:]|$))
+        |(?:inline\ |extern\ )?const(?:expr)?\b[^=;({]*?\b(k[A-Z]\w*)
+        |(?!(?:return|using|class|struct|enum|else|namespace|typedef)\b)(?:[\w:<>,*&\[\]]+\ )+[*&]*(\w+)\(
+        |\#define\ (\w+))""",
+                      re.MULTILINE | re.VERBOSE)
+OURS = re.compile(r"(?<![\w.>:])(?<!_P\()(?:kernwright::|kw::)?(?:(k?[A-Z]\w*)\b|([a-z]\w+)\()")
+# What a source makes for itself alone: constants, inline functions, and short names for others'.
+FOR_ITSELF = re.compile(r"""^(?:const(?:expr)?\b[^=;(]*?\b(\w+)(?:\[\w*\])*\s*[={]|inline\b[^=;(]*?\b(\w+)\()
+                        |^\s*(?:using\s+[\w:]*::(\w+);|namespace\s+(\w+)\s*=)""", re.MULTILINE | re.VERBOSE)
+BY_ARGUMENT = {"describe"}  # found by the type of what it is given
 FOLDERS = ("src", "tuner", "cache", "bench", "tests")
 
 
 @functools.cache
 def read(file):
-    """The code of a file without comments and texts, and its includes."""
-    text = file.read_text()
-    includes = INCLUDE.findall(text)
-    code = re.sub(r'R"(\w*)\(.*?\)\1"', '""', text, flags=re.DOTALL)
-    code = re.sub(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', " ", code, flags=re.DOTALL)
-    return code, includes
+    """The code of a file without includes, comments and texts."""
+    code = re.sub(r'R"(\w*)\(.*?\)\1"', '""', file.read_text(), flags=re.DOTALL)
+    return re.sub(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/|^#include[^\n]*', " ", code,
+                  flags=re.DOTALL | re.MULTILINE)
 
 
-def own(root, name):
-    """Our file that an include names, or None."""
-    for folder in (root, root / "src"):
-        if (folder / name).is_file():
-            return folder / name
-    return None
+@functools.cache
+def words(file):
+    return collections.Counter(re.findall(r"\w+", read(file)))
 
 
-def asked_for(root, file, seen=None):
-    """The headers of the standard library that a file asks for, itself or by headers of ours."""
-    seen = set() if seen is None else seen
-    headers = set()
-    for kind, name in read(file)[1]:
-        other = own(root, name)
-        if other is None:
-            headers.add(name)
-        elif other not in seen:
-            seen.add(other)
-            headers |= asked_for(root, other, seen)
-    return headers
+def names(pattern, file):
+    return {next(filter(None, groups)) for groups in pattern.findall(read(file))}
+
+
+@functools.cache
+def includes(root, file):
+    """The headers that a file asks for: those of others by name, and ours."""
+    others, ours = set(), set()
+    for name in INCLUDE.findall(file.read_text()):
+        found = [folder / name for folder in (root, root / "src", file.parent) if (folder / name).is_file()]
+        ours.update(found[:1])
+        others.update([] if found else [name])
+    return others, ours
+
+
+@functools.cache
+def headers_of(root, file):
+    """Our headers that a file asks for, itself or by others of them."""
+    found, todo = set(), [file]
+    while todo:
+        more = includes(root, todo.pop())[1] - found
+        found |= more
+        todo += more
+    return found
 
 
 def missing(root, file):
-    """The headers that a file uses and nobody asked for, with a name of each."""
-    own_headers = {name for _, name in read(file)[1]}
-    for _, name in read(file)[1]:
-        other = own(root, name)
-        if other and other.stem == file.stem.removesuffix("_test"):
-            own_headers |= {name for _, name in read(other)[1]}
-    asked = asked_for(root, file)
+    """The headers of the standard library that a file uses and nobody asked for, with a name of each."""
+    own = [file] + [header for header in includes(root, file)[1] if header.stem == file.stem.removesuffix("_test")]
+    own_headers = set().union(*(includes(root, one)[0] for one in own))
+    asked = set().union(*(includes(root, one)[0] for one in headers_of(root, file) | {file}))
     found = {}
-    for name in USE.findall(read(file)[0]):
+    for name in STANDARD.findall(read(file)):
         header = HEADER.get(name)
         if header and header not in (asked if header in OF_INTERFACES else own_headers):
             found.setdefault(header, name)
     return found
 
 
+def unknown(root, file, declared):
+    """The names of ours that a file uses, and no header that it asks for. Headers are looked at too."""
+    for name in sorted(names(OURS, file) & declared.keys() - BY_ARGUMENT):
+        if not any(name in words(header) for header in headers_of(root, file) - {file}):
+            own = rf"\b(?:class|struct|enum|using|typename)\s+(?:\[\[\w+\]\]\s+)?{name}\b|[\w>&*]\s+[*&]*{name}\b"
+            if not re.search(own, read(file)):
+                yield name
+
+
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
-    count = 0
-    failed = False
-    for folder in FOLDERS:
-        for file in sorted((root / folder).rglob("*")):
-            if file.suffix not in (".h", ".cpp"):
-                continue
-            count += 1
-            for header, name in missing(root, file).items():
-                failed = True
-                print(f"{file.relative_to(root)} uses std::{name} without <{header}>")
-    if count < 100:
-        sys.exit(f"only {count} files under {root}")
-    sys.exit(failed)
+    files = [file for folder in FOLDERS for file in sorted((root / folder).rglob("*"))
+             if file.suffix in (".h", ".cpp")]
+    if len(files) < 100:
+        sys.exit(f"only {len(files)} files under {root}")
+    declared = {name: file for file in files if file.suffix == ".h" for name in names(DECLARED, file)}
+    defects = []
+    for file in files:
+        place = file.relative_to(root)
+        defects += [f"{place} uses std::{name} without <{header}>" for header, name in missing(root, file).items()]
+        defects += [f"{place} uses {name} without {declared[name].relative_to(root)}"
+                    for name in unknown(root, file, declared)]
+        if file.suffix == ".cpp":
+            defects += [f"{place} has no use for its {name}" for name in sorted(names(FOR_ITSELF, file))
+                        if words(file)[name] == 1 and not any(name in words(header) for header in includes(root, file)[1])]
+    print("\n".join(defects), end="\n" if defects else "")
+    sys.exit(bool(defects))
 
 
 if __name__ == "__main__":
