@@ -1,6 +1,6 @@
-#include <kernwright/attention/drawing.cuh>
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
+#include <kernwright/matmul/group_drawing.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -10,10 +10,8 @@ using namespace kernwright::config;
 // when it is overwritten.
 
 enum Set { kTiming, kExact };
-// Streams of random numbers: each quantity has its own.
-enum Stream { kRow, kWeight, kShare, kKind, kRowScale, kWeightScale };
-// How rows are shared out among the groups.
-enum Kind { kRouted, kEven, kOneHasAll, kManyEmpty, kFew, kKinds };
+// Streams of random numbers: each quantity has its own, and GroupDraw has two.
+enum Stream { kRow, kWeight, kRowScale = 4, kWeightScale };
 
 constexpr float kUnwritten = 777;
 
@@ -28,23 +26,6 @@ struct Draw {
 
   __device__ unsigned long long bits(Stream stream, long long place) const {
     return hash_at(hash_at(seed, stream), static_cast<unsigned long long>(place));
-  }
-
-  // Returns how rows are shared out. Timed inputs follow a trained router. Checks take each kind in
-  // turn.
-  __device__ Kind kind() const {
-    return set == kTiming ? kRouted : static_cast<Kind>(bits(kKind, 0) % kKinds);
-  }
-
-  // Returns a group's share of all rows, relative to the shares of the others.
-  __device__ double share(long long group, Kind of) const {
-    const unsigned long long random = bits(kShare, group);
-    const auto chosen =
-        static_cast<long long>(bits(kKind, 1) % static_cast<unsigned long long>(groups));
-    if (of == kOneHasAll) return group == chosen ? 1 : 0;
-    if (of == kManyEmpty) return random % 4 == 0 || group == chosen ? 1 + random / 4 % 64 : 0;
-    if (of == kRouted) return exp(0.5 * normal(random));
-    return 1;
   }
 
   __device__ float element(Stream stream, long long place) const {
@@ -75,34 +56,16 @@ struct Draw {
 
   __device__ void run() const {
     const bool is_masked = layout == layout_masked;
-    const Kind of = kind();
-    double all = 0;
-    for (long long g = 0; g < groups; ++g) all += share(g, of);
-    // Some rows at the end belong to no group.
-    const long long total = of == kFew ? rows - rows / 3 : rows;
-    double shares = 0;
-    long long end = 0;
     const long long first_thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    for (long long g = 0; g < groups; ++g) {
-      shares += share(g, of);
-      const long long begin = end;
-      end = g + 1 == groups
-                ? total
-                : min(total, static_cast<long long>(static_cast<double>(total) * shares / all));
-      const long long count = min(end - begin, room);
-      const long long first = is_masked ? g * room : begin;
-      if (first_thread == 0) {
-        if (ends) ends[g] = static_cast<int>(end);
-        if (counts) counts[g] = static_cast<int>(count);
-      }
-      if (!a) continue;
-      for (long long r = (blockIdx.x + g) % gridDim.x; r < count; r += gridDim.x) {
+    const GroupDraw shares(seed, set == kTiming, groups, rows, room);
+    shares.each(ends, counts, [&](long long g, long long first, long long count) {
+      for (long long r = (blockIdx.x + g) % gridDim.x; a && r < count; r += gridDim.x) {
         const long long place = (first + r) * k;
         for (long long c = threadIdx.x; c < k; c += blockDim.x) {
           a[place + c] = from_float<dtype_t>(element(kRow, place + c));
         }
       }
-    }
+    });
     const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
     const long long stack = gate == gate_stacked ? 2 : 1;
     const long long places = is_masked ? groups * room : rows;

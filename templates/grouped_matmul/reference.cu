@@ -1,6 +1,7 @@
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
 #include <kernwright/matmul/activate_reference.cuh>
+#include <kernwright/matmul/group_reference.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -20,17 +21,6 @@ __device__ float uncertainty(float unit, float absolute, double squares) {
   return larger(error / unit, absolute);
 }
 
-// A group's rows among all places for rows, [first, first + count).
-struct Rows {
-  long long first, count;
-};
-
-__device__ Rows rows_of(long long group, const int* ends, const int* counts, long long room) {
-  if (layout == layout_masked) return {group * room, counts[group]};
-  const long long first = group == 0 ? 0 : ends[group - 1];
-  return {first, ends[group] - first};
-}
-
 // d_reference[places, n] = activation(a * b[group]^T), or with a gate activation(a * gates^T) * (a
 // * others^T). A place that belongs to no group keeps its content in d. With scales of blocks the
 // terms of each 128 of k are multiplied by the scale of a row of a, scale_a[k / 128, rows], and the
@@ -48,26 +38,15 @@ extern "C" __global__ void __launch_bounds__(256)
   __shared__ float tile_b[kDepth][kTile + 4];
 
   const bool is_masked = layout == layout_masked;
-  const long long places_count = is_masked ? groups * room : rows;
-  const long long used = is_masked ? 0 : ends[groups - 1];
-  for (long long place = blockIdx.x; place < places_count; place += gridDim.x) {
-    const bool owned = is_masked ? place % room < counts[place / room] : place < used;
-    for (long long c = threadIdx.x; c < n && !owned; c += blockDim.x) {
-      d_reference[place * n + c] = to_float(d[place * n + c]);
-      d_magnitude[place * n + c] = 0;
-    }
-  }
+  keep_places(d, d_reference, d_magnitude, ends, counts, groups, is_masked ? groups * room : rows,
+              room, n);
 
   const long long tiles_n = (n + kTile - 1) / kTile;
   const long long n_first = blockIdx.x % tiles_n * kTile;
-  long long group = 0, tile = blockIdx.x / tiles_n;  // of the group, in the end
-  for (; group < groups; ++group) {
-    const long long tiles = (rows_of(group, ends, counts, room).count + kTile - 1) / kTile;
-    if (tile < tiles) break;
-    tile -= tiles;
-  }
+  long long tile = blockIdx.x / tiles_n;  // of the group, in the end
+  const long long group = group_of_tile(tile, groups, kTile, ends, counts, room);
   if (group == groups) return;
-  const Rows its = rows_of(group, ends, counts, room);
+  const GroupRows its = rows_of(group, ends, counts, room);
   const long long m_first = tile * kTile;
   const long long blocks_of_k = (k + kBlock - 1) / kBlock;
   const long long pitch_scale = is_masked ? room : rows;

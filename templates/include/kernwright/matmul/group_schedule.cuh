@@ -19,10 +19,11 @@
 
 namespace kernwright {
 
-template <int Groups, int TileM, int TileN, int ClusterN = 1>
-class GroupSchedule {
+// The rows of all groups, and how many tiles of rows they have, in shared memory.
+template <int Groups, int TileM>
+class GroupTable {
  public:
-  static constexpr int kTableBytes = (2 * (Groups + 1) * 4 + 15) / 16 * 16;
+  static constexpr int kBytes = (2 * (Groups + 1) * 4 + 15) / 16 * 16;
 
   // Fills the table at shared address `table`. Run by one warp.
   static __device__ __forceinline__ void build(unsigned table, const int* ends, const int* counts) {
@@ -66,13 +67,50 @@ class GroupSchedule {
   }
 
   // `room` is the number of places of a group, with layout=masked.
+  __device__ __forceinline__ GroupTable(unsigned table, int room) : table_(table), room_(room) {}
+
+  // Returns how many tiles of rows the groups before this one have; `Groups` is behind the last.
+  __device__ __forceinline__ int tiles_before(int group) const {
+    return load_number(table_ + group * 4);
+  }
+  // Return the group's first row among all, and the number of its rows.
+  __device__ __forceinline__ int first_row(int group) const {
+    return kMasked ? group * room_ : end(group - 1);
+  }
+  __device__ __forceinline__ int rows(int group) const {
+    return kMasked ? end(group) : end(group) - end(group - 1);
+  }
+
+ private:
+  static constexpr bool kMasked = config::layout == config::layout_masked;
+  static constexpr unsigned kEnds = (Groups + 1) * 4;
+
+  __device__ __forceinline__ int end(int group) const {
+    return load_number(table_ + kEnds + group * 4 + 4);
+  }
+
+  unsigned table_;
+  int room_;
+};
+
+template <int Groups, int TileM, int TileN, int ClusterN = 1>
+class GroupSchedule {
+ public:
+  using Table = GroupTable<Groups, TileM>;
+  static constexpr int kTableBytes = Table::kBytes;
+
+  // Fills the table at shared address `table`. Run by one warp.
+  static __device__ __forceinline__ void build(unsigned table, const int* ends, const int* counts) {
+    Table::build(table, ends, counts);
+  }
+
+  // `room` is the number of places of a group, with layout=masked.
   __device__ __forceinline__ GroupSchedule(unsigned table, int n, int band, int room)
-      : table_(table),
+      : table_(table, room),
         columns_((n + TileN * ClusterN - 1) / (TileN * ClusterN)),
         band_(band),
-        room_(room),
         tile_(blockIdx.x / ClusterN),
-        tiles_(load_number(table + Groups * 4) * columns_) {}
+        tiles_(table_.tiles_before(Groups) * columns_) {}
 
   // Moves to the next tile; false if there is none. Run by whole warps.
   __device__ __forceinline__ bool next() {
@@ -80,12 +118,9 @@ class GroupSchedule {
     int rest;
     const int tile_row = fast_divide(tile_, columns_, rest);  // as if a column were a row of tiles
     advance_to(tile_row);
-    const int before = load_number(table_ + group_ * 4);
-    const int height_of_group = load_number(table_ + group_ * 4 + 4) - before;
-    const int end = load_number(table_ + kEnds + group_ * 4 + 4);
-    const bool masked = config::layout == config::layout_masked;
-    const int begin = masked ? group_ * room_ : load_number(table_ + kEnds + group_ * 4);
-    const int rows_of_group = masked ? end : end - begin;
+    const int before = table_.tiles_before(group_);
+    const int height_of_group = table_.tiles_before(group_ + 1) - before;
+    const int begin = table_.first_row(group_), rows_of_group = table_.rows(group_);
     int in_band, in_column;
     const int first = fast_divide(tile_ - before * columns_, band_ * columns_, in_band) * band_;
     const int height = min(height_of_group - first, band_);
@@ -112,22 +147,20 @@ class GroupSchedule {
   __device__ __forceinline__ int column() const { return column_; }
 
  private:
-  static constexpr unsigned kEnds = (Groups + 1) * 4;
-
   // Finds the group of the tile, which is this one or a later one, 32 at a time.
   __device__ __forceinline__ void advance_to(int tile_row) {
     const int lane = threadIdx.x % 32;
     while (true) {
       const int at = min(group_ + 1 + lane, Groups);
-      const bool passed = load_number(table_ + at * 4) <= tile_row && group_ + 1 + lane <= Groups;
+      const bool passed = table_.tiles_before(at) <= tile_row && group_ + 1 + lane <= Groups;
       const int steps = __popc(__ballot_sync(~0u, passed));
       group_ += steps;
       if (steps < 32) return;
     }
   }
 
-  const unsigned table_;
-  const int columns_, band_, room_;
+  const Table table_;
+  const int columns_, band_;
   int tile_;
   const int tiles_;
   int group_ = 0, first_row_ = 0, rows_ = 0, column_ = 0;

@@ -18,7 +18,7 @@ constexpr bool kExponents = config::weights == config::weights_mxfp4;
 constexpr int kCodeBits = config::weights == config::weights_int4 || kExponents ? 4 : 8;
 constexpr bool kZeros = config::zero == config::zero_code;
 constexpr int kNoZero = kCodeBits == 4 ? 8 : 128;  // the zero point of codes without any
-constexpr bool kPackedLayout = config::layout == config::layout_packed;
+constexpr bool kPackedLayout = config::is_packed;
 constexpr int kBlockBytes = 512 * kCodeBits;  // of 64 x 64 codes
 constexpr int kVectors = kCodeBits / 4;       // of 16 bytes that a lane has of 16 rows of a block
 

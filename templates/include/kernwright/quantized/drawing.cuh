@@ -97,13 +97,13 @@ struct WeightDraw {
     return row < n ? row + place % 16 / 8 * n : -1;
   }
   __device__ Factor factor(long long i) const {
-    if (config::layout == config::layout_rows) return {i / groups, i % groups};
+    if (!config::is_packed) return {i / groups, i % groups};
     const long long in = i % 64;
     return {row_at(i / 64 / groups * 64 + in / 16 * 16 + in % 16 / 2 + in % 2 * 8),
             i / 64 % groups};
   }
   __device__ unsigned char byte(long long i) const {
-    if (config::layout == config::layout_rows) {
+    if (!config::is_packed) {
       if (kBits == 8) return static_cast<unsigned char>(code(i / k, i % k));
       const long long row = i / (k / 2), column = i % (k / 2) * 2;
       return static_cast<unsigned char>(code(row, column) | code(row, column + 1) << 4);

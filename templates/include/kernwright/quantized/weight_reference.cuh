@@ -16,14 +16,14 @@ struct StoredWeights {
   // Returns the row of blocks or of a checkpoint that has row `r`, of gates and then of ups.
   __device__ long long place_of(long long r) const {
     using namespace config;
-    if (gate == gate_none || layout == layout_rows) return r;
+    if (gate == gate_none || !is_packed) return r;
     return r % n / 8 * 16 + r / n * 8 + r % n % 8;
   }
   // Returns the code of column `c` of the row at `place`.
   __device__ int code(long long place, long long c) const {
     using namespace config;
     const bool is_half = weights == weights_int4 || weights == weights_mxfp4;
-    if (layout == layout_rows) {
+    if (!is_packed) {
       if (!is_half) return b[place * k + c];
       return b[(place * k + c) / 2] >> c % 2 * 4 & 15;
     }
@@ -41,7 +41,7 @@ struct StoredWeights {
   __device__ long long factor_of(long long place, long long c) const {
     using namespace config;
     const long long in_row = (c + group - first) / group;
-    if (layout == layout_rows) return place * groups + in_row;
+    if (!is_packed) return place * groups + in_row;
     return (place / 64 * groups + in_row) * 64 + place % 64 / 16 * 16 + place % 8 * 2 +
            place % 16 / 8;
   }
