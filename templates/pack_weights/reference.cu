@@ -71,9 +71,20 @@ __device__ void write(float* to, float* magnitude, long long i, float x) {
   magnitude[i] = fabsf(x);
 }
 
-// Packs one code of 8 bits, or two of 4, in each thread, and then one scale with its zero point.
+// Packs one code of 8 bits, or two of 4, in each thread, and then one scale with its zero point, of
+// the expert blockIdx.y.
 extern "C" __global__ void pack_weights_reference(KW_PARAMETERS(pack_weights_reference)) {
-  const Checkpoint given{b, b_zero, n, k, group, first, groups, rows};
+  const long long expert = blockIdx.y, own_factors = expert * packed_rows * groups;
+  const long long zero_bits = source == source_rows || !kIsHalf ? 8 : 4;
+  const Checkpoint given{b + expert * rows * k * (kIsHalf ? 4 : 8) / 8,
+                         b_zero ? b_zero + expert * rows * groups * zero_bits / 8 : nullptr,
+                         n,
+                         k,
+                         group,
+                         first,
+                         groups,
+                         rows};
+  b_scale += expert * rows * groups;
   const long long start = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
   const long long blocks = (k + 63) / 64, bytes = packed_rows * blocks * (kIsHalf ? 32 : 64);
@@ -94,18 +105,19 @@ extern "C" __global__ void pack_weights_reference(KW_PARAMETERS(pack_weights_ref
     } else {
       byte = at(in / 1024, in % 1024 / 512 * 2 + in % 16 / 8, in % 8);
     }
-    write(packed_reference, packed_magnitude, i, static_cast<float>(byte));
+    write(packed_reference, packed_magnitude, expert * bytes + i, static_cast<float>(byte));
   }
   for (long long i = start; i < packed_rows * groups; i += stride) {
     const long long in = i % 64, number = i / 64 % groups;
     const long long place = i / 64 / groups * 64 + in / 16 * 16 + in % 2 * 8 + in % 16 / 2;
     const long long row = given.row_of(place);
     const long long at = source == source_rows ? row * groups + number : number * rows + row;
-    write(packed_scale_reference, packed_scale_magnitude, i,
+    write(packed_scale_reference, packed_scale_magnitude, own_factors + i,
           row < 0 ? 0.0f : to_float(b_scale[at]));
     if (config::zero != zero_none) {
       const int stored = row < 0 ? 0 : given.zero_point(row, number);
-      write(packed_zero_reference, packed_zero_magnitude, i, static_cast<float>(stored % 256));
+      write(packed_zero_reference, packed_zero_magnitude, own_factors + i,
+            static_cast<float>(stored % 256));
     }
   }
 }

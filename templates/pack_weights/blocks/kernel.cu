@@ -132,13 +132,23 @@ __device__ __forceinline__ Packed<16> packed_lane(const unsigned char* corner, i
 }
 
 // Packs a tile of ROWS x DEPTH codes in each of the first `tiles` blocks, and scales and zero
-// points in the others.
+// points in the others, of the expert blockIdx.y.
 extern "C" __global__ void __launch_bounds__(THREADS)
     pack_weights_blocks(KW_PARAMETERS(pack_weights_blocks)) {
   extern __shared__ __align__(16) unsigned char tile[];
   release_next_kernel();
   await_previous_kernel();
-  const Checkpoint given{b, b_zero, n, k, groups, rows};
+  const long long expert = blockIdx.y, factors = static_cast<long long>(rows) * groups;
+  constexpr int kZeroBits = source == source_rows ? 8 : BITS;
+  const Checkpoint given{b + expert * rows * k / 8 * BITS,
+                         b_zero + expert * factors * kZeroBits / 8,
+                         n,
+                         k,
+                         groups,
+                         rows};
+  b_scale += expert * factors;
+  packed_scale += expert * packed_rows * groups;
+  packed_zero += expert * packed_rows * groups;
   if (blockIdx.x >= tiles) {
     for (int item = 0; item < 4; ++item) {
       const int i = (static_cast<int>(blockIdx.x - tiles) * 4 + item) * THREADS + threadIdx.x;
@@ -169,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int row = first_row + rows_of, column = first_column + columns_of;
     if (row >= packed_rows || column >= blocks_k * 64) continue;
     unsigned char* const to =
-        packed + (static_cast<long long>(row / 64) * blocks_k + column / 64) * (512 * BITS) +
+        packed + ((expert * packed_rows + row) / 64 * blocks_k + column / 64) * (512 * BITS) +
         row % 64 / 16 * (128 * BITS) + threadIdx.x % 32 * 16;
 #pragma unroll
     for (int turn = 0; turn < BITS / 4; ++turn) {

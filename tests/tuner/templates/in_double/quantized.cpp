@@ -47,33 +47,37 @@ Outputs dequantize_weights_in_double(const Arrays& in, const Dims& d, const Prob
   return out;
 }
 
-/// The weights of a checkpoint, as numbers of rows and columns.
+/// The weights of a checkpoint, of experts those of one, as numbers of rows and columns.
 class CheckpointWeights {
  public:
-  CheckpointWeights(const Arrays& in, const Dims& d, const Problem& problem)
+  CheckpointWeights(const Arrays& in, const Dims& d, const Problem& problem, std::size_t expert)
       : in_(in),
         k_(d.at("k")),
         rows_(d.at("n") * (flag(problem, "gate").empty() ? 1 : 2)),
         groups_((k_ + 2 * d.at("group") - d.at("first") - 1) / d.at("group")),
         from_(flag(problem, "source")),
-        is_half_(flag(problem, "weights").empty() || flag(problem, "weights") == "mxfp4") {}
+        is_half_(flag(problem, "weights").empty() || flag(problem, "weights") == "mxfp4"),
+        first_code_(expert * rows_ * k_),
+        first_factor_(expert * rows_ * groups_) {}
 
   int code(std::size_t row, std::size_t c) const {
     const auto& b = in_.at("b");
-    if (from_ == "awq") return nibble(b, c * rows_, row);
+    if (from_ == "awq") return nibble(b, first_code_ + c * rows_, row);
     if (from_ == "gptq") {  // words of 32 bits, each with columns of a row
-      return is_half_ ? half(b, (c / 8 * rows_ + row) * 8 + c % 8)
-                      : static_cast<int>(b[(c / 4 * rows_ + row) * 4 + c % 4]);
+      return is_half_ ? half(b, first_code_ + (c / 8 * rows_ + row) * 8 + c % 8)
+                      : static_cast<int>(b[first_code_ + (c / 4 * rows_ + row) * 4 + c % 4]);
     }
-    return is_half_ ? half(b, row * k_ + c) : static_cast<int>(b[row * k_ + c]);
+    const std::size_t place = first_code_ + row * k_ + c;
+    return is_half_ ? half(b, place) : static_cast<int>(b[place]);
   }
   double scale(std::size_t row, std::size_t g) const {
-    return in_.at("b_scale")[from_.empty() ? row * groups_ + g : g * rows_ + row];
+    return in_.at("b_scale")[first_factor_ + (from_.empty() ? row * groups_ + g : g * rows_ + row)];
   }
   int zero(std::size_t row, std::size_t g) const {
     const auto& zeros = in_.at("b_zero");
-    if (from_.empty()) return static_cast<int>(zeros[row * groups_ + g]);
-    return is_half_ ? nibble(zeros, g * rows_, row) : static_cast<int>(zeros[g * rows_ + row]);
+    if (from_.empty()) return static_cast<int>(zeros[first_factor_ + row * groups_ + g]);
+    const std::size_t line = first_factor_ + g * rows_;
+    return is_half_ ? nibble(zeros, line, row) : static_cast<int>(zeros[line + row]);
   }
   std::size_t groups() const { return groups_; }
 
@@ -92,10 +96,12 @@ class CheckpointWeights {
   std::size_t k_, rows_, groups_;
   std::string from_;
   bool is_half_;
+  std::size_t first_code_, first_factor_;  // of the expert
 };
 
-Outputs pack_weights_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
-  const CheckpointWeights given(in, d, problem);
+void pack_expert(const Arrays& in, const Dims& d, const Problem& problem, std::size_t expert,
+                 Outputs& out) {
+  const CheckpointWeights given(in, d, problem, expert);
   const std::size_t n = d.at("n"), k = d.at("k"), blocks = (k + 63) / 64;
   const std::string gate = flag(problem, "gate"), weights = flag(problem, "weights");
   const bool is_half = weights.empty() || weights == "mxfp4";
@@ -104,7 +110,6 @@ Outputs pack_weights_in_double(const Arrays& in, const Dims& d, const Problem& p
   const int none = has_zeros || weights == "fp8_e4m3" || weights == "mxfp4" ? 0 : is_half ? 8 : 128;
   const std::size_t packed_rows = gate.empty() ? (n + 63) / 64 * 64 : (n + 31) / 32 * 64;
   std::vector<int> bytes(packed_rows * blocks * 64 / (is_half ? 2 : 1));
-  Outputs out;
   for (std::size_t p = 0; p < packed_rows; ++p) {
     const std::size_t pair = gate.empty() ? p : p / 16 * 8 + p % 8, half = p / 8 % 2;
     const bool exists = pair < n;
@@ -143,6 +148,13 @@ Outputs pack_weights_in_double(const Arrays& in, const Dims& d, const Problem& p
     if (!has_zeros) continue;
     const int zero = pair < n ? (given.zero(row, g) + added) % 256 : 0;
     out["packed_zero"].add(zero, zero);
+  }
+}
+
+Outputs pack_weights_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
+  Outputs out;
+  for (std::size_t expert = 0; expert < d.at("experts"); ++expert) {
+    pack_expert(in, d, problem, expert, out);
   }
   return out;
 }
