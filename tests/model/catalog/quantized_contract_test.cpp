@@ -86,6 +86,11 @@ TEST_F(QuantizedContractTest, CheckpointsHaveTheirOwnLayouts) {
   EXPECT_EQ(awq.at("b"), (Extent{256, 32}));
   EXPECT_EQ(awq.at("packed"), (Extent{1, 4 * 2048}));
   EXPECT_EQ(awq.at("packed_zero"), (Extent{1, 2 * 64}));
+  const auto experts = extents(
+      "pack_weights n=40 k=64 group=32 experts=3 scale=uint8 weights=mxfp4 gate=interleaved");
+  EXPECT_EQ(experts.at("b"), (Extent{3 * 80, 32}));
+  EXPECT_EQ(experts.at("packed"), (Extent{3 * 2, 2048}));
+  EXPECT_EQ(experts.at("packed_scale"), (Extent{3 * 2, 2 * 64}));
 }
 
 TEST_F(QuantizedContractTest, AProblemThatMeansNothingIsRefusedWithTheReason) {
@@ -96,6 +101,13 @@ TEST_F(QuantizedContractTest, AProblemThatMeansNothingIsRefusedWithTheReason) {
            {"quantized_matmul m=1 n=8 k=64 group=32 dtype=bf16 weights=mxfp4", "power of two"},
            {"quantized_matmul m=1 n=8 k=64 dtype=bf16 weights=fp8_e4m3 zero=code", "zero points"},
            {"dequantize_weights n=8 k=64 dtype=bf16 scale=uint8", "only mxfp4"},
+           {"grouped_quantized_matmul experts=4 rows=9 room=2 n=8 k=64 dtype=bf16 layout=masked",
+            "room for so many"},
+           {"grouped_quantized_matmul experts=4 rows=9 n=8 k=64 dtype=bf16 tokens=3",
+            "counted by themselves"},
+           {"grouped_quantized_matmul experts=4 rows=9 n=8 k=64 dtype=bf16 activation=swiglu_oai",
+            "takes a gate"},
+           {"grouped_quantized_matmul experts=1025 rows=9 n=8 k=64 dtype=bf16", "all experts"},
            {"pack_weights n=9 k=64 scale=fp16 source=awq", "eight rows"},
            {"pack_weights n=8 k=64 scale=fp16 source=awq weights=int8", "4 bits"}}) {
     EXPECT_THAT(bind(problem), Fails(ErrorCode::invalid_argument, HasSubstr(why))) << problem;
@@ -118,6 +130,34 @@ TEST_F(QuantizedContractTest, PackedWeightsGoToWgmma) {
   EXPECT_TRUE(takes(name, "quantized_matmul m=8192 first=16 zero=code" + rest));
   EXPECT_FALSE(takes(name, "quantized_matmul m=64 layout=rows" + rest));
   EXPECT_FALSE(takes(name, "quantized_matmul m=64 first=8" + rest));
+}
+
+TEST_F(QuantizedContractTest, ExpertsHaveWholeRowsOfBlocks) {
+  const auto gated = extents(
+      "grouped_quantized_matmul experts=5 rows=12 n=33 k=128 group=32 dtype=bf16 gate=stacked "
+      "bias=expert a_rows=indexed tokens=4 scale_rows=given");
+  EXPECT_EQ(gated.at("a"), (Extent{4, 128}));
+  EXPECT_EQ(gated.at("b"), (Extent{5 * 2, 2 * 2048}));
+  EXPECT_EQ(gated.at("b_scale"), (Extent{5 * 2, 4 * 64}));
+  EXPECT_EQ(gated.at("bias"), (Extent{5, 66}));
+  EXPECT_EQ(gated.at("row_of"), (Extent{12}));
+  EXPECT_EQ(gated.at("row_scale"), (Extent{12}));
+  EXPECT_EQ(gated.at("d"), (Extent{12, 33}));
+  const auto masked = extents(
+      "grouped_quantized_matmul experts=5 rows=12 room=8 n=64 k=128 dtype=bf16 layout=masked");
+  EXPECT_EQ(masked.at("a"), (Extent{40, 128}));
+  EXPECT_EQ(masked.at("counts"), (Extent{5}));
+  EXPECT_EQ(masked.at("d"), (Extent{40, 64}));
+}
+
+TEST_F(QuantizedContractTest, ExpertsWithFewRowsStream) {
+  const std::string name = "grouped_quantized_matmul/stream";
+  const std::string of = "grouped_quantized_matmul experts=8 n=64 group=32 dtype=bf16 ";
+  EXPECT_TRUE(takes(name, of + "rows=512 k=2880"));
+  EXPECT_FALSE(takes(name, of + "rows=513 k=2880"));
+  EXPECT_FALSE(takes(name, of + "rows=8 k=2888"));
+  EXPECT_FALSE(takes(name, of + "rows=8 k=2880 first=8"));
+  EXPECT_TRUE(takes("grouped_quantized_matmul/tiled", of + "rows=8 k=2888 first=8"));
 }
 
 }  // namespace

@@ -127,8 +127,9 @@ struct Cursor {
   }
 };
 
-// Loads the weights of a stage, of row of blocks `row` of b. The stage also waits for `row_bytes`
-// of rows of a. Run by a whole warp, whose lanes share the copies.
+// Loads the weights of a stage, of row of blocks `row` of b. `map_codes` has boxes of a stage's
+// parts of blocks, and is not read if a tile has all rows of its blocks. The stage also waits for
+// `row_bytes` of rows of a. Run by a whole warp, whose lanes share the copies.
 template <typename Shape>
 __device__ __forceinline__ void load_weights(const Cursor<Shape>& stage, const Shape& shape,
                                              Addresses at, const unsigned char* b,

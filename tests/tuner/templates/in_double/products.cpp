@@ -119,43 +119,48 @@ const InDouble kMatmulForm("matmul", matmul_in_double, [](const Problem& problem
 
 const InDouble kQuantizedMatmulForm("quantized_matmul", quantized_matmul_in_double);
 
+/// Calls `visit(group, row)` for the places of the rows of all groups.
+template <typename Visit>
+void each_grouped_row(const Arrays& in, std::size_t groups, std::size_t room, const Visit& visit) {
+  const bool masked = in.contains("counts");
+  std::size_t first = 0;
+  for (std::size_t group = 0; group < groups; ++group) {
+    const auto given = static_cast<std::size_t>(in.at(masked ? "counts" : "ends")[group]);
+    if (masked) first = group * room;
+    const std::size_t end = masked ? first + given : given;
+    for (; first < end; ++first) visit(group, first);
+  }
+}
+
 /// A place that belongs to no group keeps its value.
 Outputs grouped_matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
-  const std::size_t n = d.at("n"), k = d.at("k"), room = d.at("room");
+  const std::size_t n = d.at("n"), k = d.at("k");
   const bool gated = flag(problem, "gate") == "stacked";
-  const bool masked = flag(problem, "layout") == "masked";
   const std::string activation = flag(problem, "activation");
   const double steepest = activation.empty() ? 1 : 1.13;
   const double unit = 8 * std::sqrt(static_cast<double>(k)) * 0x1p-22;
   Expected out;
   for (const double kept : in.at("d")) out.add(kept, 0);
-  std::size_t first = 0;
-  for (std::size_t group = 0; group < d.at("groups"); ++group) {
-    const auto given = static_cast<std::size_t>(in.at(masked ? "counts" : "ends")[group]);
-    if (masked) first = group * room;
-    const std::size_t end = masked ? first + given : given;
-    for (; first < end; ++first) {
-      const auto sum_of = [&](std::size_t row) {
-        Sum sum;
-        for (std::size_t l = 0; l < k; ++l) {
-          const double product =
-              in.at("a")[first * k + l] * in.at("b")[(group * (gated ? 2 : 1) * n + row) * k + l];
-          sum.value += product;
-          sum.terms += std::fabs(product);
-        }
-        return sum;
-      };
-      for (std::size_t j = 0; j < n; ++j) {
-        const Sum sum = sum_of(j);
-        const Sum up = gated ? sum_of(n + j) : Sum{1, 0};
-        const double gate = activate(activation, sum.value);
-        out.value[first * n + j] = gate * up.value;
-        out.magnitude[first * n + j] =
-            std::fabs(gate) * up.terms +
-            steepest * sum.terms * (std::fabs(up.value) + unit * up.terms);
+  each_grouped_row(in, d.at("groups"), d.at("room"), [&](std::size_t group, std::size_t place) {
+    const auto sum_of = [&](std::size_t row) {
+      Sum sum;
+      for (std::size_t l = 0; l < k; ++l) {
+        const double product =
+            in.at("a")[place * k + l] * in.at("b")[(group * (gated ? 2 : 1) * n + row) * k + l];
+        sum.value += product;
+        sum.terms += std::fabs(product);
       }
+      return sum;
+    };
+    for (std::size_t j = 0; j < n; ++j) {
+      const Sum sum = sum_of(j);
+      const Sum up = gated ? sum_of(n + j) : Sum{1, 0};
+      const double gate = activate(activation, sum.value);
+      out.value[place * n + j] = gate * up.value;
+      out.magnitude[place * n + j] = std::fabs(gate) * up.terms +
+                                     steepest * sum.terms * (std::fabs(up.value) + unit * up.terms);
     }
-  }
+  });
   return {{"d", std::move(out)}};
 }
 
@@ -163,6 +168,56 @@ const InDouble kGroupedMatmulForm("grouped_matmul", grouped_matmul_in_double,
                                   [](const Problem& problem) {
                                     return flag(problem, "dtype") != "fp8_e4m3";
                                   });
+
+/// A place that belongs to no expert keeps its value.
+Outputs grouped_quantized_matmul_in_double(const Arrays& in, const Dims& d,
+                                           const Problem& problem) {
+  const std::size_t n = d.at("n"), k = d.at("k");
+  const bool gated = flag(problem, "gate") == "stacked";
+  const std::string activation = flag(problem, "activation");
+  const double steepest = activation.empty() ? 1 : 1.13;
+  const double rounding = flag(problem, "dtype") == "bf16" ? 0x1p-7 : 0x1p-10;  // of weights
+  const double unit = 8 * std::sqrt(static_cast<double>(k)) * 0x1p-22 + rounding;
+  constexpr double kLimit = 1.5, kGateAlpha = 0.75;  // the checked scalars
+  Expected out;
+  for (const double kept : in.at("d")) out.add(kept, 0);
+  each_grouped_row(in, d.at("experts"), d.at("room"), [&](std::size_t expert, std::size_t row) {
+    const QuantizedWeights weights(in, d, problem, expert);
+    const auto of_a = in.contains("row_of") ? static_cast<std::size_t>(in.at("row_of")[row]) : row;
+    const auto sum_of = [&](std::size_t j) {
+      Sum sum;
+      if (in.contains("bias")) {
+        sum.value = in.at("bias")[expert * weights.rows() + j];
+        sum.terms = std::fabs(sum.value);
+      }
+      for (std::size_t l = 0; l < k; ++l) {
+        const double product = in.at("a")[of_a * k + l] * weights.at(j, l);
+        sum.value += product;
+        sum.terms += std::fabs(product);
+      }
+      return sum;
+    };
+    const double factor = in.contains("row_scale") ? in.at("row_scale")[row] : 1;
+    for (std::size_t j = 0; j < n; ++j) {
+      const Sum sum = sum_of(j);
+      Sum up = gated ? sum_of(n + j) : Sum{1, 0};
+      double gate = activate(activation, sum.value);
+      if (activation == "swiglu_oai") {
+        const double least = std::min(sum.value, kLimit);
+        gate = least / (1 + std::exp(-kGateAlpha * least));
+        up = {std::clamp(up.value, -kLimit, kLimit) + 1, up.terms + 1};
+      }
+      out.value[row * n + j] = factor * gate * up.value;
+      out.magnitude[row * n + j] =
+          factor * (std::fabs(gate) * up.terms +
+                    steepest * sum.terms * (std::fabs(up.value) + unit * up.terms));
+    }
+  });
+  return {{"d", std::move(out)}};
+}
+
+const InDouble kGroupedQuantizedMatmulForm("grouped_quantized_matmul",
+                                           grouped_quantized_matmul_in_double);
 
 }  // namespace
 }  // namespace kernwright

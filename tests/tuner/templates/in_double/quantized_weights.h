@@ -11,10 +11,10 @@
 
 namespace kernwright {
 
-/// The weights that a quantized product or dequantize_weights reads.
+/// The weights that a quantized product or dequantize_weights reads, of experts those of one.
 class QuantizedWeights {
  public:
-  QuantizedWeights(const Arrays& in, const Dims& d, const Problem& problem)
+  QuantizedWeights(const Arrays& in, const Dims& d, const Problem& problem, std::size_t expert = 0)
       : in_(in),
         n_(d.at("n")),
         k_(d.at("k")),
@@ -26,6 +26,8 @@ class QuantizedWeights {
         is_gated_(!flag(problem, "gate").empty()),
         is_interleaved_(flag(problem, "gate") == "interleaved") {
     if (code_.empty()) code_ = "int4";
+    const std::size_t blocks = is_gated_ ? (n_ + 31) / 32 : (n_ + 63) / 64;
+    first_row_ = expert * blocks * 64;
   }
 
   std::size_t rows() const { return is_gated_ ? 2 * n_ : n_; }
@@ -35,6 +37,7 @@ class QuantizedWeights {
     std::size_t row = r;
     if (is_gated_ && is_packed_) row = r % n_ / 8 * 16 + r / n_ * 8 + r % n_ % 8;
     if (is_interleaved_ && !is_packed_) row = r % n_ * 2 + r / n_;
+    row += first_row_;
     const std::size_t in_row = (c + before_) / group_;
     std::size_t factor = row * groups_ + in_row;
     if (is_packed_) {
@@ -79,7 +82,7 @@ class QuantizedWeights {
   }
 
   const Arrays& in_;
-  std::size_t n_, k_, group_, before_, groups_;
+  std::size_t n_, k_, group_, before_, groups_, first_row_;
   std::string code_;
   bool is_packed_, is_gated_, is_interleaved_;
 };
