@@ -170,6 +170,10 @@ def test_quantized_weights(planned, refused):
                    out=(tensor(2, 64 * 2048, dtype="uint8"),
                         tensor(2, 32 * 64, dtype="fp16"))) == (
         "pack_weights n=96 k=4096 group=128 scale=fp16 source=gptq")
+    assert planned(kw.pack_weights, tensor(3 * 160, 64, dtype="uint8"), tensor(3 * 160, 4, dtype="uint8"),
+                   weights="mxfp4", group=32, experts=3, gate="interleaved",
+                   out=(tensor(3 * 3, 2 * 2048, dtype="uint8"), tensor(3 * 3, 4 * 64, dtype="uint8"))) == (
+        "pack_weights n=80 k=128 group=32 experts=3 scale=uint8 weights=mxfp4 gate=interleaved")
     packed, scale = tensor(2, 64 * 2048, dtype="uint8"), tensor(2, 32 * 64)
     assert planned(kw.dequantize_weights, packed, scale, n=96, group=128,
                    out=tensor(96, 4096)) == "dequantize_weights n=96 k=4096 group=128 dtype=bf16"

@@ -13,8 +13,8 @@ from ._chain import BakedLaunch, Chain, ChainBuilder, ChainSlot, ChainTime
 from ._kernwright import Error
 from ._kernwright import version as _version
 from ._operations import (attention, elementwise, gated_linear, gelu_and_mul, grouped_matmul,
-                          layer_norm, linear, matmul, reduce, rms_norm, rope, scaled_matmul,
-                          silu_and_mul, softmax)
+                          grouped_quantized_matmul, layer_norm, linear, matmul, reduce, rms_norm,
+                          rope, scaled_matmul, silu_and_mul, softmax)
 from ._progress import AnyProgress, TuneProgress
 from ._record import Record
 from ._service import (AnyPath, AnyProblem, Kernel, LookupCount, Problem, Service, Watch, default_service,
@@ -33,7 +33,8 @@ __all__ = ["BakedLaunch", "Chain", "ChainBuilder", "ChainSlot", "ChainTime", "Er
            "LookupCount", "Problem", "Record", "Service", "TuneProgress", "argmax", "attention",
            "attention_merge", "attention_schedule", "autotune", "bias_activation",
            "default_service", "dequantize_weights", "doctor", "elementwise", "embedding",
-           "gated_linear", "gelu_and_mul", "grouped_matmul", "kv_append", "last_kernel",
+           "gated_linear", "gelu_and_mul", "grouped_matmul", "grouped_quantized_matmul",
+           "kv_append", "last_kernel",
            "layer_norm", "linear", "lookup_counts", "matmul", "metrics", "pack_weights", "prewarm",
            "quantize_rows", "quantized_matmul", "record", "record_shapes", "reduce", "rms_norm",
            "rope", "scaled_matmul", "seal", "set_default", "silu_and_mul", "softmax", "tune"]

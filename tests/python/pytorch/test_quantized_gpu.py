@@ -73,6 +73,34 @@ class QuantizedGpu(unittest.TestCase):
                 for (name, one), (_, other) in zip(weight.named_buffers(), gated.part(i).named_buffers(), strict=True):
                     self.assertTrue(torch.equal(one, other), (n, k, bits, name))
 
+    def test_experts(self):
+        draw = torch.Generator().manual_seed(3)
+        for experts, rows, k, top in (5, 136, 96, 2), (32, 5760, 2880, 4), (48, 200, 320, 1):
+            blocks = torch.randint(0, 256, (experts, rows, k // 32, 16), generator=draw).to(torch.uint8)
+            scales = torch.randint(119, 124, (experts, rows, k // 32), generator=draw).to(torch.uint8)
+            bias = torch.randn(experts, rows, generator=draw).bfloat16()
+            given = blocks, scales, bias
+            plain = kw.QuantizedExperts.from_mxfp4(*given, gate="interleaved")
+            ours = kw.QuantizedExperts.from_mxfp4(*(part.cuda() for part in given), gate="interleaved")
+            for name, tensor in plain.named_buffers():
+                self.assertTrue(torch.equal(getattr(ours, name).cpu(), tensor), (rows, name))
+            for tokens in (1, 7, 64):
+                of = torch.randint(0, experts, (tokens * top,), generator=draw).sort().values
+                ends = torch.bincount(of, minlength=experts).cumsum(0).int().cuda()
+                row_of = torch.randint(0, tokens, (tokens * top,), generator=draw).int().cuda()
+                x = torch.randn(tokens, k, generator=draw).bfloat16().cuda()
+                row_scale = torch.rand(tokens * top, generator=draw).cuda()
+                result = kw.quantized_grouped_matmul(x, ours, ends, row_of=row_of, row_scale=row_scale,
+                                                     activation="swiglu_oai")
+                weight = ours.dequantize(torch.bfloat16).double()
+                sums = torch.stack([x[row].double() @ weight[expert].t() + ours.bias[expert].double()
+                                    for row, expert in zip(row_of.tolist(), of.tolist())])
+                gate, up = sums.chunk(2, 1)
+                gate = gate.clamp(max=7)
+                expected = gate * torch.sigmoid(1.702 * gate) * (up.clamp(-7, 7) + 1) * row_scale[:, None]
+                error = (result.double() - expected).norm() / expected.norm()
+                self.assertLess(float(error), 0.01, (experts, tokens))
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -5,11 +5,12 @@ work on the framework's current stream. Results are new arrays of the same frame
 Nothing is copied: an array whose layout no kernel takes is refused. All of them raise Error."""
 
 from .._arrays import dtype_text
-from .products import gated_linear, grouped_matmul, linear, matmul, scaled_matmul
+from .products import (gated_linear, grouped_matmul, grouped_quantized_matmul, linear, matmul,
+                       scaled_matmul)
 from .rows import (elementwise, gelu_and_mul, layer_norm, reduce, rms_norm, rope, silu_and_mul,
                    softmax)
 from .sequences import attention
 
 __all__ = ["attention", "dtype_text", "elementwise", "gated_linear", "gelu_and_mul",
-           "grouped_matmul", "layer_norm", "linear", "matmul", "reduce", "rms_norm", "rope",
-           "scaled_matmul", "silu_and_mul", "softmax"]
+           "grouped_matmul", "grouped_quantized_matmul", "layer_norm", "linear", "matmul", "reduce",
+           "rms_norm", "rope", "scaled_matmul", "silu_and_mul", "softmax"]

@@ -1,4 +1,4 @@
-"""Matrix products: plain, gated, scaled and grouped."""
+"""Matrix products: plain, gated, scaled, grouped, and of quantized experts."""
 
 from typing import Any, Optional, Tuple
 
@@ -150,3 +150,37 @@ def grouped_matmul(a: Any, b: Any, offs: Any, *, scale_a: Any = None, scale_b: A
     return call(_GROUPED_MATMUL,
                 ("grouped_matmul", activation, "stacked" if gated else "none", out_dtype),
                 (a, b, scale_a, scale_b, offs), (out,))
+
+
+_GROUPED_QUANTIZED_MATMUL = Form(
+    "grouped_quantized_matmul",
+    (("a", "a"), ("b", "b"), ("b_scale", "b_scale"), ("b_zero", "b_zero"), ("bias", "bias"),
+     ("row_of", "row_of"), ("row_scale", "row_scale"), ("ends", "offs")), (("d", "out"),),
+    ("n", "group", "first", "weights", "activation", "gate", "out"), ("limit", "gate_alpha"))
+
+
+def grouped_quantized_matmul(a: Any, b: Any, b_scale: Any, offs: Any, *, b_zero: Any = None,
+                             bias: Any = None, row_of: Any = None, row_scale: Any = None,
+                             n: Optional[int] = None, group: Optional[int] = None,
+                             first: Optional[int] = None, weights: str = "int4",
+                             activation: Optional[str] = None, gated: bool = False,
+                             limit: float = 7.0, gate_alpha: float = 1.702, out: Any = None,
+                             out_dtype: Any = None) -> Any:
+    """row_scale * activation(a of expert e @ w[e].T + bias[e]) for each expert of a mixture, with
+    packed weights w of 4 or 8 bits.
+
+    a: [rows, k] without gaps, sorted by expert, bf16 or fp16; with row_of [tokens, k] in any order
+    b, b_scale, b_zero: as pack_weights writes them with `experts`
+    offs: [experts], int32, on the GPU: the ends of the rows of each expert, as in `grouped_matmul`
+    bias: [experts, n], gated [experts, 2 * n]; row_of: [rows], int32, the rows of a, which nothing
+        checks; row_scale: [rows], fp32, by which results are multiplied
+    n: columns of the result, if 64, or gated 32, does not divide them; group, first, weights: as in
+        the operation
+    gated: w has 2 * n rows, and the result is activation(gate) * up; activation: also "swiglu_oai",
+        gated, with its limit and gate_alpha
+    Result: [rows, n], of a's dtype. Source: the operation grouped_quantized_matmul."""
+    scalars = (limit, gate_alpha) if activation == "swiglu_oai" else ()
+    return call(_GROUPED_QUANTIZED_MATMUL,
+                ("grouped_quantized_matmul", n, group, first, weights, activation,
+                 "stacked" if gated else "none", out_dtype),
+                (a, b, b_scale, b_zero, bias, row_of, row_scale, offs), (out,), scalars)

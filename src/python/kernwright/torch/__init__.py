@@ -12,16 +12,18 @@ from ._load import load_quantized
 from ._packing import pack
 from ._patch import Report, patch, unpatch
 from ._quantized import QuantizedRows, QuantizedWeight
+from ._quantized_experts import QuantizedExperts
 from ._quantized_modules import QuantizedLinear
 from .inductor import fuse_in_inductor, use_in_inductor
 from .ops import (append_attention, attention, gated_linear, gelu_and_mul, grouped_matmul,
-                  layer_norm, linear, matmul, norm_rope, qkv_linear, quantize_rows, quantized_linear,
-                  rms_norm, rope, scaled_dot_product_attention, scaled_matmul, silu_and_mul, silu_mul,
-                  softmax)
+                  layer_norm, linear, matmul, norm_rope, qkv_linear, quantize_rows,
+                  quantized_grouped_matmul, quantized_linear, rms_norm, rope,
+                  scaled_dot_product_attention, scaled_matmul, silu_and_mul, silu_mul, softmax)
 from .transformers import use_in_transformers
 
-__all__ = ["QuantizedLinear", "QuantizedRows", "QuantizedWeight", "Report", "append_attention", "attention",
-           "fuse_in_inductor", "gated_linear", "gelu_and_mul", "grouped_matmul", "layer_norm", "layers", "linear",
-           "load_quantized", "matmul", "norm_rope", "pack", "patch", "qkv_linear", "quantize_rows",
-           "quantized_linear", "rms_norm", "rope", "scaled_dot_product_attention", "scaled_matmul", "silu_and_mul",
-           "silu_mul", "softmax", "unpatch", "use_in_inductor", "use_in_transformers"]
+__all__ = ["QuantizedExperts", "QuantizedLinear", "QuantizedRows", "QuantizedWeight", "Report",
+           "append_attention", "attention", "fuse_in_inductor", "gated_linear", "gelu_and_mul",
+           "grouped_matmul", "layer_norm", "layers", "linear", "load_quantized", "matmul", "norm_rope",
+           "pack", "patch", "qkv_linear", "quantize_rows", "quantized_grouped_matmul",
+           "quantized_linear", "rms_norm", "rope", "scaled_dot_product_attention", "scaled_matmul",
+           "silu_and_mul", "silu_mul", "softmax", "unpatch", "use_in_inductor", "use_in_transformers"]

@@ -2,7 +2,7 @@
 kernels read. Between them are rows: codes [n, k * bits / 8], the first of two in the lower half of a
 byte, with scales and zero points [n, groups]. All conversions but `quantized_rows` are exact."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -125,6 +125,34 @@ def closed(rows: Rows, n: int) -> Rows:
     """Undoes `opened`: returns n gates, then the n rows that these open."""
     return Rows(*(part if part is None else part.unflatten(0, (-1, 2, 8)).transpose(0, 1).flatten(1, 2)[:, :n].flatten(
         0, 1) for part in rows))
+
+
+def _half(part: Tensor, gate: str, half: int) -> Tensor:
+    """Returns the gates, 0, or the rows that they open, 1, as contiguous rows."""
+    return part.chunk(2)[half] if gate == "stacked" else part[half::2]
+
+
+def pack_experts(rows: Rows, weights: str, experts: int, gate: str) -> Rows:
+    """Does the same for the rows of `experts` matrices, with gates as they are in a checkpoint."""
+    made = []
+    for one in zip(*(part.chunk(experts) if part is not None else [None] * experts for part in rows)):
+        own = Rows(*one)
+        if gate != "none":
+            own = opened(*(Rows(*(part if part is None else _half(part, gate, half) for part in own))
+                           for half in range(2)), weights)
+        made.append(pack(own, weights))
+    return Rows(*(None if parts[0] is None else torch.cat(parts) for parts in zip(*made)))
+
+
+def unpack_experts(blocks: Rows, experts: int, n: int, k: int, weights: str, gated: bool) -> List[Rows]:
+    """Undoes `pack_experts`: the rows of each expert, with a gate n gates and then the n rows that
+    they open."""
+    packed_rows = blocks.codes.shape[0] // experts * BLOCK
+    made = []
+    for one in zip(*(part.chunk(experts) if part is not None else [None] * experts for part in blocks)):
+        own = unpack(Rows(*one), packed_rows if gated else n, k, weights)
+        made.append(closed(own, n) if gated else own)
+    return made
 
 
 def unpack(blocks: Rows, n: int, k: int, weights: str) -> Rows:

@@ -14,14 +14,17 @@ _SCALES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 def _pack_by_kernel(b: Tensor, scales: Tensor, zeros: Optional[Tensor], source: str, zero: str,
-                    weights: str, group: int) -> Rows:
+                    weights: str, group: int, experts: int = 1, gate: str = "none") -> Rows:
     codes, packed_scales, *packed_zeros = make_function("pack_weights")(
-        b, scales, b_zero=zeros, source=source, zero=zero, weights=weights, group=group)
+        b, scales, b_zero=zeros, source=source, zero=zero, weights=weights, group=group, experts=experts,
+        gate=gate)
     return Rows(codes, packed_scales, *(packed_zeros or [None]))
 
 
 def _pack_in_torch(b: Tensor, scales: Tensor, zeros: Optional[Tensor], source: str, zero: str,
-                   weights: str, group: int) -> Rows:
+                   weights: str, group: int, experts: int = 1, gate: str = "none") -> Rows:
+    if experts > 1 or gate != "none":
+        return layouts.pack_experts(Rows(b, scales, zeros), weights, experts, gate)
     if source == "awq":
         zeros = None if zeros is None else layouts.codes_of_awq(zeros).t()
         b, scales = layouts.packed(layouts.codes_of_awq(b).t(), 4), scales.t()
@@ -105,7 +108,7 @@ def _order_of(g_idx: Optional[Tensor], k: int, groups: int,
     return order.to(torch.int32), group
 
 
-class _Packed(nn.Module):
+class Buffers(nn.Module):
     """Buffers without gradients, which move with a model, and stay as they are if its dtype is
     changed."""
 
@@ -132,7 +135,29 @@ class _Packed(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
 
 
-class QuantizedWeight(_Packed):
+class PackedBuffers(Buffers):
+    """The packed weights of a layer or of experts."""
+
+    n: int
+    k: int
+    group: int
+    weights: str
+
+    def _expect_sizes(self) -> None:
+        if self.weights not in ("int4", "int8", "mxfp4"):
+            raise ValueError(f"weights is {self.weights!r}, and 'int4', 'int8' or 'mxfp4' expected")
+        if self.n < 1 or self.k < 8 or self.k % 8 != 0:
+            raise ValueError(f"the weights are [{self.n}, {self.k}], and rows of a multiple of 8 columns "
+                             "expected")
+        if self.group != self.k and (self.group < 16 or self.group % 16 != 0):
+            raise ValueError(f"group is {self.group}, and a multiple of 16 or all {self.k} columns expected")
+
+    def _keep(self, blocks: Rows, **more: Optional[Tensor]) -> None:
+        for name, tensor in (*zip(("codes", "scales", "zeros"), blocks), *more.items()):
+            self.register_buffer(name, tensor)
+
+
+class QuantizedWeight(PackedBuffers):
     """The weights [n, k] of a linear layer in 4 or 8 bits, in the layout that kernels read.
 
     codes, scales, zeros: as the operation pack_weights writes them, no zeros if every zero point is
@@ -164,20 +189,7 @@ class QuantizedWeight(_Packed):
                         device=device),
             torch.empty(factors, dtype=scale, device=device),
             torch.empty(factors, dtype=torch.uint8, device=device) if zeros else None),
-            torch.empty(k, dtype=torch.int32, device=device) if order else None)
-
-    def _expect_sizes(self) -> None:
-        if self.weights not in ("int4", "int8", "mxfp4"):
-            raise ValueError(f"weights is {self.weights!r}, and 'int4', 'int8' or 'mxfp4' expected")
-        if self.n < 1 or self.k < 8 or self.k % 8 != 0:
-            raise ValueError(f"the weights are [{self.n}, {self.k}], and rows of a multiple of 8 columns "
-                             "expected")
-        if self.group != self.k and (self.group < 16 or self.group % 16 != 0):
-            raise ValueError(f"group is {self.group}, and a multiple of 16 or all {self.k} columns expected")
-
-    def _keep(self, blocks: Rows, order: Optional[Tensor]) -> None:
-        for name, tensor in zip(("codes", "scales", "zeros", "order"), (*blocks, order)):
-            self.register_buffer(name, tensor)
+            order=torch.empty(k, dtype=torch.int32, device=device) if order else None)
 
     @classmethod
     def _of(cls, n: int, k: int, group: int, weights: str, source: str, b: Tensor, scales: Tensor,
@@ -193,7 +205,7 @@ class QuantizedWeight(_Packed):
         pack = _pack_on_gpu if b.is_cuda else _pack_in_torch
         with torch.no_grad():
             made._keep(pack(b.contiguous(), scales.contiguous(), None if zeros is None else zeros.contiguous(),
-                            source, "none" if zeros is None else zero, weights, group), order)
+                            source, "none" if zeros is None else zero, weights, group), order=order)
         return made
 
     @classmethod
@@ -315,7 +327,7 @@ class QuantizedWeight(_Packed):
                 + (", zeros" if self.zeros is not None else "") + (", order" if self.order is not None else ""))
 
 
-class QuantizedRows(_Packed):
+class QuantizedRows(Buffers):
     """The weights [n, k] of a linear layer in 8 bits with a scale for each row. A product with them
     quantizes the rows of x alike, so that both operands have 8 bits.
 

@@ -9,7 +9,7 @@ docstrings say what they have besides the functions of kernwright of the same na
 arguments that require a gradient."""
 
 from .products import gated_linear, linear, matmul, qkv_linear
-from .quantized_products import quantize_rows, quantized_linear
+from .quantized_products import quantize_rows, quantized_grouped_matmul, quantized_linear
 from .rows import (gelu_and_mul, layer_norm, norm_rope, rms_norm, rope, silu_and_mul, silu_mul,
                    softmax)
 from .scaled_products import grouped_matmul, scaled_matmul
@@ -17,5 +17,5 @@ from .sequences import append_attention, attention, scaled_dot_product_attention
 
 __all__ = ["append_attention", "attention", "gated_linear", "gelu_and_mul", "grouped_matmul",
            "layer_norm", "linear", "matmul", "norm_rope", "qkv_linear", "quantize_rows",
-           "quantized_linear", "rms_norm", "rope", "scaled_dot_product_attention", "scaled_matmul", "silu_and_mul",
+           "quantized_grouped_matmul", "quantized_linear", "rms_norm", "rope", "scaled_dot_product_attention", "scaled_matmul", "silu_and_mul",
            "silu_mul", "softmax"]

@@ -270,6 +270,34 @@ def quantized_gated_linear(x: Tensor, codes: Tensor, scales: Tensor, zeros: Opti
     return gated_linear(x, layouts.dequantized(layouts.closed(rows, n), weights, group), activation=activation)
 
 
+def _swiglu_oai(gate: Tensor, up: Tensor, limit: float, gate_alpha: float) -> Tensor:
+    gate = gate.clamp(max=limit)
+    return gate * torch.sigmoid(gate_alpha * gate) * (up.clamp(-limit, limit) + 1)
+
+
+def quantized_grouped_matmul(x: Tensor, codes: Tensor, scales: Tensor, offs: Tensor, zeros: Optional[Tensor] = None,
+                             bias: Optional[Tensor] = None, row_of: Optional[Tensor] = None,
+                             row_scale: Optional[Tensor] = None, *, n: int, group: int, weights: str,
+                             activation: Optional[str] = None, gated: bool = False, limit: float = 7.0,
+                             gate_alpha: float = 1.702) -> Tensor:
+    ends = list(map(int, offs.tolist()))
+    experts = layouts.unpack_experts(layouts.Rows(codes, scales, zeros), len(ends), n, x.shape[-1], weights, gated)
+    x = x if row_of is None else x.index_select(0, row_of)
+    out, begin = x.new_zeros((x.shape[0], n)), 0
+    for expert, (own, end) in enumerate(zip(experts, ends)):
+        sums = x[begin:end].float() @ layouts.dequantized(own, weights, group).t()
+        if bias is not None:
+            sums = sums + bias[expert].float()
+        gate, up = sums[:, :n], sums[:, n:]
+        if activation == "swiglu_oai":
+            results = _swiglu_oai(gate, up, limit, gate_alpha)
+        else:
+            results = activate(gate, activation) * (up if gated else 1)
+        out[begin:end] = results if row_scale is None else results * row_scale[begin:end, None]
+        begin = end
+    return out
+
+
 def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor] = None,
                    scale_b: Optional[Tensor] = None, *, activation: Optional[str] = None,
                    gated: bool = False, out: Optional[Tensor] = None,

@@ -5,9 +5,11 @@ from typing import Any, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
+from ... import _operations as _arrays
 from ..._arrays import make_error
 from ..._call import make_function
 from .._quantized import GatedWeight, QuantizedRows, QuantizedWeight
+from .._quantized_experts import QuantizedExperts
 from . import plain
 from .define import _direct, _new, _operator
 from .scaled_products import scaled_matmul
@@ -93,4 +95,48 @@ def quantized_linear(x: Tensor, weight: Union[QuantizedWeight, QuantizedRows],
     compute = _quantized_linear if _direct(*tensors) else torch.ops.kernwright.quantized_linear
     result: Tensor = compute(*tensors, n=weight.n, group=weight.group, weights=weight.weights,
                              activation=activation)
+    return result
+
+
+def _our_grouped(x: Tensor, codes: Tensor, scales: Tensor, offs: Tensor, zeros: Optional[Tensor] = None,
+                 bias: Optional[Tensor] = None, row_of: Optional[Tensor] = None, row_scale: Optional[Tensor] = None,
+                 **named: Any) -> Tensor:
+    result: Tensor = _arrays.grouped_quantized_matmul(x, codes, scales, offs, b_zero=zeros, bias=bias,
+                                                      row_of=row_of, row_scale=row_scale, **named)
+    return result
+
+
+def _new_grouped(x: Tensor, codes: Tensor, scales: Tensor, offs: Tensor, zeros: Optional[Tensor] = None,
+                 bias: Optional[Tensor] = None, row_of: Optional[Tensor] = None, *_: Any, n: int,
+                 **named: Any) -> Tensor:
+    return _new(x, (x.shape[0] if row_of is None else row_of.shape[0], n))
+
+
+_quantized_grouped_matmul = _operator(
+    "quantized_grouped_matmul(Tensor x, Tensor codes, Tensor scales, Tensor offs, Tensor? zeros=None, "
+    "Tensor? bias=None, Tensor? row_of=None, Tensor? row_scale=None, *, int n, int group, str weights, "
+    "str? activation=None, bool gated=False, float limit=7.0, float gate_alpha=1.702) -> Tensor",
+    _our_grouped, plain.quantized_grouped_matmul, _new_grouped)
+
+
+def quantized_grouped_matmul(x: Tensor, experts: QuantizedExperts, offs: Tensor, *, row_of: Optional[Tensor] = None,
+                             row_scale: Optional[Tensor] = None, activation: Optional[str] = None,
+                             limit: float = 7.0, gate_alpha: float = 1.702) -> Tensor:
+    """row_scale * activation(x of expert e @ w[e].T + bias[e]) for each expert of a mixture, in one
+    kernel; gated experts give activation(gate) * up. Without a backward.
+
+    x: [rows, k] in bf16 or fp16, sorted by expert; with row_of [tokens, k] in any order
+    offs: [experts], int32: the ends of the rows of each expert, as in `grouped_matmul`
+    row_of: [rows], int32: the row of x for each row; row_scale: [rows], fp32
+    activation: "silu", "gelu_tanh", "gelu_erf", or "swiglu_oai" of gpt-oss, with limit and gate_alpha
+    Result: [rows, n], of x's dtype, with anything in rows of no expert.
+
+    Tensors that no kernel takes, such as those on a CPU, are computed with the dequantized weights.
+    Errors: kernwright.Error if shapes do not fit together. Source: grouped_quantized_matmul."""
+    if x.shape[-1] != experts.k:
+        raise make_error(f"x has {x.shape[-1]} columns, and {experts.k} expected as its weights")
+    tensors = (x, experts.codes, experts.scales, offs, experts.zeros, experts.bias, row_of, row_scale)
+    compute = _quantized_grouped_matmul if _direct(*tensors) else torch.ops.kernwright.quantized_grouped_matmul
+    result: Tensor = compute(*tensors, n=experts.n, group=experts.group, weights=experts.weights,
+                             activation=activation, gated=experts.gated, limit=limit, gate_alpha=gate_alpha)
     return result
