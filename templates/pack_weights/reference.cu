@@ -1,5 +1,6 @@
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
+#include <kernwright/quantized/mxfp4_word.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -99,9 +100,10 @@ extern "C" __global__ void pack_weights_reference(KW_PARAMETERS(pack_weights_ref
     };
     int byte = 0;
     if (kIsHalf) {
-      const long long values[] = {0, 2, 4, 6, 1, 3, 5, 7};
-      const long long warp = in / 512, step = in % 16 / 4, nibble = in % 4 * 2;
-      byte = at(warp, step, values[nibble]) + at(warp, step, values[nibble + 1]) * 16;
+      unsigned half = 0;  // of a word: four nibbles
+      for (int j = 0; j < 4; ++j) half |= at(in / 512, in % 16 / 4, j * 2 + in % 4 / 2) << 4 * j;
+      if (weights == weights_mxfp4) half = packed_mxfp4(half);
+      byte = static_cast<int>(half >> in % 2 * 8 & 255);
     } else {
       byte = at(in / 1024, in % 1024 / 512 * 2 + in % 16 / 8, in % 8);
     }

@@ -2,6 +2,7 @@
 #include <kernwright/math/vector.cuh>
 #include <kernwright/ptx/programmatic.cuh>
 #include <kernwright/quantized/codes.cuh>
+#include <kernwright/quantized/mxfp4_word.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -83,7 +84,8 @@ __device__ __forceinline__ void take_blocks(unsigned char* turned, const unsigne
     const int first_column = (own + i) * 64;
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      const Packed<16>& own_codes = codes[i][step * kTurns / 4];
+      Packed<16> own_codes = codes[i][step * kTurns / 4];
+      if constexpr (kExponents) own_codes.word[step] = unpacked_mxfp4(own_codes.word[step]);
 #pragma unroll
       for (int pair = 0; pair < 4; ++pair) {
         const int half = pair % 2, column = step * 16 + pair / 2 * 8 + lane_id % 4 * 2;

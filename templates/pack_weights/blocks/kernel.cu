@@ -1,6 +1,7 @@
 #include <kernwright/config.cuh>
 #include <kernwright/math/vector.cuh>
 #include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/quantized/mxfp4_word.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -127,6 +128,7 @@ __device__ __forceinline__ Packed<16> packed_lane(const unsigned char* corner, i
         codes.word[step * 2 + pair / 2] |= two << 16 * (pair % 2);
       }
     }
+    if constexpr (weights == weights_mxfp4) codes.word[step] = packed_mxfp4(codes.word[step]);
   }
   return codes;
 }

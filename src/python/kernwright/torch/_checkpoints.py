@@ -75,6 +75,21 @@ def in_order(codes: Tensor, order: Tensor, bits: int) -> Tensor:
     return packed(unpacked(codes, bits).index_select(1, order), bits)
 
 
+# The bits of a word of nibbles that are moved, and by how far, where mxfp4 is packed.
+_MOVES = ((0x00070007, 6), (0x00080008, 12), (0x00700070, -1), (0x00800080, 5), (0x07000700, -8),
+          (0x08000800, 3), (0x70007000, -3), (0x80008000, -2))
+
+
+def _moved(codes: Tensor, back: bool = False) -> Tensor:
+    """Returns bytes of nibbles as mxfp4 is packed, or the other way."""
+    words, moved = codes.contiguous().view(torch.int32).long(), 0
+    for mask, by in _MOVES:
+        from_ = words & (mask if not back else mask << by if by > 0 else mask >> -by)
+        left = -by if back else by
+        moved = moved | (from_ << left if left > 0 else from_ >> -left)
+    return moved.where(moved < 1 << 31, moved - (1 << 32)).int().view(torch.uint8)
+
+
 # Between rows and the packed layout of kernels, which templates/dequantize_weights/README.md has.
 
 def pack(rows: Rows, weights: str) -> Rows:
@@ -96,7 +111,8 @@ def pack(rows: Rows, weights: str) -> Rows:
         places = places.permute(0, 4, 1, 3, 7, 5, 8, 6, 2)
     else:
         places = places.unflatten(5, (2, 2)).permute(0, 4, 1, 5, 3, 8, 6, 7, 2, 9)
-    return Rows(packed(places.flatten(1), bits).contiguous(), *(
+    blocks = packed(places.flatten(1), bits).contiguous()
+    return Rows(_moved(blocks) if weights == "mxfp4" else blocks, *(
         part if part is None else functional.pad(part, (0, 0, 0, more[0])).view(
             -1, 4, 2, 8, groups).permute(0, 4, 1, 3, 2).flatten(1).contiguous()
         for part in rows[1:]))
@@ -158,7 +174,8 @@ def unpack_experts(blocks: Rows, experts: int, n: int, k: int, weights: str, gat
 def unpack(blocks: Rows, n: int, k: int, weights: str) -> Rows:
     """Undoes `pack`."""
     bits = bits_of(weights)
-    codes, columns = unpacked(blocks.codes, bits), -(-k // BLOCK)
+    codes = _moved(blocks.codes, back=True) if weights == "mxfp4" else blocks.codes
+    codes, columns = unpacked(codes, bits), -(-k // BLOCK)
     if bits == 4:
         places = codes.view(-1, columns, 4, 8, 4, 4, 2, 2, 2).permute(0, 2, 8, 3, 1, 5, 7, 4, 6)
     else:

@@ -2,9 +2,9 @@
 // Codes of weights, as numbers. Packed weights are blocks of 64 rows x 64 columns of k, in which a
 // lane's words are A fragments of mma.sync (mma.cuh): warp w has rows 16 w to 16 w + 15, and the
 // eight values of a lane in 16 of k are its four words' pairs one after another. With 4 bits these
-// are a word, whose nibbles hold the first values of the four pairs and then the second ones; with
-// 8 bits the bytes of two words. The scales and zero points of a row of blocks are [groups, 64],
-// with rows g and g + 8 of a warp side by side.
+// are a word, whose nibbles hold the first values of the four pairs and then the second ones, or
+// the same as mxfp4_word.cuh packs it; with 8 bits the bytes of two words. The scales and zero
+// points of a row of blocks are [groups, 64], with rows g and g + 8 of a warp side by side.
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/vector.cuh>
@@ -58,6 +58,15 @@ __device__ __forceinline__ unsigned zero_word(int zero) {
   return pack_pair<T>(number, number);
 }
 
+// Returns pair `j` of a word of mxfp4 as bits of numbers that are 2^126 too small: a sign, and a
+// size as the last bits of an exponent and the first one of a fraction.
+__device__ __forceinline__ unsigned small_pair(unsigned word, int j) {
+  constexpr unsigned kSign = 0x80008000, kSize = 0x01c001c0;
+  if (j < 2) return word << 3 * j & (kSign | kSize);
+  return and_or(j == 2 ? word << 6 : word >> 3, kSize, word << (j - 1) & kSign);
+}
+constexpr unsigned kSmallPower = 0x7e807e80;  // 2^126, twice
+
 // Sets `pairs` to the numbers of a lane's codes in 16 of k, exactly, less the zero points of rows g
 // and g + 8.
 template <typename T>
@@ -68,9 +77,7 @@ __device__ __forceinline__ void decode_pairs(unsigned (&pairs)[4], const Packed<
     const unsigned word = codes.word[kCodeBits == 4 ? 0 : j / 2];
     if constexpr (kExponents) {
       static_assert(!kIsHalf<T>);
-      const unsigned x = word >> 4 * j & 0x000f000f;
-      // The bits behind the exponent's of a number 2^126 too small.
-      pairs[j] = multiply_words<T>((x & 0x00070007) << 6 | (x & 0x00080008) << 12, 0x7e807e80);
+      pairs[j] = multiply_words<T>(small_pair(word, j), kSmallPower);
     } else if constexpr (kCodeBits == 4) {
       const unsigned joined =
           and_or(word >> 4 * j, 0x000f000f, kIsHalf<T> ? 0x64006400 : 0x43004300);

@@ -5,6 +5,7 @@
 #include <kernwright/attention/drawing.cuh>
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
+#include <kernwright/quantized/mxfp4_word.cuh>
 
 namespace kernwright {
 
@@ -119,10 +120,10 @@ struct WeightDraw {
     if (kBits == 8) {
       return static_cast<unsigned char>(at(in / 1024, in / 512 % 2 * 2 + in % 16 / 8, in % 8));
     }
-    const long long low = in % 4 * 2;  // the lower nibble of the word's eight
-    const auto value_of = [](long long nibble) { return nibble % 4 * 2 + nibble / 4; };
-    return static_cast<unsigned char>(at(in / 512, in % 16 / 4, value_of(low)) |
-                                      at(in / 512, in % 16 / 4, value_of(low + 1)) << 4);
+    unsigned half = 0;  // of a word: four nibbles
+    for (int j = 0; j < 4; ++j) half |= at(in / 512, in % 16 / 4, j * 2 + in % 4 / 2) << 4 * j;
+    if (config::weights == config::weights_mxfp4) half = packed_mxfp4(half);
+    return static_cast<unsigned char>(half >> in % 2 * 8);
   }
 };
 

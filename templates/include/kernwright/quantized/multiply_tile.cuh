@@ -13,6 +13,7 @@
 #include <kernwright/ptx/ldmatrix.cuh>
 #include <kernwright/ptx/mma.cuh>
 #include <kernwright/quantized/codes.cuh>
+#include <kernwright/quantized/mxfp4_word.cuh>
 
 namespace kernwright {
 
@@ -44,8 +45,8 @@ __device__ __forceinline__ int row_at(int column, int place) {
 }
 
 // Copies the rows of a, of which `offset_of(row)` is the place of the first element in a, or -1.
-// Vectors that do not exist become zeros. It is no pointer, since compilers take a null pointer with
-// an offset for an address.
+// Vectors that do not exist become zeros. It is no pointer, since compilers take a null pointer
+// with an offset for an address.
 template <typename OffsetOf>
 __device__ __forceinline__ void copy_a(unsigned to, const dtype_t* a, int k_first,
                                        const OffsetOf& offset_of) {
@@ -156,6 +157,7 @@ __device__ __forceinline__ Packed<kCodeBits> gather(unsigned codes, int row, int
       gathered.word[pair / 2] |= load_shared<2>(from + column).word[0] << 16 * (pair % 2);
     }
   }
+  if constexpr (kExponents) gathered.word[0] = packed_mxfp4(gathered.word[0]);
   return gathered;
 }
 

@@ -6,8 +6,9 @@
 // loader     fills a ring by bulk copies and boxes: codes, with the scales and zero points of their
 //            groups. It knows the run, so the ring never drains.
 // consumers  turn codes to numbers and multiply them by A, which is in shared memory, or comes with
-//            the stages (STAGED). Sums of a group are multiplied by its scale in fp32. A consumer
-//            takes SLABS of a tile's slabs of 16 rows, and every WARPS_K-th block of a stage.
+//            the stages (STAGED). Sums of a group are multiplied by its scale in fp32, or numbers
+//            themselves by powers of two. A consumer takes SLABS of a tile's slabs of 16 rows, and
+//            every WARPS_K-th block of a stage.
 // finishers  add the sums of the consumers in the order of the warps, a slab each, and store a tile
 //            of D, while the consumers go on.
 //
@@ -166,6 +167,16 @@ __device__ __forceinline__ void load_weights(const Cursor<Shape>& stage, const S
 // mma.cuh has them.
 using Sums = float[SLABS][kHalves][4];
 
+// Adds the products of 16 rows of weights by step `step` of 16 columns of the rows of a.
+__device__ __forceinline__ void add_products(float (&sums)[kHalves][4], const unsigned (&w)[4],
+                                             const unsigned (&rows_a)[kHalves][2][4], int step) {
+#pragma unroll
+  for (int half = 0; half < kHalves; ++half) {
+    const unsigned(&own)[4] = rows_a[half][step / 2];
+    mma_m16n8<dtype_t>(sums[half], w, own[step % 2 * 2], own[step % 2 * 2 + 1]);
+  }
+}
+
 // Adds the products of 16 rows and 64 columns, whose groups begin with `group_at` in the stage.
 // `slab` counts in the tile, and `slab_of_block` in the block.
 __device__ __forceinline__ void multiply_slab(float (&sums)[kHalves][4], unsigned stage, int block,
@@ -178,21 +189,24 @@ __device__ __forceinline__ void multiply_slab(float (&sums)[kHalves][4], unsigne
     vectors[v] = load_shared<16>(stage + block * kPartBytes + (slab * kVectors + v) * 512 +
                                  threadIdx.x % 32 * 16);
   }
+  if constexpr (kExponents) {
+    unsigned w[4][4];
+    StagedPowers<kParts>(stage + kScalesAt, group_at, slab_of_block).decode(w, vectors);
+#pragma unroll
+    for (int step = 0; step < 4; ++step) add_products(sums, w[step], rows_a, step);
+    return;
+  }
+  constexpr int kSteps = SCALED / 16;  // of a part
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
     const StagedFactors<true> factors(stage + kScalesAt, stage + kZerosAt, group_at[part],
                                       slab_of_block);
     float part_sums[kHalves][4] = {};
 #pragma unroll
-    for (int in_part = 0; in_part < SCALED / 16; ++in_part) {
-      const int step = part * (SCALED / 16) + in_part;
+    for (int i = 0; i < kSteps; ++i) {
       unsigned w[4];
-      decode_small_pairs<dtype_t>(w, codes_of(vectors, step), factors.zero);
-#pragma unroll
-      for (int half = 0; half < kHalves; ++half) {
-        const unsigned(&own)[4] = rows_a[half][step / 2];
-        mma_m16n8<dtype_t>(part_sums[half], w, own[step % 2 * 2], own[step % 2 * 2 + 1]);
-      }
+      decode_small_pairs<dtype_t>(w, codes_of(vectors, part * kSteps + i), factors.zero);
+      add_products(part_sums, w, rows_a, part * kSteps + i);
     }
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {

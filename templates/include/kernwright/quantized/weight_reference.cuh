@@ -4,6 +4,7 @@
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
+#include <kernwright/quantized/mxfp4_word.cuh>
 
 namespace kernwright {
 
@@ -32,8 +33,9 @@ struct StoredWeights {
     const long long value = c % 2 + place % 16 / 8 * 2 + c % 16 / 8 * 4;  // of the lane's eight
     if (is_half) {
       const long long nibble = value / 2 + value % 2 * 4;
-      const unsigned char byte = b[block * 2048 + warp * 512 + lane * 16 + step * 4 + nibble / 2];
-      return byte >> nibble % 2 * 4 & 15;
+      const unsigned char* const bytes = b + block * 2048 + warp * 512 + lane * 16 + step * 4;
+      const unsigned word = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | unsigned{bytes[3]} << 24;
+      return (weights == weights_mxfp4 ? unpacked_mxfp4(word) : word) >> nibble * 4 & 15;
     }
     return b[block * 4096 + warp * 1024 + step / 2 * 512 + lane * 16 + step % 2 * 8 + value];
   }

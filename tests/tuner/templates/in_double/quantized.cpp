@@ -125,7 +125,13 @@ void pack_expert(const Arrays& in, const Dims& d, const Problem& problem, std::s
       const std::size_t block = p / 64 * blocks + c / 64, warp = p % 64 / 16;
       const std::size_t lane = p % 8 * 4 + c % 8 / 2, step = c % 64 / 16;
       const std::size_t place = p % 16 / 8 + c % 16 / 8 * 2;  // of the pair
-      if (is_half) {
+      if (weights == "mxfp4") {
+        const Mxfp4Place bits = kMxfp4Places[place];
+        const int moved = code % 8 << bits.size | code / 8 << bits.sign;
+        const std::size_t at = block * 2048 + warp * 512 + lane * 16 + step * 4 + c % 2 * 2;
+        bytes[at] += moved % 256;
+        bytes[at + 1] += moved / 256;
+      } else if (is_half) {
         const std::size_t nibble = place + c % 2 * 4;
         bytes[block * 2048 + warp * 512 + lane * 16 + step * 4 + nibble / 2] +=
             code * (nibble % 2 == 0 ? 1 : 16);

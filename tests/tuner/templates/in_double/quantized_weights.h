@@ -11,6 +11,12 @@
 
 namespace kernwright {
 
+/// The first bits of a packed code of mxfp4, among the 16 that it shares with three others.
+struct Mxfp4Place {
+  int size, sign;
+};
+inline constexpr Mxfp4Place kMxfp4Places[] = {{6, 15}, {3, 12}, {0, 14}, {9, 13}};
+
 /// The weights that a quantized product or dequantize_weights reads, of experts those of one.
 class QuantizedWeights {
  public:
@@ -76,6 +82,11 @@ class QuantizedWeights {
     if (!is_half) {
       return static_cast<int>(b[block * 4096 + warp * 1024 + step / 2 * 512 + lane * 16 +
                                 step % 2 * 8 + pair * 2 + c % 2]);
+    }
+    if (code_ == "mxfp4") {
+      const std::size_t at = block * 2048 + warp * 512 + lane * 16 + step * 4 + c % 2 * 2;
+      const int half = static_cast<int>(b[at] + 256 * b[at + 1]);
+      return (half >> kMxfp4Places[pair].size & 7) + (half >> kMxfp4Places[pair].sign & 1) * 8;
     }
     const std::size_t nibble = pair + c % 2 * 4;
     return half_of(b[block * 2048 + warp * 512 + lane * 16 + step * 4 + nibble / 2], nibble % 2);
