@@ -17,6 +17,7 @@
 #include "support/text.h"
 #include "support/try.h"
 #include "support/utc.h"
+#include "tuner/candidates/family_fit.h"
 #include "tuner/cost/cost_model.h"
 #include <kernwright/visible.h>
 
@@ -696,32 +697,31 @@ Result<void> ServiceCore::reserve_workspace(const BoundProblem& of_family,
   const std::optional<FamilyTable::Found> found = families_.find(of_family.problem());
   if (!found || !site_.has_device) return {};
   const Family& family = *found->family;
+  std::vector<FreeDim> asked = family.free;
+  for (FreeDim& dim : asked) {
+    if (const FreeDim* const range = find_named(ranges, dim.name)) {
+      dim.first = std::max(dim.first, range->first);
+      dim.last = std::min(dim.last, range->last);
+    } else {
+      dim.first = dim.last = of_family.scope().find(dim.name).value_or(dim.first);
+    }
+  }
   const Family::Kernel* most = nullptr;
   std::int64_t most_bytes = 0;
-  std::vector<std::int64_t> sizes;
-  const auto visit = [&](const auto& self) -> void {
-    if (sizes.size() == family.free.size()) {
-      const std::optional<std::size_t> chosen = family.choose(sizes);
-      if (!chosen) return;
-      const Family::Kernel& kernel = *family.kernels[*chosen];
-      const Result<ExecutionPlan> plan = kernel.plan.at(sizes, site_.profile);
-      if (!plan || kernel.launcher == nullptr || plan->workspace_bytes() <= most_bytes) return;
-      most = &kernel;
-      most_bytes = plan->workspace_bytes();
-      return;
-    }
-    FreeDim range = family.free[sizes.size()];
-    if (const FreeDim* const asked = find_named(ranges, range.name)) {
-      range.first = std::max(range.first, asked->first);
-      range.last = std::min(range.last, asked->last);
-    }
-    for (const std::int64_t size : spread_sizes(range.first, range.last)) {
-      sizes.push_back(size);
-      self(self);
-      sizes.pop_back();
-    }
+  const auto look_at = [&](const std::vector<double>& places) {
+    std::vector<std::int64_t> sizes;
+    for (std::size_t i = 0; i < asked.size(); ++i) sizes.push_back(size_at(asked[i], places[i]));
+    const std::optional<std::size_t> chosen = family.choose(sizes);
+    if (!chosen) return;
+    const Family::Kernel& kernel = *family.kernels[*chosen];
+    const Result<ExecutionPlan> plan = kernel.plan.at(sizes, site_.profile);
+    if (!plan || kernel.launcher == nullptr || plan->workspace_bytes() <= most_bytes) return;
+    most = &kernel;
+    most_bytes = plan->workspace_bytes();
   };
-  visit(visit);
+  constexpr int kLooks = 256;
+  look_at(std::vector<double>(asked.size(), 1));
+  for (const auto& places : spread_evenly(asked.size(), kLooks)) look_at(places);
   return most == nullptr ? Result<void>() : most->launcher->reserve_workspace(most_bytes);
 }
 

@@ -76,6 +76,16 @@ TEST_F(ShortlistCoreTest, APrewarmedFamilyHasReservedItsLargestWorkspaceAndKeeps
   must(core->prewarm_family(must(Problem::parse("argmax rows=1..300 columns=128256 dtype=bf16"))));
 }
 
+// Looking for the largest workspace at all sizes of all dims would take hours.
+TEST_F(ShortlistCoreTest, AFamilyOfManyRangedDimsIsPrewarmedSoon) {
+  const auto core = open();
+  must(core->prewarm_family(
+      must(Problem::parse("attention kv_heads=1 heads=8 kv_len=65536 page=16 head_dim=64 "
+                          "dtype=bf16 cache=paged pages=65536 batch=2..8 lengths=ragged "
+                          "q_len=9..16 q_total=2..100"))));
+  EXPECT_FALSE(world_.driver.pool_memory.empty());
+}
+
 TEST_F(ShortlistCoreTest, ANewSizeAsksTheDriverOnlyForTheTensorMapsThatDiffer) {
   const auto core = open();
   must(core->prewarm_family(must(Problem::parse("matmul m=1024..4096 n=4096 k=4096 dtype=bf16"))));
