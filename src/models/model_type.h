@@ -71,9 +71,9 @@ struct ModelType {
 };
 
 // The names that every type has besides its own.
-inline constexpr std::string_view kGivenNames[] = {"gpus",        "nested",       "plain",
-                                                   "fp8_tensors", "fp8_blocks",   "integers",
-                                                   "weight_bits", "weight_group", "weight_zeros"};
+inline constexpr std::string_view kGivenNames[] = {
+    "gpus",     "nested",      "plain",        "fp8_tensors",  "fp8_blocks",
+    "integers", "weight_bits", "weight_group", "weight_zeros", "mxfp4_experts"};
 inline constexpr std::string_view kGivenTexts[] = {"dtype", "quantization", "scale", "type"};
 
 /// Reads a file of `catalog.models()`. Errors: `invalid_argument` naming file, line and field.

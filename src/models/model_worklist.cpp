@@ -55,6 +55,7 @@ Result<std::unique_ptr<Config>> read_config(std::string_view config, std::string
   values.give("fp8_tensors", read->quantization.weights == Weights::fp8_tensors);
   values.give("fp8_blocks", read->quantization.weights == Weights::fp8_blocks);
   values.give("integers", read->quantization.weights == Weights::integers);
+  values.give("mxfp4_experts", read->quantization.mxfp4_experts);
   values.give("weight_bits", read->quantization.bits);
   values.give("weight_group", read->quantization.group);
   values.give("weight_zeros", read->quantization.has_zeros);

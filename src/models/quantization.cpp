@@ -143,9 +143,7 @@ Quantization quantization_of(const JsonNode& node) {
   }
   if (method == "gptq" || method == "awq") return read_gptq_or_awq(node, method);
   if (method == "mxfp4") {
-    if (is_true(node, "dequantize")) return {};
-    return {.text = "mxfp4",
-            .notes = {"quantization_config, mxfp4, is of the experts alone, which are left out"}};
+    return {.mxfp4_experts = !is_true(node, "dequantize"), .text = {}, .notes = {}};
   }
   std::string text = method.empty() ? "by no known method" : method;
   const JsonNode* bits = node.find("bits");

@@ -21,6 +21,7 @@ struct Quantization {
   std::int64_t bits = 0;                ///< of integers
   std::int64_t group = 0;               ///< columns that share a scale; 0: all of a row
   bool has_zeros = false;               ///< zero points that need not be in the middle
+  bool mxfp4_experts = false;           ///< experts are in mxfp4, and all else is plain
   std::string text = {};                ///< describes weights that are not plain
   std::vector<std::string> notes = {};  ///< such as on modules that are kept otherwise
 };

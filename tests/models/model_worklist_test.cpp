@@ -265,7 +265,7 @@ TEST_F(ModelWorklistTest, EveryListIsWhatItWas) {
       {kGemma3, 1, "01c6eb38b1f9dec9"},     {kGemma3, 2, "90d0c2ac422cb589"},
       {kGlm4, 1, "bf15c9ed7cb0818c"},       {kDeepseekV2, 1, "027883215a5f89da"},
       {kDeepseekV3, 1, "01c49fd93e251b02"}, {kDeepseekV3, 8, "c3c97af7e0ae9af8"},
-      {kGptOss, 1, "01f063895a4e4a0f"},     {kGptOss, 2, "e91dbb043ad747d2"},
+      {kGptOss, 1, "eb71f6388fcf81a8"},     {kGptOss, 2, "09f199a764a3bfab"},
       {kGpt2, 1, "8e0cb1b1bd35995c"},       {kPhi3, 1, "9851dbcafda5d872"},
   };
   for (const auto& [config, parts, digest] : lists) {
@@ -382,9 +382,16 @@ TEST_F(ModelWorklistTest, DeepseekV3) {
 }
 
 TEST_F(ModelWorklistTest, GptOss) {
-  const std::string all = notes(kGptOss);
-  EXPECT_TRUE(has(all, "clamped SwiGLU")) << all;
-  EXPECT_TRUE(has(all, "mxfp4, is of the experts alone")) << all;
+  const std::string experts = "experts=32 rows=64 n=2880 k=2880 group=32 ";
+  const std::string codes = "dtype=bf16 scale=uint8 weights=mxfp4 ";
+  EXPECT_EQ(problems_of("grouped_quantized_matmul", kGptOss, {16}, {}),
+            (Texts{experts + "tokens=16 " + codes +
+                       "a_rows=indexed bias=expert activation=swiglu_oai gate=stacked",
+                   experts + codes + "bias=expert scale_rows=given"}));
+  const std::string plain = replaced(kGptOss, "\"quant_method\": \"mxfp4\"",
+                                     "\"dequantize\": true, \"quant_method\": \"mxfp4\"");
+  EXPECT_TRUE(problems_of("grouped_quantized_matmul", plain, {16}, {}).empty());
+  EXPECT_TRUE(has(notes(plain), "the products of experts are left out"));
 }
 
 TEST_F(ModelWorklistTest, Gpt2) {
@@ -810,10 +817,17 @@ TEST_F(ModelWorklistTest, QuantizedLayersAreThoseOfTheConfigAlone) {
   const std::string config =
       with(kQwen3Moe,
            R"("quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128})");
-  // The router is not quantised, and experts have no product yet.
+  // The router is not quantised.
   EXPECT_EQ(problems_of("matmul", config, {16}, {}).front(), "m=16 n=128 k=2048 dtype=bf16");
   EXPECT_TRUE(problems_of("grouped_matmul", config, {16}, {}).empty());
-  EXPECT_TRUE(has(notes(config), "the products of experts are left out"));
+  EXPECT_EQ(problems_of("grouped_quantized_matmul", config, {16}, {}),
+            (Texts{"experts=128 rows=128 n=768 k=2048 group=128 tokens=16 dtype=bf16 "
+                   "a_rows=indexed activation=silu gate=stacked",
+                   "experts=128 rows=128 n=2048 k=768 group=128 dtype=bf16 scale_rows=given"}));
+  // Groups of a GPU's columns are whole, or its products are left out.
+  EXPECT_EQ(problems_of("grouped_quantized_matmul", config, {16}, {}, 2).size(), 2U);
+  EXPECT_TRUE(problems_of("grouped_quantized_matmul", config, {16}, {}, 4).empty());
+  EXPECT_TRUE(has(notes(config, 4), "the products of experts are left out"));
   EXPECT_TRUE(has(notes(with(kLlama, R"("quantization_config": {"quant_method": "gptq",
       "dynamic": {"-:lm_head": {}}})")),
                   "rules for some modules, dynamic"));
