@@ -1,6 +1,7 @@
 #include "tests/compile/covering_set.h"
 
 #include <algorithm>
+#include <optional>
 #include <queue>
 #include <utility>
 
@@ -10,7 +11,9 @@ namespace {
 /// Numbers the pairs of values densely; the pairs of two columns have a range of numbers.
 class Pairs {
  public:
-  explicit Pairs(const std::vector<std::vector<std::int64_t>>& rows) : rows_(rows) {
+  Pairs(const std::vector<std::vector<std::int64_t>>& rows,
+        const std::function<bool(std::size_t, std::size_t)>& asked)
+      : rows_(rows) {
     const std::size_t columns = rows.empty() ? 0 : rows.front().size();
     values_.resize(columns);
     for (std::size_t column = 0; column < columns; ++column) {
@@ -22,8 +25,8 @@ class Pairs {
     std::size_t count = 0;
     for (std::size_t a = 0; a < columns; ++a) {
       for (std::size_t b = 0; b < a; ++b) {
-        starts_.push_back(count);
-        count += values_[a].size() * values_[b].size();
+        starts_.push_back(asked(a, b) ? std::optional(count) : std::nullopt);
+        if (starts_.back()) count += values_[a].size() * values_[b].size();
       }
     }
     times_.resize(count);
@@ -56,21 +59,23 @@ class Pairs {
       places.push_back(static_cast<std::size_t>(
           std::lower_bound(values.begin(), values.end(), rows_[row][a]) - values.begin()));
       for (std::size_t b = 0; b < a; ++b) {
-        visitor(starts_[start++] + places[a] * values_[b].size() + places[b]);
+        const std::optional<std::size_t> begin = starts_[start++];
+        if (begin) visitor(*begin + places[a] * values_[b].size() + places[b]);
       }
     }
   }
 
   const std::vector<std::vector<std::int64_t>>& rows_;
-  std::vector<std::vector<std::int64_t>> values_;  ///< of each column, ascending
-  std::vector<std::size_t> starts_;                ///< of the ranges, in the order of `visit`
-  std::vector<std::size_t> times_;                 ///< of every pair: the rows of the set with it
+  std::vector<std::vector<std::int64_t>> values_;   ///< of each column, ascending
+  std::vector<std::optional<std::size_t>> starts_;  ///< of the ranges, in the order of `visit`
+  std::vector<std::size_t> times_;                  ///< of every pair: the rows of the set with it
 };
 
 }  // namespace
 
-std::vector<std::size_t> covering_set(const std::vector<std::vector<std::int64_t>>& rows) {
-  Pairs pairs(rows);
+std::vector<std::size_t> covering_set(const std::vector<std::vector<std::int64_t>>& rows,
+                                      const std::function<bool(std::size_t, std::size_t)>& asked) {
+  Pairs pairs(rows, asked);
   // The gain of a row can only fall. So if the gain at the head of the queue is up to date, that
   // row is the best.
   using Entry = std::pair<std::size_t, std::size_t>;  // gain; places left from the end

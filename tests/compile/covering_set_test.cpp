@@ -47,6 +47,13 @@ TEST(CoveringSetTest, PairsThatNoRowHasAreNotAskedFor) {
   EXPECT_EQ(pairs_of(chosen_of(rows)), pairs_of(rows));
 }
 
+TEST(CoveringSetTest, OnlyPairsThatAreAskedForCount) {
+  Rows rows;
+  for (std::int64_t i = 0; i < 200; ++i) rows.push_back({i % 2, i / 2 % 10, i / 20});
+  const auto chosen = covering_set(rows, [](std::size_t, std::size_t b) { return b == 0; });
+  EXPECT_EQ(chosen.size(), 20U);  // without the 100 pairs of the last two columns
+}
+
 TEST(CoveringSetTest, TheFirstOfEqualRowsIsChosen) {
   EXPECT_EQ(covering_set({{1, 2, 3}, {1, 2, 3}, {4, 5, 6}, {1, 2, 6}}),
             (std::vector<std::size_t>{0, 2, 3}));
