@@ -220,7 +220,7 @@ Subject make_subject(std::string_view name, std::size_t tensors, std::string cub
   KernelSummary summary;
   summary.problem = subject.name;
   subject.kernel = std::make_shared<LoadedKernel>(
-      std::move(summary), std::make_shared<const ExecutionPlan>(subject.plan),
+      std::move(summary), std::make_shared<const CompactPlan>(subject.plan),
       take(Launcher::load(subject.cubin, subject.plan)), Error{});
   for (std::size_t i = 0; i < tensors; ++i) {
     subject.memory.push_back(memory + i * (kBytes / kPointers / 1024 * 1024));

@@ -66,24 +66,20 @@ std::shared_ptr<const LoadedKernel> LoadedKernel::of(const BorrowedKernel& kerne
   return kernel.loaded().shared_from_this();
 }
 
-LoadedKernel::LoadedKernel(KernelSummary summary, std::shared_ptr<const ExecutionPlan> plan,
+LoadedKernel::LoadedKernel(KernelSummary summary, std::shared_ptr<const CompactPlan> plan,
                            std::unique_ptr<Launcher> launcher, Error why_not, bool check_launches)
     : summary_(std::move(summary)),
       plan_(std::move(plan)),
       why_not_(std::move(why_not)),
       workspace_bytes_(plan_->workspace_bytes()),
+      crooked_bits_(plan_->form()->crooked_bits),
+      default_scalars_(plan_->form()->default_scalars),
       program_(launcher ? &launcher->program() : nullptr),
       check_launches_(check_launches),
-      launcher_(std::move(launcher)) {
-  crooked_bits_.reserve(plan_->tensors.size());
-  for (const TensorShape& tensor : plan_->tensors) {
-    crooked_bits_.push_back(static_cast<DevicePointer>(tensor.alignment) - 1);
-  }
-  for (const Scalar& scalar : plan_->scalars) default_scalars_.push_back(scalar.default_value);
-}
+      launcher_(std::move(launcher)) {}
 
 const std::vector<ArgumentInfo>& LoadedKernel::arguments() const {
-  std::call_once(described_, [this] { arguments_ = describe_arguments(*plan_); });
+  std::call_once(described_, [this] { arguments_ = describe_arguments(plan()); });
   return arguments_;
 }
 
@@ -94,8 +90,8 @@ Error LoadedKernel::bad_argument(std::size_t position, std::string_view problem)
 
 Error LoadedKernel::bad_count(std::size_t count) const {
   return {ErrorCode::invalid_argument,
-          concat(summary().problem, " takes ", plan_->tensors.size(), " tensors and up to ",
-                 plan_->scalars.size(), " scalars; ", count, " arguments given")};
+          concat(summary().problem, " takes ", plan().tensors.size(), " tensors and up to ",
+                 plan().scalars.size(), " scalars; ", count, " arguments given")};
 }
 
 Error LoadedKernel::bad_tensor(std::size_t position, const Arg& given) const {
@@ -148,7 +144,7 @@ Result<void> LoadedKernel::check_tensor(std::size_t tensor, DevicePointer addres
 }
 
 Result<void> LoadedKernel::check_memory_of(std::size_t tensor, DevicePointer address) const {
-  const std::int64_t bytes = plan_->tensors[tensor].bytes();
+  const std::int64_t bytes = plan().tensors[tensor].bytes();
   if (bytes == 0 || reachable(launcher_->api(), address, bytes)) return {};
   return bad_argument(tensor,
                       concat("the GPU cannot reach all of its ", bytes, " bytes at ", address));
@@ -170,7 +166,7 @@ Result<void> LoadedKernel::check_memory(const BoundArguments& bound,
 
 Result<std::vector<std::int64_t>> LoadedKernel::read_integers(CUstream stream, std::size_t tensor,
                                                               DevicePointer address) const {
-  const TensorShape& shape = plan_->tensors[tensor];
+  const TensorShape& shape = plan().tensors[tensor];
   const auto copy = [&](auto& values) -> Result<std::vector<std::int64_t>> {
     values.resize(static_cast<std::size_t>(shape.elements()));
     const DriverApi& api = launcher_->api();
@@ -191,12 +187,12 @@ Result<std::vector<std::int64_t>> LoadedKernel::read_integers(CUstream stream, s
 
 Result<void> LoadedKernel::check_device_values(CUstream stream, const BoundArguments& bound) const {
   const auto needs = [](const TensorShape& shape) { return shape.values.has_value(); };
-  if (std::none_of(plan_->tensors.begin(), plan_->tensors.end(), needs)) return {};
+  if (std::none_of(plan().tensors.begin(), plan().tensors.end(), needs)) return {};
   KW_ASSIGN(const bool capturing, in_capture(launcher_->api(), stream));
   if (capturing) return {};
   std::map<std::string, std::vector<std::int64_t>, std::less<>> known;
   for (std::size_t i = 0; i < bound.tensor_count_; ++i) {
-    const TensorShape& shape = plan_->tensors[i];
+    const TensorShape& shape = plan().tensors[i];
     if (!shape.values) continue;
     KW_ASSIGN(known[shape.name], read_integers(stream, i, bound.tensors_[i]));
     const auto counts = known.find(shape.values->counted_by);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,7 +39,7 @@ class BoundArguments {
 /// launching fails with `why_not`.
 class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
  public:
-  LoadedKernel(KernelSummary summary, std::shared_ptr<const ExecutionPlan> plan,
+  LoadedKernel(KernelSummary summary, std::shared_ptr<const CompactPlan> plan,
                std::unique_ptr<Launcher> launcher, Error why_not, bool check_launches = false);
   virtual ~LoadedKernel() = default;
   LoadedKernel(const LoadedKernel&) = delete;
@@ -50,7 +51,7 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
 
   virtual const KernelSummary& summary() const { return summary_; }
   const std::vector<ArgumentInfo>& arguments() const;
-  const ExecutionPlan& plan() const { return *plan_; }
+  const ExecutionPlan& plan() const { return plan_->whole(); }
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
   /// Returns null without a device.
   const Launcher* launcher() const { return launcher_.get(); }
@@ -90,15 +91,15 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
                           DevicePointer workspace) const;
 
   KernelSummary summary_;
-  std::shared_ptr<const ExecutionPlan> plan_;
+  std::shared_ptr<const CompactPlan> plan_;
   mutable std::once_flag described_;
   mutable std::vector<ArgumentInfo> arguments_;  ///< once they were asked for
   Error why_not_;
   // The members that every launch reads are side by side.
   std::int64_t workspace_bytes_ = 0;
   /// For each tensor the bits below its alignment, which must be 0 in an address.
-  std::vector<DevicePointer> crooked_bits_;
-  std::vector<double> default_scalars_;
+  std::span<const DevicePointer> crooked_bits_;
+  std::span<const double> default_scalars_;
   const PreparedProgram* program_ = nullptr;  ///< the launcher's
   bool check_launches_;
   std::unique_ptr<Launcher> launcher_;

@@ -161,7 +161,7 @@ TEST_F(BakedLaunchTest, BakingNamesWhatIsMissing) {
   driver_.current = nullptr;
   EXPECT_THAT(message(bake()), HasSubstr("no CUDA context is current"));
   const auto without_gpu =
-      std::make_shared<LoadedKernel>(KernelSummary{}, std::make_shared<const ExecutionPlan>(plan_),
+      std::make_shared<LoadedKernel>(KernelSummary{}, std::make_shared<const CompactPlan>(plan_),
                                      nullptr, Error{ErrorCode::unavailable, "no GPU here"});
   EXPECT_EQ(message(without_gpu->handle().bake({kX, kY})), "no GPU here");
 }

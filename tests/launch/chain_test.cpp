@@ -437,9 +437,8 @@ TEST_F(ChainOfAlternativesTest, ThoseOfOneStepAreForOneProblem) {
   const ExecutionPlan plan = plan_of("other", true);
   driver_.kernels["other"] = parameter_sizes(plan, plan.launches[0]);
   auto launcher = must(load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0));
-  const auto other = std::make_shared<LoadedKernel>(std::move(summary),
-                                                    std::make_shared<const ExecutionPlan>(plan),
-                                                    std::move(launcher), Error{});
+  const auto other = std::make_shared<LoadedKernel>(
+      std::move(summary), std::make_shared<const CompactPlan>(plan), std::move(launcher), Error{});
   ChainBuilder builder;
   builder.add({plain_->handle(), other->handle()}, {pointer(0x1000), pointer(0x2000)});
   EXPECT_EQ(message(builder.build()),
@@ -511,7 +510,7 @@ TEST_F(ChainTest, BuildingNamesWhatDoesNotFit) {
 
   ChainBuilder builder;
   const auto without_gpu = std::make_shared<LoadedKernel>(
-      KernelSummary{}, std::make_shared<const ExecutionPlan>(plan_of("plain", false)), nullptr,
+      KernelSummary{}, std::make_shared<const CompactPlan>(plan_of("plain", false)), nullptr,
       Error{ErrorCode::unavailable, "no GPU"});
   builder.add(without_gpu->handle(), {pointer(0x1000), pointer(0x2000)});
   EXPECT_EQ(message(builder.build()), "no GPU");

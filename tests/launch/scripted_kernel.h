@@ -37,7 +37,7 @@ inline std::shared_ptr<LoadedKernel> make_kernel(const ExecutionPlan& plan,
   KernelSummary summary;
   summary.problem = "scale rows=32";
   return std::make_shared<LoadedKernel>(std::move(summary),
-                                        std::make_shared<const ExecutionPlan>(plan),
+                                        std::make_shared<const CompactPlan>(plan),
                                         std::move(launcher), Error{}, check_launches);
 }
 

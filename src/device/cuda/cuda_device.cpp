@@ -214,7 +214,7 @@ Result<std::shared_ptr<LoadedProgram>> CudaDevice::load(std::string_view cubin,
   const auto load = [&]() -> Result<std::unique_ptr<PreparedProgram>> {
     KW_ASSIGN(auto library, LoadedLibrary::load(context_->api(), cubin, status));
     return PreparedProgram::load(context_->api(), context_->device(), std::move(library),
-                                 std::make_shared<const ExecutionPlan>(plan), status);
+                                 std::make_shared<const CompactPlan>(plan), status);
   };
   Result<std::unique_ptr<PreparedProgram>> program = load();
   if (!program) {

@@ -72,12 +72,16 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
   return prepare_launcher(api, device, nullptr, [&]() -> Result<std::unique_ptr<PreparedProgram>> {
     KW_ASSIGN(std::shared_ptr<LoadedLibrary> library, LoadedLibrary::share(api, cubin, status));
     return PreparedProgram::load(api, device, std::move(library),
-                                 std::make_shared<const ExecutionPlan>(plan), status);
+                                 std::make_shared<const CompactPlan>(plan), status);
   });
 }
 
-Result<std::unique_ptr<Launcher>> Launcher::with(std::shared_ptr<const ExecutionPlan> plan) const {
+Result<std::unique_ptr<Launcher>> Launcher::with(std::shared_ptr<const CompactPlan> plan) const {
   DriverStatus status;
+  if (!program_->asks_for(*plan)) {
+    KW_ASSIGN(auto program, program_->with(std::move(plan), status));
+    return std::make_unique<Launcher>(api_, std::move(program), workspaces_);
+  }
   return prepare_launcher(api_, program_->device(), workspaces_,
                           [&] { return program_->with(std::move(plan), status); });
 }

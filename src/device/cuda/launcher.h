@@ -26,7 +26,7 @@ class Launcher {
 
   /// Loads the same code for another plan of its kernels, on the same GPU: nothing is read, and the
   /// driver loads nothing. Errors: as for `load`.
-  Result<std::unique_ptr<Launcher>> with(std::shared_ptr<const ExecutionPlan> plan) const;
+  Result<std::unique_ptr<Launcher>> with(std::shared_ptr<const CompactPlan> plan) const;
 
   /// Calls `kernwright::in_capture` with the driver of this process. Errors also: `unavailable`.
   static Result<bool> in_capture(void* stream);

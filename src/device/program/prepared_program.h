@@ -6,13 +6,13 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "device/device.h"
 #include "device/driver/driver.h"
 #include "device/program/loaded_library.h"
+#include "device/program/prepared_form.h"
 #include "device/program/residency.h"
 #include <kernwright/result.h>
 
@@ -37,12 +37,6 @@ struct ArgumentView {
   std::span<const DevicePointer> magnitudes;
 };
 
-/// Returns true for arguments that carry their value in the plan itself.
-inline bool carries_value(const ArgumentPlan& argument) {
-  return argument.kind == ArgumentKind::int32 || argument.kind == ArgumentKind::int64 ||
-         depends_on_start(argument.kind);
-}
-
 /// Checks counts, alignments, and that there is a workspace if one is needed. Errors:
 /// `invalid_argument` with the tensor and both values. Allocates only on failure.
 Result<void> check_arguments(const ExecutionPlan& plan, const ArgumentView& arguments);
@@ -61,34 +55,34 @@ struct KernelNode {
   bool early = false;  ///< a programmatic edge leads to it
 };
 
-/// A loaded cubin that is prepared for one execution plan. Everything is prepared that does not
-/// change between launches: kernels are resolved and their attributes set, limits and parameter
-/// sizes are checked, tensor maps are encoded, and the source of each parameter is known. It is
-/// immutable and bound to no context, so any thread may launch it. It makes the launches of streams
-/// and of graphs.
+/// A loaded cubin that is prepared for one plan: a prepared form, with tensor maps that are encoded
+/// for the plan's numbers. It is immutable and bound to no context, so any thread may launch it. It
+/// makes the launches of streams and of graphs.
 class PreparedProgram {
  public:
-  static constexpr std::size_t kMaxArguments = 64;  ///< of one kernel, and its parameters
-  static constexpr std::size_t kMaxTensorMaps = 8;  ///< of one plan
+  static constexpr std::size_t kMaxArguments = PreparedForm::kMaxArguments;
+  static constexpr std::size_t kMaxTensorMaps = PreparedForm::kMaxTensorMaps;
 
   /// Prepares for `device`. If the plan has tensor maps, a context must be current. Errors:
   /// `invalid_argument` with both values if plan, library and GPU do not fit; `device` with the
   /// driver's message, and then `status` holds the call.
   static Result<std::unique_ptr<PreparedProgram>> load(const DriverApi& api, CUdevice device,
                                                        std::shared_ptr<LoadedLibrary> library,
-                                                       std::shared_ptr<const ExecutionPlan> plan,
+                                                       std::shared_ptr<const CompactPlan> plan,
                                                        DriverStatus& status);
   /// Prepares the same library for another plan. Asks the driver for nothing that both plans share.
   /// Errors: as for `load`.
-  Result<std::unique_ptr<PreparedProgram>> with(std::shared_ptr<const ExecutionPlan> plan,
+  Result<std::unique_ptr<PreparedProgram>> with(std::shared_ptr<const CompactPlan> plan,
                                                 DriverStatus& status) const;
+  /// Returns whether `with` asks the driver for something.
+  bool asks_for(const CompactPlan& plan) const;
 
-  PreparedProgram(const PreparedProgram&) = delete;  // parameters are read from its plan
+  PreparedProgram(const PreparedProgram&) = delete;
   PreparedProgram& operator=(const PreparedProgram&) = delete;
 
-  const ExecutionPlan& plan() const { return *plan_; }
-  CUdevice device() const { return device_; }
-  const std::shared_ptr<LoadedLibrary>& library() const { return library_; }
+  const ExecutionPlan& plan() const { return plan_->whole(); }
+  CUdevice device() const { return form_->device; }
+  const std::shared_ptr<LoadedLibrary>& library() const { return form_->library; }
 
   /// Zeroes the workspaces that the plan says must be zeroed or kept zero, and launches, all on
   /// `stream`. `arguments` must have passed `check_arguments`. With `early` the first launch may
@@ -111,12 +105,14 @@ class PreparedProgram {
   /// Returns whether its first work is a kernel that waits for its predecessor itself.
   bool can_start_early() const;
   /// Returns whether its plan makes it start early outside of a chain too.
-  bool starts_early() const { return !launches_.empty() && launches_.front().programmatic; }
+  bool starts_early() const {
+    return !form_->launches.empty() && form_->launches.front().programmatic;
+  }
 
   /// Returns what the blocks of its first launch take, and the blocks of its last launch. Zeros if
   /// the driver does not say.
   BlockDemand first_demand() const { return demand(0); }
-  BlockDemand last_demand() const { return demand(launches_.size() - 1); }
+  BlockDemand last_demand() const { return demand(form_->launches.size() - 1); }
   /// Returns the multiprocessors of the GPU that it is loaded for.
   Multiprocessors multiprocessors() const;
 
@@ -127,62 +123,37 @@ class PreparedProgram {
                       const ArgumentView& arguments, bool ahead = false) const;
 
   /// Makes the destructor leave the library loaded, see `DriverHandle::abandon`.
-  void abandon() { library_->abandon(); }
+  void abandon() { form_->library->abandon(); }
 
  private:
-  static constexpr std::size_t kMaxAttributes = 3;  ///< cluster, cooperative, programmatic
+  using Source = PreparedForm::Source;
 
-  /// The place from which a parameter of a launch is read.
-  enum class Source { address, tensors, references, magnitudes, tensor_maps, computed };
-  static constexpr std::size_t kSources = 6;
-  struct Parameter {
-    Source source = Source::address;
-    std::uintptr_t offset = 0;  ///< bytes; of `address` the address itself, in this program
-  };
-  struct PreparedLaunch {
-    CUkernel kernel = nullptr;
-    CUlaunchConfig config{};           ///< without stream and attributes
-    unsigned int node_attributes = 0;  ///< those that a graph's node has too; programmatic follows
-    bool programmatic = false;
-    std::vector<Parameter> parameters;   ///< as many as the kernel declares
-    std::vector<ArgumentPlan> computed;  ///< values that are computed at each launch
-    std::array<CUlaunchAttribute, kMaxAttributes> attributes{};
-  };
   struct PreparedTensorMap {
     CUtensorMap encoded{};  ///< with an address that is never used
     std::optional<std::size_t> address_word;
     std::size_t tensor = 0;
-    std::optional<DevicePointer> workspace_offset;  ///< of a map into the workspace
-  };
-  struct ZeroedWorkspace {
-    DevicePointer offset = 0;
-    std::size_t bytes = 0;
+    std::size_t workspace = TensorMapPlan::kInTensor;  ///< of a map into the workspace
   };
 
   /// The values of a launch while it is made, on the stack.
   struct Frame {
-    explicit Frame(const ArgumentView& view);
+    Frame(const ArgumentView& view, std::span<const std::int64_t> numbers);
 
     const ArgumentView& arguments;
-    std::array<std::uintptr_t, kSources> sources;
+    std::array<std::uintptr_t, PreparedForm::kSources> sources;
     std::array<std::uint64_t, kMaxArguments> computed;
     std::array<void*, kMaxArguments> parameters;
     std::array<CUtensorMap, kMaxTensorMaps> tensor_maps;
   };
 
-  PreparedProgram(const DriverApi& api, CUdevice device, std::shared_ptr<const ExecutionPlan> plan,
-                  std::shared_ptr<LoadedLibrary> library)
-      : api_(api), device_(device), plan_(std::move(plan)), library_(std::move(library)) {}
+  PreparedProgram(std::shared_ptr<const PreparedForm> form, std::shared_ptr<const CompactPlan> plan)
+      : form_(std::move(form)), plan_(std::move(plan)), numbers_(plan_->numbers()) {}
 
   BlockDemand demand(std::size_t launch) const;
-  /// `like` is a program of the same library, or null.
-  Result<void> prepare(const PreparedProgram* like, DriverStatus& status);
-  Result<PreparedTensorMap> prepare_tensor_map(std::size_t number, const PreparedProgram* like,
-                                               DriverStatus& status) const;
-  Result<void> prepare_launch(const LaunchPlan& launch, DriverStatus& status);
-  void prepare_parameters(const LaunchPlan& launch, PreparedLaunch& prepared) const;
-  Result<void> set_kernel_attributes(const LaunchPlan& launch, CUkernel kernel,
-                                     DriverStatus& status) const;
+  /// Encodes the tensor maps. `like` is a program of the same library, or null.
+  Result<void> encode_maps(const PreparedProgram* like, DriverStatus& status);
+  /// Returns the encoded map that another plan's map number `map` has too, or null.
+  const PreparedTensorMap* known_map(const CompactPlan& plan, std::size_t map) const;
 
   DriverStatus place_tensor_maps(Frame& frame) const;
   /// The start of a launch, on which some of its arguments depend.
@@ -195,22 +166,23 @@ class PreparedProgram {
   static Start start_of(std::size_t launch, bool programmatic, bool ahead) {
     return {programmatic, programmatic && ahead && launch == 0};
   }
-  void place_parameters(const PreparedLaunch& launch, Frame& frame, Start start) const;
-  std::uint64_t compute(const ArgumentPlan& argument, const ArgumentView& arguments,
+  /// Returns the configuration of a launch, without stream and attributes.
+  CUlaunchConfig config_of(const PreparedForm::Launch& launch) const;
+  void place_parameters(const PreparedForm::Launch& launch, Frame& frame, Start start) const;
+  std::uint64_t compute(const PreparedForm::Computed& argument, const ArgumentView& arguments,
                         Start start) const;
+  /// Returns the bytes of workspace number `index`.
+  std::size_t workspace_bytes(std::size_t index) const {
+    return static_cast<std::size_t>(numbers_[index]);
+  }
+  DevicePointer workspace_offset(std::size_t index) const;
   DriverStatus zero(CUstream stream, DevicePointer workspace,
-                    const std::vector<ZeroedWorkspace>& parts) const;
+                    const std::vector<std::size_t>& workspaces) const;
 
-  // The members that every launch reads are side by side.
-  const DriverApi& api_;
-  std::vector<ZeroedWorkspace> zeroed_;
-  std::vector<ZeroedWorkspace> kept_zero_;
+  std::shared_ptr<const PreparedForm> form_;
+  std::shared_ptr<const CompactPlan> plan_;
+  std::span<const std::int64_t> numbers_;  ///< the plan's
   std::vector<PreparedTensorMap> tensor_maps_;
-  std::vector<PreparedLaunch> launches_;
-  std::vector<DevicePointer> workspace_offsets_;
-  CUdevice device_;
-  std::shared_ptr<const ExecutionPlan> plan_;
-  std::shared_ptr<LoadedLibrary> library_;
 };
 
 }  // namespace kernwright

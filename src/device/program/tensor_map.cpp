@@ -1,7 +1,9 @@
 #include "device/program/tensor_map.h"
 
+#include <algorithm>
 #include <array>
 #include <iterator>
+#include <vector>
 
 #include "model/operation/dtype_format.h"
 
@@ -58,26 +60,33 @@ std::optional<CUtensorMapL2promotion> promotion_mode(std::int64_t bytes) {
 
 }  // namespace
 
-DriverStatus encode_tensor_map(const DriverApi& api, const TensorMapPlan& plan, CUdeviceptr address,
+DriverStatus encode_tensor_map(const DriverApi& api, const TensorMapPlan& plan,
+                               std::span<const std::int64_t> numbers, CUdeviceptr address,
                                CUtensorMap& map) {
-  const std::size_t rank = plan.dims.size();
+  const std::size_t rank = plan.box.size();
   const auto swizzle = swizzle_mode(plan.swizzle);
   const auto promotion = promotion_mode(plan.l2_promotion);
-  if (rank < 1 || rank > kMaxRank || plan.box.size() != rank ||
-      plan.strides_bytes.size() + 1 != rank || !swizzle || !promotion) {
+  if (rank < 1 || rank > kMaxRank || numbers.size() != 2 * rank - 1 || !swizzle || !promotion) {
     return {kEncode, CUDA_ERROR_INVALID_VALUE};
   }
+  std::array<cuuint64_t, kMaxRank> dims{};
+  std::ranges::copy(numbers.first(rank), dims.begin());
   // Rank 1 has no stride, but the driver expects an array.
   std::array<cuuint64_t, kMaxRank> strides{};
-  for (std::size_t i = 0; i + 1 < rank; ++i) strides[i] = plan.strides_bytes[i];
-  std::array<cuuint64_t, kMaxRank> dims{};
-  for (std::size_t i = 0; i < rank; ++i) dims[i] = plan.dims[i];
+  std::ranges::copy(numbers.subspan(rank), strides.begin());
   constexpr std::array<cuuint32_t, kMaxRank> kElementStrides{1, 1, 1, 1, 1};
   return {kEncode, api.tensor_map_encode_tiled(
                        &map, data_type(plan.dtype), static_cast<cuuint32_t>(rank),
                        reinterpret_cast<void*>(address), dims.data(), strides.data(),
                        plan.box.data(), kElementStrides.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
                        *swizzle, *promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)};
+}
+
+DriverStatus encode_tensor_map(const DriverApi& api, const TensorMapPlan& plan, CUdeviceptr address,
+                               CUtensorMap& map) {
+  std::vector<std::int64_t> numbers(plan.dims.begin(), plan.dims.end());
+  numbers.insert(numbers.end(), plan.strides_bytes.begin(), plan.strides_bytes.end());
+  return encode_tensor_map(api, plan, numbers, address, map);
 }
 
 std::optional<std::size_t> find_address_word(const DriverApi& api, const CUtensorMap& map) {

@@ -1,17 +1,23 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 
 #include "device/driver/driver.h"
 #include "model/candidate/candidate.h"
 
 namespace kernwright {
 
-/// Encodes a TMA descriptor for a tensor at `address` (device memory, aligned to 16 bytes). The
-/// driver's layout is opaque. The address can be changed by cuTensorMapReplaceAddress, or by
-/// writing the word that `find_address_word` finds. An unknown swizzle or L2 promotion returns
-/// CUDA_ERROR_INVALID_VALUE.
+/// Encodes a TMA descriptor for a tensor at `address` (device memory, aligned to 16 bytes), with
+/// `numbers` as its dims and then its strides, in place of the plan's. The driver's layout is
+/// opaque. The address can be changed by cuTensorMapReplaceAddress, or by writing the word that
+/// `find_address_word` finds. An unknown swizzle or L2 promotion returns CUDA_ERROR_INVALID_VALUE.
+DriverStatus encode_tensor_map(const DriverApi& api, const TensorMapPlan& plan,
+                               std::span<const std::int64_t> numbers, CUdeviceptr address,
+                               CUtensorMap& map);
+/// Does the same with the plan's own dims and strides.
 DriverStatus encode_tensor_map(const DriverApi& api, const TensorMapPlan& plan, CUdeviceptr address,
                                CUtensorMap& map);
 

@@ -37,11 +37,8 @@ std::vector<LaunchPlan> when_late(std::vector<LaunchPlan> launches) {
 std::int64_t ExecutionPlan::workspace_bytes() const { return workspace_offset(workspaces.size()); }
 
 std::int64_t ExecutionPlan::workspace_offset(std::size_t index) const {
-  constexpr std::int64_t kAlignment = 256;
   std::int64_t total = 0;
-  for (std::size_t i = 0; i < index; ++i) {
-    total += (workspaces[i].bytes + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  for (std::size_t i = 0; i < index; ++i) total += workspace_room(workspaces[i].bytes);
   return total;
 }
 

@@ -17,6 +17,10 @@ namespace kernwright {
 
 using Extent3 = std::array<std::uint32_t, 3>;
 
+constexpr std::uint64_t volume(const Extent3& extent) {
+  return std::uint64_t{extent[0]} * extent[1] * extent[2];
+}
+
 /// Everything from which a TMA descriptor is encoded, except the address. Dims and strides are in
 /// the driver's order, innermost first.
 struct TensorMapPlan {
@@ -44,6 +48,12 @@ struct ArgumentPlan {
   friend bool operator==(const ArgumentPlan&, const ArgumentPlan&) = default;
 };
 
+/// Returns true for arguments that carry their value in the plan itself.
+constexpr bool carries_value(const ArgumentPlan& argument) {
+  return argument.kind == ArgumentKind::int32 || argument.kind == ArgumentKind::int64 ||
+         depends_on_start(argument.kind);
+}
+
 struct LaunchPlan {
   std::string kernel;
   Extent3 grid{1, 1, 1};
@@ -70,7 +80,10 @@ struct WorkspacePlan {
   friend bool operator==(const WorkspacePlan&, const WorkspacePlan&) = default;
 };
 
-/// A part of the buffer that holds all workspaces.
+/// Returns the bytes that a workspace of so many takes in the buffer that holds all of them.
+constexpr std::int64_t workspace_room(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/// A part of that buffer.
 struct WorkspacePart {
   std::string name;
   std::int64_t offset = 0;

@@ -1,6 +1,7 @@
 #include "model/candidate/plan_builder.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
 
@@ -11,11 +12,6 @@
 namespace kernwright {
 namespace {
 
-// Limits that are the same on all supported architectures: CUDA C++ Programming Guide, "Technical
-// Specifications per Compute Capability".
-constexpr std::int64_t kMaxThreadsPerBlock = 1024;
-constexpr Extent3 kMaxBlock{1024, 1024, 64};
-constexpr Extent3 kMaxGrid{2147483647, 65535, 65535};
 /// The largest cluster that every GPU with clusters can launch.
 constexpr std::int64_t kMaxCluster = 8;
 constexpr int kClusterArch = 90;
@@ -84,8 +80,7 @@ class PlanBuilder {
     WorkspacePlan workspace;
     workspace.name = spec.name;
     workspace.bytes = evaluate("bytes", spec.bytes);
-    // The limit is far beyond any device, and so small that sums of sizes cannot overflow.
-    expect(workspace.bytes >= 0 && workspace.bytes <= (std::int64_t{1} << 48), "bytes", spec.bytes,
+    expect(workspace.bytes >= 0 && workspace.bytes <= kMaxWorkspaceBytes, "bytes", spec.bytes,
            workspace.bytes, "in 0 to 2^48");
     workspace.zeroed = flag("zeroed", spec.zeroed);
     workspace.kept_zero = flag("kept_zero", spec.kept_zero);
@@ -224,7 +219,7 @@ class PlanBuilder {
   }
 
   Extent3 extent(std::string_view field, const std::vector<Expression>& expressions,
-                 const Extent3& limits) {
+                 const std::array<std::int64_t, 3>& limits) {
     Extent3 result{1, 1, 1};
     for (std::size_t i = 0; i < expressions.size(); ++i) {
       const std::int64_t value = evaluate(field, expressions[i]);
@@ -304,12 +299,12 @@ class PlanBuilder {
       fail(concat("tensor ", tensor.name, " is aligned to ", tensor.alignment, " bytes < 16"));
     }
     for (const std::uint64_t dim : map.dims) {
-      if (dim > (std::uint64_t{1} << 32)) fail(concat("extent ", dim, " > 2^32"));
+      if (dim > kMaxMapExtent) fail(concat("extent ", dim, " > 2^32"));
     }
     for (const std::uint64_t stride : map.strides_bytes) {
-      if (stride % 16 != 0) fail(concat("a stride of ", stride, " bytes is no multiple of 16"));
-      if (stride >= (std::uint64_t{1} << 40))
-        fail(concat("a stride of ", stride, " bytes >= 2^40"));
+      if (stride % kMapAlignment != 0)
+        fail(concat("a stride of ", stride, " bytes is no multiple of 16"));
+      if (stride >= kMapStrideEnd) fail(concat("a stride of ", stride, " bytes >= 2^40"));
     }
     constexpr std::int64_t kSwizzles[] = {0, 32, 64, 128};
     if (std::find(std::begin(kSwizzles), std::end(kSwizzles), map.swizzle) == std::end(kSwizzles)) {
@@ -433,13 +428,6 @@ Result<ExecutionPlan> plan_tensors(const BoundProblem& problem) {
   ExecutionPlan plan;
   plan.tensors = problem.shapes();
   KW_ASSIGN(plan.scalars, problem.scalars());
-  return plan;
-}
-
-Result<ExecutionPlan> plan_tensors(const Operation& operation, const ValueSource& values) {
-  ExecutionPlan plan;
-  KW_ASSIGN(plan.tensors, operation.tensor_shapes(values));
-  KW_ASSIGN(plan.scalars, operation.present_scalars(values));
   return plan;
 }
 

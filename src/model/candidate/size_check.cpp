@@ -1,7 +1,6 @@
 #include "model/candidate/size_check.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -13,7 +12,10 @@ SizedValues::SizedValues(const Candidate& valid, std::span<const std::string> fr
   const BoundProblem& problem = *valid.problem;
   const std::size_t of_problem = problem.scope().size();
   known_.assign(scope_.values().begin(), scope_.values().end());
-  for (const std::string& dim : free) known_[find(dim, of_problem)] = std::nullopt;
+  for (const std::string& dim : free) {
+    free_.push_back(find(dim, of_problem));
+    known_[free_.back()] = std::nullopt;
+  }
   const auto add = [&](std::string_view name, const Expression& expression, std::size_t count,
                        bool zero_if_none) {
     const std::size_t place = find(name, count);
@@ -46,8 +48,38 @@ PlacedExpression SizedValues::fold(const Expression& expression, std::size_t cou
   return fold(PlacedExpression(expression, std::move(places)));
 }
 
-SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
-    : free_count_(free.size()) {
+void SizedRow::read(const PlacedExpression& expression, std::vector<bool>& is_read) {
+  for (const std::size_t place : expression.places()) {
+    if (place != PlacedExpression::kUnknown) is_read[place] = true;
+  }
+}
+
+SizedRow::SizedRow(const SizedValues& values, std::vector<bool> is_read)
+    : free_count_(values.free().size()), to_(values.size(), PlacedExpression::kUnknown) {
+  for (auto step = values.steps().rbegin(); step != values.steps().rend(); ++step) {
+    if (is_read[step->place]) read(step->expression, is_read);
+  }
+  for (std::size_t i = 0; i < free_count_; ++i) to_[values.free()[i]] = i;
+  for (const SizedValues::Step& step : values.steps()) {
+    if (!is_read[step.place]) continue;
+    to_[step.place] = free_count_ + steps_.size();
+    steps_.push_back({to_[step.place], placed(step.expression), step.zero_if_none});
+  }
+}
+
+bool SizedRow::fill(std::span<const std::int64_t> sizes, Row& row) const {
+  if (sizes.size() != free_count_) return false;
+  std::ranges::copy(sizes, row.begin());
+  std::int64_t* next = row.data() + free_count_;
+  for (const SizedValues::Step& step : steps_) {
+    const std::optional<std::int64_t> value = step.expression.evaluate(row);
+    if (!value && !step.zero_if_none) return false;
+    *next++ = value.value_or(0);
+  }
+  return true;
+}
+
+SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free) {
   const KernelTemplate& kernel_template = *valid.kernel_template;
   const Operation& operation = valid.problem->operation();
   const Scope& scope = valid.scope;  // its values are in the order in which they are computed
@@ -76,25 +108,13 @@ SizeCheck::SizeCheck(const Candidate& valid, std::span<const std::string> free)
   }
 
   std::vector<bool> is_read(scope.size());
-  const auto read = [&](const PlacedExpression& expression) {
-    for (const std::size_t place : expression.places()) {
-      if (place != PlacedExpression::kUnknown) is_read[place] = true;
-    }
-  };
-  std::ranges::for_each(conditions_, read);
+  for (const PlacedExpression& condition : conditions_) SizedRow::read(condition, is_read);
   for (const std::size_t place : fixed) is_read[place] = true;
-  for (auto step = values.steps().rbegin(); step != values.steps().rend(); ++step) {
-    if (is_read[step->place]) read(step->expression);
+  row_ = SizedRow(values, std::move(is_read));
+  for (PlacedExpression& condition : conditions_) condition = row_.placed(condition);
+  for (const std::size_t place : fixed) {
+    fixed_.emplace_back(row_.place(place), scope.values()[place]);
   }
-  std::vector<std::size_t> to(scope.size(), PlacedExpression::kUnknown);
-  for (std::size_t i = 0; i < free.size(); ++i) to[values.find(free[i], of_problem)] = i;
-  for (const SizedValues::Step& step : values.steps()) {
-    if (!is_read[step.place]) continue;
-    to[step.place] = free_count_ + steps_.size();
-    steps_.push_back({to[step.place], step.expression.moved(to), step.zero_if_none});
-  }
-  for (PlacedExpression& condition : conditions_) condition = condition.moved(to);
-  for (const std::size_t place : fixed) fixed_.emplace_back(to[place], scope.values()[place]);
 }
 
 Choice choice_of_bits(const Candidate& candidate, std::span<const std::string> free) {
@@ -107,14 +127,8 @@ Choice choice_of_bits(const Candidate& candidate, std::span<const std::string> f
 }
 
 bool SizeCheck::holds(std::span<const std::int64_t> sizes) const {
-  std::array<std::int64_t, kMostValues> row;
-  if (sizes.size() != free_count_ || free_count_ + steps_.size() > row.size()) return false;
-  std::ranges::copy(sizes, row.begin());
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    const auto value = steps_[i].expression.evaluate(row);
-    if (!value && !steps_[i].zero_if_none) return false;
-    row[free_count_ + i] = value.value_or(0);
-  }
+  SizedRow::Row row;
+  if (!row_.fits() || !row_.fill(sizes, row)) return false;
   for (const auto& [place, value] : fixed_) {
     if (row[place] != value) return false;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -38,12 +39,48 @@ class SizedValues {
     return expression.folded(known_);
   }
   bool depends(std::size_t place) const { return !known_[place]; }
+  std::size_t size() const { return known_.size(); }
+  /// Returns the places of the free dims.
+  const std::vector<std::size_t>& free() const { return free_; }
   const std::vector<Step>& steps() const { return steps_; }
 
  private:
   const Scope& scope_;
+  std::vector<std::size_t> free_;
   std::vector<std::optional<std::int64_t>> known_;
   std::vector<Step> steps_;
+};
+
+/// The values that some expressions read, of all values of a candidate, as a row for other sizes:
+/// the sizes, and then what is computed from them.
+class SizedRow {
+ public:
+  static constexpr std::size_t kMost = 96;
+  using Row = std::array<std::int64_t, kMost>;
+
+  SizedRow() = default;
+  /// `is_read` says which of all values the row must have.
+  SizedRow(const SizedValues& values, std::vector<bool> is_read);
+
+  /// Adds the values that an expression reads to `is_read`.
+  static void read(const PlacedExpression& expression, std::vector<bool>& is_read);
+
+  /// Returns the place in the row of a value that is read.
+  std::size_t place(std::size_t of_all) const { return to_[of_all]; }
+  /// Returns an expression over all values as one over the row.
+  PlacedExpression placed(const PlacedExpression& expression) const {
+    return expression.moved(to_);
+  }
+  /// Returns whether the row has room for its values.
+  bool fits() const { return free_count_ + steps_.size() <= kMost; }
+  /// Computes a row that fits. Returns false if a value does not exist at these sizes, or there are
+  /// not as many sizes as free dims. Allocates nothing.
+  bool fill(std::span<const std::int64_t> sizes, Row& row) const;
+
+ private:
+  std::size_t free_count_ = 0;
+  std::vector<SizedValues::Step> steps_;  ///< whose values follow the sizes
+  std::vector<std::size_t> to_;           ///< for each value its place in the row
 };
 
 /// Tells quickly at which sizes of some dims a candidate is valid: it computes only the values and
@@ -64,10 +101,7 @@ class SizeCheck {
   const std::vector<std::pair<std::string, std::int64_t>>& compiled() const { return compiled_; }
 
  private:
-  static constexpr std::size_t kMostValues = 96;
-
-  std::size_t free_count_;
-  std::vector<SizedValues::Step> steps_;  ///< that conditions read; their values follow the sizes
+  SizedRow row_;
   std::vector<PlacedExpression> conditions_;
   std::vector<std::pair<std::string, std::int64_t>> compiled_;
   std::vector<std::pair<std::size_t, std::int64_t>> fixed_;  ///< places, and what bits have there

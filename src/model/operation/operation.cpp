@@ -17,14 +17,14 @@ auto find_entry(const Entries& entries, std::string_view name) {
                       [&](const auto& entry) { return entry.first == name; });
 }
 
-Result<double> evaluate(const TensorDraw::Number& number, const ValueSource& values) {
+Result<double> evaluate(const TensorDraw::Number& number, const Scope& values) {
   if (const auto* const known = std::get_if<double>(&number)) return *known;
-  KW_ASSIGN(const std::int64_t value, values.evaluate(std::get<Expression>(number)));
+  KW_ASSIGN(const std::int64_t value, std::get<Expression>(number).evaluate(values));
   return static_cast<double>(value);
 }
 
 /// Evaluates the draw of a tensor with the extents and dtype of `shape`.
-Result<Draw> evaluate(const TensorDraw& draw, const TensorShape& shape, const ValueSource& values) {
+Result<Draw> evaluate(const TensorDraw& draw, const TensorShape& shape, const Scope& values) {
   const auto failed = [&](const auto&... what) {
     return Error{ErrorCode::invalid_argument, concat("draw ", to_string(draw.kind), ": ", what...)};
   };
@@ -65,24 +65,24 @@ Result<Draw> evaluate(const TensorDraw& draw, const TensorShape& shape, const Va
 }
 
 Result<ValueRange<std::int64_t>> evaluate(const ValueRange<Expression>& range,
-                                          const ValueSource& values) {
+                                          const Scope& values) {
   ValueRange<std::int64_t> found{.least = 0, .most = 0};
-  KW_ASSIGN(found.least, values.evaluate(range.least));
-  KW_ASSIGN(found.most, values.evaluate(range.most));
+  KW_ASSIGN(found.least, range.least.evaluate(values));
+  KW_ASSIGN(found.most, range.most.evaluate(values));
   if (range.rise) {
-    KW_ASSIGN(found.rise, values.evaluate(*range.rise));
+    KW_ASSIGN(found.rise, range.rise->evaluate(values));
   }
   found.falls = range.falls;
   if (range.per) {
     found.counted_by = range.counted_by;
-    KW_ASSIGN(found.per, values.evaluate(*range.per));
+    KW_ASSIGN(found.per, range.per->evaluate(values));
   }
   return found;
 }
 
 /// Sets the pitches of `shape`, whose extents are known, to the pitches of `tensor`; to none if
 /// there is no gap.
-Result<void> place_entries(const Tensor& tensor, const ValueSource& values, TensorShape& shape) {
+Result<void> place_entries(const Tensor& tensor, const Scope& values, TensorShape& shape) {
   const auto failed = [](const auto&... what) {
     return Error{ErrorCode::invalid_argument, concat(what...)};
   };
@@ -91,7 +91,7 @@ Result<void> place_entries(const Tensor& tensor, const ValueSource& values, Tens
   std::vector<std::int64_t> pitches(tensor.pitches.size());
   for (std::size_t i = pitches.size(); i-- > 0;) {
     const std::string& text = tensor.pitches[i].text();
-    KW_ASSIGN(const std::int64_t pitch, values.evaluate(tensor.pitches[i]));
+    KW_ASSIGN(const std::int64_t pitch, tensor.pitches[i].evaluate(values));
     if (pitch < entry) {
       const bool is_row = i + 1 == pitches.size();
       return failed("pitch \"", text, "\" is ", pitch, " < ", entry, ", the elements of ",
@@ -516,9 +516,9 @@ DType Operation::dtype(const Problem& normalized, std::string_view variable) con
   return dtype(normalized, declared->default_variable);
 }
 
-Result<std::vector<TensorShape>> Operation::tensor_shapes(const ValueSource& values) const {
+Result<std::vector<TensorShape>> Operation::tensor_shapes(const Scope& values) const {
   const auto dtype_of = [&](const std::string& variable) {
-    return static_cast<DType>(*values.scope().find(variable));
+    return static_cast<DType>(*values.find(variable));
   };
   std::vector<TensorShape> shapes;
   shapes.reserve(tensors.size());
@@ -527,7 +527,7 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const ValueSource& val
       return Error{ErrorCode::invalid_argument, concat(name, ": tensor ", tensor.name, ": ", what)};
     };
     if (tensor.when) {
-      const Result<std::int64_t> present = values.evaluate(*tensor.when);
+      const Result<std::int64_t> present = tensor.when->evaluate(values);
       if (!present) return failed(present.error().message);
       if (*present == 0) continue;
     }
@@ -535,7 +535,7 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const ValueSource& val
     shape.name = tensor.name;
     shape.role = tensor.role;
     if (tensor.written) {
-      const Result<std::int64_t> written = values.evaluate(*tensor.written);
+      const Result<std::int64_t> written = tensor.written->evaluate(values);
       if (!written) return failed(written.error().message);
       if (*written == 0) shape.role = TensorRole::in;
       if (*written != 0) shape.written = *written;
@@ -547,7 +547,7 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const ValueSource& val
     shape.alignment = std::max(tensor.alignment, size_bytes);
     shape.extent.reserve(tensor.extent.size());
     for (const Expression& extent : tensor.extent) {
-      const Result<std::int64_t> size = values.evaluate(extent);
+      const Result<std::int64_t> size = extent.evaluate(values);
       if (!size) return failed(size.error().message);
       if (*size < 1) return failed(concat("extent \"", extent.text(), "\" is ", *size, " < 1"));
       std::int64_t product = 0;
@@ -580,43 +580,20 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const ValueSource& val
   return shapes;
 }
 
-Result<std::vector<Scalar>> Operation::present_scalars(const ValueSource& values) const {
+Result<std::vector<Scalar>> Operation::present_scalars(const Scope& values) const {
   std::vector<Scalar> present;
   for (const Scalar& scalar : scalars) {
     const Result<std::int64_t> holds =
-        scalar.when ? values.evaluate(*scalar.when) : Result<std::int64_t>(1);
+        scalar.when ? scalar.when->evaluate(values) : Result<std::int64_t>(1);
     if (!holds) {
       return Error{ErrorCode::invalid_argument,
                    concat(name, ": scalar ", scalar.name, ": ", holds.error().message)};
     }
     if (*holds == 0) continue;
     present.push_back(scalar);
-    present.back().default_value = scalar.default_in(values.scope());
+    present.back().default_value = scalar.default_in(values);
   }
   return present;
-}
-
-void Operation::visit_shapes(const std::function<void(const Expression&)>& visit) const {
-  const auto visit_if = [&](const std::optional<Expression>& one) {
-    if (one) visit(*one);
-  };
-  for (const Tensor& tensor : tensors) {
-    visit_if(tensor.when);
-    visit_if(tensor.written);
-    std::ranges::for_each(tensor.extent, visit);
-    std::ranges::for_each(tensor.pitches, visit);
-    if (tensor.values) {
-      visit(tensor.values->least);
-      visit(tensor.values->most);
-      visit_if(tensor.values->rise);
-      visit_if(tensor.values->per);
-    }
-    if (!tensor.draw) continue;
-    for (const TensorDraw::Number* number : {&tensor.draw->from, &tensor.draw->to}) {
-      if (const auto* const one = std::get_if<Expression>(number)) visit(*one);
-    }
-  }
-  for (const Scalar& scalar : scalars) visit_if(scalar.when);
 }
 
 }  // namespace kernwright

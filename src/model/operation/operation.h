@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -310,17 +309,14 @@ struct Operation {
   /// Returns the tensors of a normalised problem, in declared order. Errors: an extent that
   /// overflows or is not positive; a draw outside of the range of the tensor's dtype.
   Result<std::vector<TensorShape>> tensor_shapes(const Problem& normalized) const {
-    return tensor_shapes(ValueSource(scope(normalized)));
+    return tensor_shapes(scope(normalized));
   }
   /// Does the same for a problem with this scope.
-  Result<std::vector<TensorShape>> tensor_shapes(const ValueSource& values) const;
+  Result<std::vector<TensorShape>> tensor_shapes(const Scope& values) const;
 
   /// Returns the scalars of a problem with this scope, with their defaults, in declared order.
   /// Errors: a condition that overflows.
-  Result<std::vector<Scalar>> present_scalars(const ValueSource& values) const;
-
-  /// Calls `visit` with every expression that `tensor_shapes` and `present_scalars` may evaluate.
-  void visit_shapes(const std::function<void(const Expression&)>& visit) const;
+  Result<std::vector<Scalar>> present_scalars(const Scope& values) const;
 };
 
 }  // namespace kernwright

@@ -48,7 +48,7 @@ struct Family {
     SizedPlan plan;
     GradedRecord record;  ///< as it answers a size of the family
     Artifact artifact;
-    std::shared_ptr<const Launcher> launcher;  ///< for some size; null without a GPU
+    std::shared_ptr<const Launcher> launcher;  ///< of the plan's form; null without a GPU
     // A handle may keep the kernel after the service has closed.
     DeviceProfile profile;
     std::shared_ptr<const Catalog> catalog;  ///< keeps the template and the operation

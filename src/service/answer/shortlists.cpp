@@ -96,9 +96,15 @@ std::size_t Shortlists::add_kernel(Family& family, Offer offer, GradedRecord rec
                                    const Load& load) const {
   std::vector<std::string> free;
   for (const FreeDim& dim : family.free) free.push_back(dim.name);
+  SizedPlan plan(offer.candidate, free, site_.profile);
   std::shared_ptr<const Launcher> launcher = loaded(offer, load);
+  if (launcher != nullptr) {  // maybe for another family with the same bits
+    Result<std::unique_ptr<Launcher>> own =
+        launcher->with(std::make_shared<const CompactPlan>(plan.form()));
+    launcher = own ? std::shared_ptr<const Launcher>(*std::move(own)) : nullptr;
+  }
   family.kernels.push_back(std::make_shared<const Family::Kernel>(Family::Kernel{
-      SizeCheck(offer.candidate, free), SizedPlan(offer.candidate, free), std::move(record),
+      SizeCheck(offer.candidate, free), std::move(plan), std::move(record),
       std::move(offer.artifact), std::move(launcher), site_.profile, site_.catalog}));
   return family.kernels.size() - 1;
 }

@@ -25,15 +25,14 @@ Result<RangedProblem> Site::bind_family(const Problem& problem) const {
 
 Result<void> Site::check_memory(const BoundProblem& problem) const {
   // If a problem is larger than the memory, nothing of it can ever be launched.
-  if (has_room_for(problem.shapes())) return {};
+  if (has_room_for(problem.bytes())) return {};
   return Error{ErrorCode::invalid_argument,
                concat("the tensors of ", problem.text(), " take ", gigabytes(problem.bytes()), "; ",
                       profile.id, " has ", gigabytes(static_cast<double>(profile.memory_bytes)))};
 }
 
-bool Site::has_room_for(const std::vector<TensorShape>& tensors) const {
-  return profile.memory_bytes == 0 ||
-         total_bytes(tensors) <= static_cast<double>(profile.memory_bytes);
+bool Site::has_room_for(double bytes) const {
+  return profile.memory_bytes == 0 || bytes <= static_cast<double>(profile.memory_bytes);
 }
 
 RecordKey Site::key(std::string problem) const {

@@ -45,7 +45,7 @@ struct Site {
   /// Errors: `invalid_argument` if the tensors do not fit in the GPU's memory.
   Result<void> check_memory(const BoundProblem& problem) const;
   /// Returns whether they fit.
-  bool has_room_for(const std::vector<TensorShape>& tensors) const;
+  bool has_room_for(double bytes) const;
   RecordKey key(const BoundProblem& problem) const { return key(problem.text()); }
   /// Returns the same for a canonical text.
   RecordKey key(std::string problem) const;

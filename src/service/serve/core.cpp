@@ -261,7 +261,7 @@ std::shared_ptr<const LoadedKernel> SizedKernel::load() const {
     return service->load_sized(*this);
   }
   return std::make_shared<const LoadedKernel>(
-      KernelSummary(), std::make_shared<const ExecutionPlan>(), nullptr,
+      KernelSummary(), std::make_shared<const CompactPlan>(ExecutionPlan()), nullptr,
       Error{ErrorCode::unavailable, "the service was closed before the kernel was first used"});
 }
 
@@ -271,26 +271,25 @@ std::shared_ptr<const LoadedKernel> ServiceCore::load_sized(const SizedKernel& s
   const std::span<const std::int64_t> sizes = sized.sizes().values();
   Loaded loaded = guarded([&]() -> Loaded {
     KW_TRY(check_not_forked());
-    Result<ExecutionPlan> sized_plan = of->plan.at(sizes, site_.profile);
+    const Result<std::shared_ptr<const CompactPlan>> plan = of->plan.at(sizes, site_.profile);
     const bool is_loaded = !site_.has_device || of->launcher != nullptr;
-    if (!sized_plan || !is_loaded || !site_.has_room_for(sized_plan->tensors)) {
+    if (!plan || !is_loaded || !site_.has_room_for((*plan)->bytes())) {
       KW_ASSIGN(const BoundProblem problem, family.example.resized(family.dims(sizes)));
       KW_TRY(site_.check_memory(problem));
       return resolve(problem);
     }
-    const auto plan = std::make_shared<const ExecutionPlan>(*std::move(sized_plan));
     std::unique_ptr<Launcher> launcher;
     if (site_.has_device) {
-      KW_ASSIGN(launcher, of->launcher->with(plan));
+      KW_ASSIGN(launcher, of->launcher->with(*plan));
     }
     return Loaded(std::make_shared<const PlannedKernel>(
-        of, sized.sizes(), plan, std::move(launcher), why_not_launched(), options_.check_launches));
+        of, sized.sizes(), *plan, std::move(launcher), why_not_launched(), options_.check_launches));
   });
   if (loaded) return *std::move(loaded);
   return std::make_shared<const ServedKernel>(
       std::make_shared<const GradedRecord>(),
       KernelSummary{.problem = of->plan.problem(sizes).text()},
-      std::make_shared<const ExecutionPlan>(), nullptr, loaded.error(), options_.check_launches);
+      std::make_shared<const CompactPlan>(ExecutionPlan()), nullptr, loaded.error(), options_.check_launches);
 }
 
 Result<const LoadedKernel*> ServiceCore::find_or_make(const Problem& written,
@@ -526,7 +525,7 @@ ServiceCore::Loaded ServiceCore::served(const BoundProblem& problem, GradedRecor
   KernelSummary summary = summarize(problem.problem(), record, std::move(offer.artifact.digest));
   return Loaded(std::make_shared<const ServedKernel>(
       std::make_shared<const GradedRecord>(std::move(record)), std::move(summary),
-      std::make_shared<const ExecutionPlan>(std::move(offer.candidate.plan)), std::move(launcher),
+      std::make_shared<const CompactPlan>(std::move(offer.candidate.plan)), std::move(launcher),
       why_not_launched(), options_.check_launches));
 }
 
@@ -714,10 +713,10 @@ Result<void> ServiceCore::reserve_workspace(const BoundProblem& of_family,
     const std::optional<std::size_t> chosen = family.choose(sizes);
     if (!chosen) return;
     const Family::Kernel& kernel = *family.kernels[*chosen];
-    const Result<ExecutionPlan> plan = kernel.plan.at(sizes, site_.profile);
-    if (!plan || kernel.launcher == nullptr || plan->workspace_bytes() <= most_bytes) return;
+    const auto plan = kernel.plan.at(sizes, site_.profile);
+    if (!plan || kernel.launcher == nullptr || (*plan)->workspace_bytes() <= most_bytes) return;
     most = &kernel;
-    most_bytes = plan->workspace_bytes();
+    most_bytes = (*plan)->workspace_bytes();
   };
   constexpr int kLooks = 256;
   look_at(std::vector<double>(asked.size(), 1));

@@ -123,7 +123,7 @@ Result<double> time_packing(ServiceCore& core, const LoadedKernel& kernel, const
     return CUDA_SUCCESS;
   };
   const auto packed = std::make_shared<LoadedKernel>(
-      kernel.summary(), std::make_shared<const ExecutionPlan>(kernel.plan()), std::move(launcher),
+      kernel.summary(), std::make_shared<const CompactPlan>(kernel.plan()), std::move(launcher),
       Error{});
   const std::vector<Arg>& arguments = buffers.set(0);
   return time_calls([&] {

@@ -15,6 +15,7 @@
 namespace kernwright {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -258,16 +259,16 @@ TEST_F(LauncherTest, AFurtherPlanAsksTheDriverNothingAboutItsKernels) {
   const auto launcher = must(load(plan));
   driver_.kernels["second"] = {8};
   plan.launches[0].grid = {2, 1, 1};
-  EXPECT_TRUE(launcher->with(std::make_shared<const ExecutionPlan>(plan)));
+  EXPECT_TRUE(launcher->with(std::make_shared<const CompactPlan>(plan)));
   plan.launches[0].block = {2048, 1, 1};
-  EXPECT_FALSE(launcher->with(std::make_shared<const ExecutionPlan>(plan)))
+  EXPECT_FALSE(launcher->with(std::make_shared<const CompactPlan>(plan)))
       << "limits count for each";
 }
 
 TEST_F(LauncherTest, CodeIsLoadedBeforeTheFirstLaunch) {
   const auto launcher = must(load(full_plan()));
   EXPECT_EQ(std::ranges::count(driver_.calls, "cuFuncLoad"), 2) << "once for each kernel";
-  must(launcher->with(std::make_shared<const ExecutionPlan>(full_plan())));
+  must(launcher->with(std::make_shared<const CompactPlan>(full_plan())));
   EXPECT_EQ(std::ranges::count(driver_.calls, "cuFuncLoad"), 2);
   driver_.failures["cuFuncLoad"] = CUDA_ERROR_OUT_OF_MEMORY;
   const std::string other = FakeDriver::cubin() + '\0';
@@ -282,9 +283,47 @@ TEST_F(LauncherTest, AFurtherPlanEncodesOnlyTensorMapsThatDiffer) {
   driver_.calls.clear();
   plan.launches[0].grid[0] *= 2;
   plan.tensor_maps[1].dims[0] *= 2;
-  const auto further = must(launcher->with(std::make_shared<const ExecutionPlan>(plan)));
+  const auto further = must(launcher->with(std::make_shared<const CompactPlan>(plan)));
   EXPECT_THAT(driver_.calls, ElementsAre("cuTensorMapEncodeTiled"));
   EXPECT_EQ(driver_.encodings.back().dims[0], plan.tensor_maps[1].dims[0]);
+}
+
+TEST_F(LauncherTest, APlanOfTheSameFormIsLaunchedWithItsOwnNumbers) {
+  driver_.current = reinterpret_cast<CUcontext>(0xcc);
+  const auto form = std::make_shared<const PlanForm>(full_plan());
+  const auto base = must(load(full_plan()));
+  const auto launcher = must(base->with(std::make_shared<const CompactPlan>(form)));
+  ExecutionPlan other = full_plan();
+  other.workspaces[0].bytes = 300;
+  other.workspaces[2].bytes = 0;
+  other.launches[0].grid = {6, 3, 1};
+  other.launches[0].arguments[2].value = 7;
+  other.launches[0].arguments[3].value = -1;
+  driver_.calls.clear();
+  const auto plan = std::make_shared<const CompactPlan>(form, PlanForm(other).numbers,
+                                                        total_bytes(other.tensors));
+  const auto further = must(launcher->with(plan));
+  EXPECT_TRUE(driver_.calls.empty()) << "no map differs";
+  EXPECT_EQ(further->plan().launches, other.launches);
+  EXPECT_EQ(further->plan().workspaces, other.workspaces);
+
+  const DevicePointer tensors[] = {0x10000, 0x20000};
+  const double scalars[] = {2.5, 1.5};
+  must(further->launch(nullptr, tensors, scalars, 0x30000));
+  const FakeDriver::Launch& first = driver_.launches[0];
+  EXPECT_EQ(first.geometry, (std::vector<unsigned int>{6, 3, 1, 128, 1, 1, 100'000}));
+  EXPECT_EQ(read<std::int32_t>(first.arguments[2]), 7);
+  EXPECT_EQ(read<std::int64_t>(first.arguments[3]), -1);
+  EXPECT_EQ(read<std::uint64_t>(first.arguments[6]), 0x30000U) << "it has bytes here";
+  EXPECT_EQ(read<std::uint64_t>(first.arguments[7]), 0U) << "and the other has none";
+  ASSERT_EQ(driver_.fills.size(), 1U);
+  EXPECT_EQ(driver_.fills[0].to, 0x30000U);
+  EXPECT_EQ(driver_.fills[0].bytes, 300U);
+
+  other.tensor_maps[0].dims[1] *= 2;
+  must(launcher->with(std::make_shared<const CompactPlan>(form, PlanForm(other).numbers, 0)));
+  EXPECT_THAT(driver_.calls, Contains("cuTensorMapEncodeTiled"));
+  EXPECT_EQ(driver_.encodings.back().dims[1], other.tensor_maps[0].dims[1]);
 }
 
 TEST_F(LauncherTest, AReservedWorkspaceIsTakenAndGivenBackOnAStreamOfItsOwn) {

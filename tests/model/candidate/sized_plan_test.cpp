@@ -79,12 +79,13 @@ class Comparison {
 
   int equal() const { return equal_; }
   int refused() const { return refused_; }
+  int computed() const { return computed_; }
   std::size_t operations() const { return operations_.size(); }
 
  private:
   void compare(const Candidate& made, const std::vector<std::string>& free) {
     const SizeCheck check(made, free);
-    const SizedPlan plans(made, free);
+    const SizedPlan plans(made, free, h200());
     for (int i = 0; i < 24; ++i) {
       std::vector<std::int64_t> sizes;
       for (const std::string& dim : free) {
@@ -96,7 +97,7 @@ class Comparison {
       if (!problem || !check.holds(sizes)) continue;
       const Result<Candidate> expected =
           make_candidate(*made.kernel_template, *problem, made.configuration, h200());
-      const Result<ExecutionPlan> plan = plans.at(sizes, h200());
+      const auto plan = plans.at(sizes, h200());
       SCOPED_TRACE(concat(made.id(), " for ", problem->text()));
       ASSERT_EQ(plan.has_value(), expected.has_value())
           << (plan ? expected.error() : plan.error()).message;
@@ -109,13 +110,17 @@ class Comparison {
       }
       ++equal_;
       operations_.insert(problem->operation().name);
-      expect_same(*plan, expected->plan);
+      expect_same((*plan)->whole(), expected->plan);
+      EXPECT_EQ((*plan)->workspace_bytes(), expected->plan.workspace_bytes());
+      EXPECT_EQ((*plan)->bytes(), total_bytes(expected->plan.tensors));
+      computed_ += (*plan)->form() == plans.form() ? 1 : 0;
     }
   }
 
   std::minstd_rand random_{7};
   int equal_ = 0;
   int refused_ = 0;
+  int computed_ = 0;  ///< of the equal ones: without a candidate
   std::set<std::string> operations_;
 };
 
@@ -134,6 +139,7 @@ TEST(SizedPlanTest, PlansAreThoseOfCandidatesThatAreMadeFromTheBeginning) {
   }
   EXPECT_EQ(comparison.operations(), operations) << "of the operations with families";
   EXPECT_GT(comparison.equal(), 2000);
+  EXPECT_GT(comparison.computed(), comparison.equal() * 9 / 10);
 }
 
 TEST(SizedPlanTest, RefusesWhatCandidatesRefuse) {
@@ -142,7 +148,7 @@ TEST(SizedPlanTest, RefusesWhatCandidatesRefuse) {
       must(catalog().bind(must(Problem::parse("matmul m=3 n=4096 k=6144 dtype=fp16"))));
   const Candidate made =
       must(make_candidate(stream, example, stream.default_configuration, h200()));
-  const SizedPlan plans(made, std::vector<std::string>{"m"});
+  const SizedPlan plans(made, std::vector<std::string>{"m"}, h200());
   const std::vector<std::int64_t> huge{std::int64_t{1} << 60};
   EXPECT_FALSE(plans.at(huge, h200()));
   EXPECT_FALSE(plans.candidate(huge, h200()));

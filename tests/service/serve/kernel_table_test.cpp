@@ -13,8 +13,8 @@ namespace {
 
 std::shared_ptr<const LoadedKernel> kernel() {
   return std::make_shared<const LoadedKernel>(KernelSummary{},
-                                              std::make_shared<const ExecutionPlan>(), nullptr,
-                                              Error{ErrorCode::unavailable, "no GPU"});
+                                              std::make_shared<const CompactPlan>(ExecutionPlan()),
+                                              nullptr, Error{ErrorCode::unavailable, "no GPU"});
 }
 
 class KernelTableTest : public ::testing::Test {

@@ -269,15 +269,17 @@ TEST_F(ShortlistCoreTest, ASizeInACaptureIsServed) {
 }
 
 TEST_F(ShortlistCoreTest, AKernelThatCannotBeLoadedFailsWhenItIsLaunched) {
-  const auto core = shortlisted();
-  world_.driver.failures["cuDevicePrimaryCtxRetain"] = CUDA_ERROR_DEVICE_UNAVAILABLE;
-  const Result<Kernel> kernel = core->get_best_kernel(other_);
-  ASSERT_TRUE(kernel);
+  const auto core = open();
+  must(core->get_best_kernel(rmsnorm(2000, 5120, DType::bf16)));
+  core->wait_for_shortlists();
+  const Problem too_large = rmsnorm(20'000'000, 5120, DType::bf16);
+  const Result<Kernel> kernel = core->get_best_kernel(too_large);
+  ASSERT_TRUE(kernel) << kernel.error().message;
   const auto launched = kernel->launch(nullptr, {});
   ASSERT_FALSE(launched);
-  EXPECT_NE(launched.error().message.find("cuDevicePrimaryCtxRetain"), std::string::npos)
+  EXPECT_NE(launched.error().message.find("take 409.6 GB"), std::string::npos)
       << launched.error().message;
-  EXPECT_EQ(kernel->summary().problem, other_.text());
+  EXPECT_EQ(kernel->summary().problem, too_large.text());
 }
 
 TEST_F(ShortlistCoreTest, EachSizeIsTunedIfThatIsThePolicy) {
