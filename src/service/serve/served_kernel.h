@@ -3,14 +3,22 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "cache/layers/tiered_cache.h"
 #include "launch/loaded_kernel.h"
 #include "support/mutex.h"
+#include <kernwright/kernel.h>
+#include <kernwright/problem.h>
 
 namespace kernwright {
+
+/// Returns the facts about the kernel of a record for a problem. `artifact` is the digest of its
+/// bits.
+KernelSummary summarize(const Problem& normalized, const GradedRecord& record,
+                        std::string artifact);
 
 /// A loaded kernel of a service, with the record that it came from. All kernels of a service are
 /// such.

@@ -24,7 +24,7 @@ class SizedKernel final : public LazyKernel {
   const std::shared_ptr<const Family::Kernel>& kernel() const { return family_.kernels[kernel_]; }
 
  protected:
-  std::shared_ptr<const LoadedKernel> load() const override;  // core.cpp
+  std::shared_ptr<const LoadedKernel> load() const override;  // core_families.cpp
 
  private:
   const Family& family_;
