@@ -32,9 +32,13 @@ def drawn(name, shape, dtype, device="cpu"):
     last = name.rsplit(".", 1)[-1]
     if dtype is torch.int32:
         words = torch.randint(0, 1 << 32, shape, generator=source, device=device)
+        # The mean of the weights is 0: with another one all texts of a model are the same soon.
         if last == "weight_zero_point":
-            words = (words & 0x33333333) + 0x66666666  # 6 to 9, so that weights have a mean near zero
-        return words.to(torch.int32)
+            words = (words & 0x11111111) + (words >> 1 & 0x11111111) + 0x77777777  # 7, 8 twice, and 9
+        else:
+            used = words | words >> 1 | words >> 2 | words >> 3
+            words = words | (~used & 0x11111111) << 3  # 8 instead of 0
+        return words.where(words < 1 << 31, words - (1 << 32)).to(torch.int32)
     if last == "input_scale":
         return torch.full(shape, 2.0**-4, dtype=dtype, device=device)
     if last == "weight_scale" and len(shape) == 1:
