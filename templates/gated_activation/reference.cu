@@ -1,5 +1,6 @@
 #include <kernwright/config.cuh>
 #include <kernwright/math/activation_reference.cuh>
+#include <kernwright/quantized/row_scale_reference.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -11,21 +12,28 @@ __device__ Activated activate(double x) {
   return reference_silu(x);
 }
 
-// y_reference[rows, columns] = scale * activation(gate) * up. It is not rounded to the result's
-// type, but limited to its range if that type saturates.
+// y_reference[rows, columns] = scale * activation(gate) * up, divided by its scale if it is
+// quantized. It is not rounded to the result's type, but limited to its range if that type
+// saturates.
 extern "C" __global__ void gated_activation_reference(KW_PARAMETERS(gated_activation_reference)) {
-  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
-  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-       i < rows * columns; i += stride) {
-    y_reference[i] = 0;
-    y_magnitude[i] = 0;
-    if (scale == 0) continue;
+  const QuotientsReference quotients{quantize == quantize_block ? 128
+                                     : quantize == quantize_row ? columns
+                                                                : 0,
+                                     quantize == quantize_tensor ? *given_scale : 1.0,
+                                     scale_least,
+                                     y_reference,
+                                     y_magnitude,
+                                     y_scale_reference,
+                                     y_scale_magnitude};
+  const auto term = [&](long long i) -> Term {
+    if (scale == 0) return {0, 0};
     const long long at = i / columns * 2 * columns + i % columns;
     const bool packed = layout == layout_packed;
     const Activated y = activate(to_float(packed ? x[at] : gate[i]));
     const double factor = static_cast<double>(scale) * to_float(packed ? x[at + columns] : up[i]);
-    const double limit = out == out_fp8_e4m3 ? 448 : 1e300;
-    y_reference[i] = static_cast<float>(smaller(larger(y.value * factor, -limit), limit));
-    y_magnitude[i] = static_cast<float>(y.magnitude * fabs(factor));
+    return {y.value * factor, y.magnitude * fabs(factor)};
+  };
+  for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
+    quotients.write<out_t>(term, row, rows, columns);
   }
 }

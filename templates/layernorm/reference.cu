@@ -1,4 +1,5 @@
 #include <kernwright/config.cuh>
+#include <kernwright/quantized/row_scale_reference.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -20,7 +21,8 @@ __device__ double block_sum(double part) {
 // One block per row; mean, variance and root are taken in fp64, in two passes. y_reference[rows,
 // columns] is the result, not rounded to the operation's type; y_magnitude the sum of the absolute
 // values of its terms x scale w, all terms of the mean times scale w, and b. The kernel normalises
-// x + r as it is written, rounded; sum_reference is not rounded.
+// x + r as it is written, rounded; sum_reference is not rounded. Quantized results are divided by
+// their scale.
 extern "C" __global__ void layernorm_reference(KW_PARAMETERS(layernorm_reference)) {
   const auto element = [&](long long i) -> double {
     if constexpr (residual == residual_add) {
@@ -29,6 +31,15 @@ extern "C" __global__ void layernorm_reference(KW_PARAMETERS(layernorm_reference
       return to_float(x[i]);
     }
   };
+  const QuotientsReference quotients{quantize == quantize_block ? 128
+                                     : quantize == quantize_row ? columns
+                                                                : 0,
+                                     quantize == quantize_tensor ? *given_scale : 1.0,
+                                     scale_least,
+                                     y_reference,
+                                     y_magnitude,
+                                     y_scale_reference,
+                                     y_scale_magnitude};
   const auto count = static_cast<double>(columns);
   for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
     const long long first = row * columns;
@@ -46,14 +57,15 @@ extern "C" __global__ void layernorm_reference(KW_PARAMETERS(layernorm_reference
       part += d * d;
     }
     const double scale = 1.0 / sqrt(block_sum(part) / count + eps);
-    for (long long c = threadIdx.x; c < columns; c += 256) {
-      const long long i = first + c;
-      const double factor = weight == weight_scale ? scale * to_float(w[c]) : scale;
-      const double shift = bias == bias_add ? to_float(b[c]) : 0.0;
-      y_reference[i] = static_cast<float>((element(i) - mean) * factor + shift);
-      y_magnitude[i] =
-          static_cast<float>((fabs(element(i)) + mean_terms) * fabs(factor) + fabs(shift));
-      if constexpr (residual == residual_add) {
+    const auto term = [&](long long i) -> Term {
+      const double factor = weight == weight_scale ? scale * to_float(w[i - first]) : scale;
+      const double shift = bias == bias_add ? to_float(b[i - first]) : 0.0;
+      return {(element(i) - mean) * factor + shift,
+              (fabs(element(i)) + mean_terms) * fabs(factor) + fabs(shift)};
+    };
+    quotients.write<out_t>(term, row, rows, columns);
+    if constexpr (residual == residual_add) {
+      for (long long i = first + threadIdx.x; i < first + columns; i += 256) {
         sum_reference[i] = to_float(x[i]) + to_float(r[i]);
         sum_magnitude[i] = fabsf(to_float(x[i])) + fabsf(to_float(r[i]));
       }

@@ -1,4 +1,5 @@
 #include <kernwright/config.cuh>
+#include <kernwright/quantized/row_scale_reference.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -6,7 +7,7 @@ using namespace kernwright::config;
 // One block of 256 threads per row; the sum of squares and the root are taken in fp64.
 // y_reference[rows, columns] is the result, not rounded to the operation's type; y_magnitude its
 // absolute value. The kernel normalises x + r as it is written, rounded; sum_reference is not
-// rounded.
+// rounded. Quantized results are divided by their scale.
 extern "C" __global__ void rmsnorm_reference(KW_PARAMETERS(rmsnorm_reference)) {
   __shared__ double parts[256];
   const auto element = [&](long long i) {
@@ -16,6 +17,15 @@ extern "C" __global__ void rmsnorm_reference(KW_PARAMETERS(rmsnorm_reference)) {
       return to_float(x[i]);
     }
   };
+  const QuotientsReference quotients{quantize == quantize_block ? 128
+                                     : quantize == quantize_row ? columns
+                                                                : 0,
+                                     quantize == quantize_tensor ? *given_scale : 1.0,
+                                     scale_least,
+                                     y_reference,
+                                     y_magnitude,
+                                     y_scale_reference,
+                                     y_scale_magnitude};
   for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
     const long long first = row * columns;
     double squares = 0;
@@ -30,13 +40,15 @@ extern "C" __global__ void rmsnorm_reference(KW_PARAMETERS(rmsnorm_reference)) {
       __syncthreads();
     }
     const double factor = scale / sqrt(parts[0] / static_cast<double>(columns) + eps);
-    for (long long c = threadIdx.x; c < columns; c += 256) {
-      const long long i = first + c;
-      double y = 0;
-      if (scale != 0) y = element(i) * factor * (weight == weight_scale ? to_float(w[c]) : 1.0);
-      y_reference[i] = static_cast<float>(y);
-      y_magnitude[i] = static_cast<float>(fabs(y));
-      if constexpr (residual == residual_add) {
+    const auto term = [&](long long i) -> Term {
+      if (scale == 0) return {0, 0};
+      const double y =
+          element(i) * factor * (weight == weight_scale ? to_float(w[i - first]) : 1.0);
+      return {y, fabs(y)};
+    };
+    quotients.write<out_t>(term, row, rows, columns);
+    if constexpr (residual == residual_add) {
+      for (long long i = first + threadIdx.x; i < first + columns; i += 256) {
         sum_reference[i] = to_float(x[i]) + to_float(r[i]);
         sum_magnitude[i] = fabsf(to_float(x[i])) + fabsf(to_float(r[i]));
       }

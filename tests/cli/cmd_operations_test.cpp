@@ -52,7 +52,7 @@ TEST_F(OperationsTest, SaysWhatOneTakes) {
            "\n  weight    scale                 none, scale\n",
            "\n  r             in      dtype  [rows, columns], where residual=add\n",
            "\n  eps           scalar  fp32   default 1e-06\n",
-           "\n  rmsnorm/row  sm_80 and newer  ",
+           "\n  rmsnorm/row     sm_80 and newer  ",
            "kernwright tune rmsnorm rows=4096 columns=8192 dtype=fp16\n",
        }) {
     EXPECT_THAT(ran.out, HasSubstr(line));

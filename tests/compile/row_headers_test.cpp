@@ -83,7 +83,7 @@ TEST_F(RowHeadersToolkitTest, EachThatKnowsNoManifestCompilesAlone) {
   int compiled = 0;
   for (const DeviceHeader& header : catalog_->headers()) {
     if (!header.name.starts_with("kernwright/rows/")) continue;
-    if (header.name == "kernwright/rows/manifest_row.cuh") continue;
+    if (header.name.starts_with("kernwright/rows/manifest_")) continue;
     const CompileResult result = compile("#include <" + header.name + ">\n");
     EXPECT_TRUE(result) << header.name << ": " << result.error().message;
     ++compiled;

@@ -94,6 +94,27 @@ def test_norms(planned, refused):
     assert "weight has the shape" in refused(kw.rms_norm, x, tensor(255), out=out)
 
 
+def test_norms_and_gates_that_quantize(planned, refused):
+    x, w, codes = tensor(8, 256), tensor(256), tensor(8, 256, dtype="int8")
+    fp8, sums = tensor(8, 256, dtype="fp8_e4m3"), tensor(8, 256)
+    of_rows, of_blocks, given = (tensor(*shape, dtype="fp32") for shape in ((1, 8), (2, 8), (1,)))
+    assert planned(kw.rms_norm, x, w, quantize="row", out=(codes, of_rows)) == (
+        "rmsnorm rows=8 columns=256 dtype=bf16 out=int8 quantize=row")
+    assert planned(kw.rms_norm, x, w, residual=x, quantize="block", out=(fp8, of_blocks, sums)) == (
+        "rmsnorm rows=8 columns=256 dtype=bf16 out=fp8_e4m3 residual=add quantize=block")
+    assert planned(kw.layer_norm, x, w, residual=x, quantize="tensor", scale=given, out=(fp8, sums)).endswith(
+        "bias=none residual=add quantize=tensor")
+    gated = tensor(8, 512)
+    assert planned(kw.silu_and_mul, gated, quantize="row", out=(codes, of_rows)) == (
+        "gated_activation rows=8 columns=256 dtype=bf16 out=int8 layout=packed quantize=row")
+    assert "gelu_erf" in planned(kw.gelu_and_mul, gated, quantize="block", out=(fp8, of_blocks))
+    assert "a pair of arrays" in refused(kw.silu_and_mul, gated, quantize="row", out=codes)
+    assert "three arrays" in refused(kw.rms_norm, x, residual=x, quantize="row", out=(codes, of_rows))
+    assert "8 bits" in refused(kw.rms_norm, x, quantize="row", out_dtype="bf16")
+    assert "scale is missing" in refused(kw.rms_norm, x, quantize="tensor", out=codes)
+    assert "has the shape" in refused(kw.rms_norm, x, quantize="block", out=(fp8, of_rows))
+
+
 def test_gated_activations(planned, refused):
     x, out = tensor(8, 512), tensor(8, 256)
     assert "layout=packed" in planned(kw.silu_and_mul, x, out=out)

@@ -1,26 +1,15 @@
-#include <kernwright/config.cuh>
-#include <kernwright/math/activation.cuh>
 #include <kernwright/math/vector.cuh>
 #include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/rows/manifest_gated.cuh>
 #include <kernwright/rows/stream.cuh>
 
 using namespace kernwright;
-using namespace kernwright::config;
+using namespace kernwright::gated;
 
 using Place = StreamPlace<THREADS, ITEMS, LANES, ROW_VECTORS, LINE_ROWS, CHUNKS>;
 using Vector = Elements<dtype_t, LANES>;
 
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
-constexpr bool kPacked = layout == layout_packed;
-constexpr long long kPitch = static_cast<long long>(kPacked ? 2 : 1) * columns;
-
-__device__ __forceinline__ float activate(float x) {
-  if constexpr (activation == activation_gelu_tanh) return gelu_tanh(x);
-  if constexpr (activation == activation_gelu_erf) return gelu_erf(x);
-  if constexpr (activation == activation_relu) return relu(x);
-  return silu(x);
-}
-
 // All loads are issued before the first is used, because the bytes in flight decide the rate.
 extern "C" __global__ void __launch_bounds__(THREADS)
     gated_activation_streamed(KW_PARAMETERS(gated_activation_streamed)) {
@@ -35,6 +24,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   constexpr long long kFromStep = LINE_ROWS * kPitch;
   constexpr long long kToStep = static_cast<long long>(LINE_ROWS) * columns;
   await_previous_kernel();
+  const float unit = quantize == quantize_tensor ? 1 / *given_scale : scale;
   Vector gates[ITEMS];
   Vector ups[ITEMS];
 #pragma unroll
@@ -50,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       float value[LANES];
 #pragma unroll
       for (int j = 0; j < LANES; ++j) {
-        value[j] = activate(gates[i][j]) * (ups[i][j] * scale);
+        value[j] = activate(gates[i][j]) * (ups[i][j] * unit);
         if (scale == 0) value[j] = 0;
       }
       store_elements<kStore>(y + to + i * kToStep, value);

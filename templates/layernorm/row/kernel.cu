@@ -1,3 +1,4 @@
+#include <kernwright/quantized/row_scale.cuh>
 #include <kernwright/rows/manifest_row.cuh>
 #include <kernwright/rows/sums.cuh>
 
@@ -7,11 +8,13 @@ using namespace kernwright::row;
 constexpr bool kAdds = residual == residual_add;
 constexpr bool kScales = weight == weight_scale;
 constexpr bool kShifts = bias == bias_add;
+constexpr bool kFindsScale = quantize == quantize_row;
 constexpr bool kWordsVary = Weights<(kScales || kShifts), 0>::kWordsVary;
 
 // Each row has two sums: of its elements and of their squares, or of their deviations and of those
 // squares.
 using Sums = Each<Sum, 2 * ROWS_AT_ONCE>;
+using Mosts = Each<Max, ROWS_AT_ONCE>;
 
 // The variance is the mean square less the square of the mean, with an error of a few 2^-23 of the
 // mean square. If it is a smaller share of the mean square than this, results of the type would
@@ -40,12 +43,11 @@ struct Normal {
   }
 };
 
-__device__ __forceinline__ Vector finish(const Vector& x, const Vector& w, const Vector& b,
-                                         float mean, float scale) {
+__device__ __forceinline__ void finish(const Vector& x, const Vector& w, const Vector& b,
+                                       float mean, float scale, float (&value)[kLanes]) {
   // The multiplication of 16-bit elements subtracts the mean too, which saves an instruction. This
   // rounds mean * scale, which costs no more than the rounding of the mean itself.
   const float offset = -mean * scale;
-  float value[kLanes];
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
     const float element = lane<dtype_t>(x, i);
@@ -53,7 +55,6 @@ __device__ __forceinline__ Vector finish(const Vector& x, const Vector& w, const
     if constexpr (kScales) value[i] *= lane<dtype_t>(w, i);
     if constexpr (kShifts) value[i] += lane<dtype_t>(b, i);
   }
-  return pack<dtype_t, VECTOR_BYTES>(value);
 }
 
 // Adds the deviations of the row's lanes of x, and their squares. x is hidden, because the compiler
@@ -84,40 +85,44 @@ __device__ __forceinline__ void for_the_rest(const Feed& feed, const Share& shar
   }
 }
 
-// Writes a group's rows, which begin at element `first`. Vectors that are not kept are read again
-// from `written`, which holds the input of the norm.
-template <int Words = 0>
-__device__ __forceinline__ void write_rows(dtype_t* y, const dtype_t* written, long long first,
-                                           const Feed& feed, const Share& share,
-                                           const Weights<kScales, 0>& weights,
-                                           const Weights<kShifts, kScales>& biases,
-                                           const Vector (&kept)[ROWS_AT_ONCE][KEPT],
-                                           const Normal (&normal)[ROWS_AT_ONCE],
-                                           const float (&scale)[ROWS_AT_ONCE]) {
-  if constexpr (kWordsVary && Words + Row::kWordStep < Row::kWords) {
-    if (Row::whole_words(share.skew()) > Words) {
-      return write_rows<Words + Row::kWordStep>(y, written, first, feed, share, weights, biases,
-                                                kept, normal, scale);
+// The results of a group's rows, which begin at element `first`.
+struct Results {
+  const dtype_t* written;  // the input of the norm
+  long long first;
+  const Feed& feed;
+  const Share& share;
+  const Weights<kScales, 0>& weights;
+  const Weights<kShifts, kScales>& biases;
+  const Vector (&kept)[ROWS_AT_ONCE][KEPT];
+  const Normal (&normal)[ROWS_AT_ONCE];
+  const float (&scale)[ROWS_AT_ONCE];
+
+  // Calls work(row, step, values) for all vectors that the thread has. Those that are not kept are
+  // read again.
+  template <int Words = 0, typename Work>
+  __device__ __forceinline__ void for_each(const Work& work) const {
+    if constexpr (kWordsVary && Words + Row::kWordStep < Row::kWords) {
+      if (Row::whole_words(share.skew()) > Words) return for_each<Words + Row::kWordStep>(work);
     }
-  }
+    float value[kLanes];
 #pragma unroll
-  for (int step = 0; step < KEPT; ++step) {
-    if (!share.has(step)) continue;
-    const Vector w_of_step = weights.at<Words>(step, feed);
-    const Vector b_of_step = biases.at<Words>(step, feed);
+    for (int step = 0; step < KEPT; ++step) {
+      if (!share.has(step)) continue;
+      const Vector w_of_step = weights.at<Words>(step, feed);
+      const Vector b_of_step = biases.at<Words>(step, feed);
 #pragma unroll
-    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-      const Vector value = finish(kept[i][step], w_of_step, b_of_step, normal[i].mean, scale[i]);
-      if (feed.active(i)) share.store_to(y + first + i * columns, step, value);
+      for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+        finish(kept[i][step], w_of_step, b_of_step, normal[i].mean, scale[i], value);
+        work(i, step, value);
+      }
     }
+    for_the_rest(feed, share, [&](int step) {
+      finish(share.load_from<Load::plain>(written + first, step), weights.at<Words>(step, feed),
+             biases.at<Words>(step, feed), normal[0].mean, scale[0], value);
+      work(0, step, value);
+    });
   }
-  for_the_rest(feed, share, [&](int step) {
-    const Vector rest = share.load_from<Load::plain>(written + first, step);
-    share.store_to(y + first, step,
-                   finish(rest, weights.at<Words>(step, feed), biases.at<Words>(step, feed),
-                          normal[0].mean, scale[0]));
-  });
-}
+};
 
 // Brings each row to mean 0 and variance 1. x and r may be overwritten in place: a thread reads its
 // elements before it writes them.
@@ -134,6 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   }
   release_next_kernel();
   await_previous_kernel();
+  const float unit = quantize == quantize_tensor ? 1 / *given_scale : 1;
   Feed feed(tensors, rows, share);
   weights.hold(feed);
   biases.hold(feed);
@@ -211,8 +217,38 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     for (int i = 0; i < ROWS_AT_ONCE; ++i) scale[i] = rsqrtf(normal[i].variance + eps);
     weights.await(feed);
     biases.await(feed);
+    const Results results{written, first, feed, share, weights, biases, kept, normal, scale};
+    float factor[ROWS_AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+      factor[i] = unit;
+    }
+    if constexpr (kFindsScale) {
+      Mosts::Value most{};
+      results.for_each([&](int i, int step, const float(&value)[kLanes]) {
+        const Lanes lanes = share.lanes(step);
+#pragma unroll
+        for (int j = 0; j < kLanes; ++j) {
+          if (lanes.has(j)) most.of[i] = larger(most.of[i], fabsf(value[j]));
+        }
+      });
+      most = feed.reduce_again<Mosts>(most);
+#pragma unroll
+      for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+        const float of_row = row_scale<out_t>(most.of[i], scale_least);
+        if (feed.active(i) && share.leads()) y_scale[feed.row() + i] = of_row;
+        factor[i] = 1 / of_row;
+#pragma unroll
+        for (int step = 0; step < KEPT; ++step) hide_from_assembler(kept[i][step]);
+      }
+    }
     if (!feed.active()) continue;
 
-    write_rows(y, written, first, feed, share, weights, biases, kept, normal, scale);
+    results.for_each([&](int i, int step, const float(&value)[kLanes]) {
+      float code[kLanes];
+#pragma unroll
+      for (int j = 0; j < kLanes; ++j) code[j] = value[j] * factor[i];
+      if (feed.active(i)) share.store_to(y + first + i * columns, step, code);
+    });
   } while (feed.next());
 }

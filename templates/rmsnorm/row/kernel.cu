@@ -1,3 +1,4 @@
+#include <kernwright/quantized/row_scale.cuh>
 #include <kernwright/rows/manifest_row.cuh>
 
 using namespace kernwright;
@@ -5,15 +6,18 @@ using namespace kernwright::row;
 
 constexpr bool kAdds = residual == residual_add;
 constexpr bool kScales = weight == weight_scale;
+constexpr bool kFindsScale = quantize == quantize_row;
 
 using Sums = Each<Sum, ROWS_AT_ONCE>;
+using Mosts = Each<Max, ROWS_AT_ONCE>;
 
 // True if a thread's rows fit its registers unpacked. Beside them each row takes 4 registers and
 // the rest of the kernel 16. Weights that are shifted take 32, for the vectors of several steps.
+// The largest products of rows that are quantized take more than that.
 constexpr bool kFitsUnpacked =
-    KEPT * (ROWS_AT_ONCE * kLanes + (EARLY - HELD) * (VECTOR_BYTES / 4)) + 4 * ROWS_AT_ONCE + 16 +
-        (Row::kSkewed && kScales ? 32 : 0) <=
-    65536 / (MIN_BLOCKS * THREADS);
+    !kFindsScale && KEPT * (ROWS_AT_ONCE * kLanes + (EARLY - HELD) * (VECTOR_BYTES / 4)) +
+                            4 * ROWS_AT_ONCE + 16 + (Row::kSkewed && kScales ? 32 : 0) <=
+                        65536 / (MIN_BLOCKS * THREADS);
 
 // Stands between the uses of x before and after the reduction. Values that were unpacked for the
 // first use are then unpacked again for the second, since keeping them would spill them.
@@ -38,15 +42,59 @@ __device__ __forceinline__ float squares(const Vector& x) {
   return sum;
 }
 
-__device__ __forceinline__ void write(out_t* row, bool active, const Share& share, int step,
-                                      const Vector& x, const Vector& w, float factor) {
-  float value[kLanes];
+// Computes a vector of the result, or with a factor of 1 x times w.
+__device__ __forceinline__ void multiply(const Vector& x, const Vector& w, float factor,
+                                         float (&value)[kLanes]) {
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
     value[i] = lane<dtype_t>(x, i) * factor;
     if constexpr (kScales) value[i] *= lane<dtype_t>(w, i);
   }
+}
+
+__device__ __forceinline__ void write(out_t* row, bool active, const Share& share, int step,
+                                      const Vector& x, const Vector& w, float factor) {
+  float value[kLanes];
+  multiply(x, w, factor, value);
   if (active) share.store_to(row, step, value);
+}
+
+// Finds the largest |x w| of a group's rows, by which their scales follow in the exchange of the
+// squares: the root is the same for all of a row. The rest is as in write_rows.
+template <int Words = 0>
+__device__ __forceinline__ Mosts::Value largest_products(const dtype_t* written, long long first,
+                                                         const Feed& feed, const Share& share,
+                                                         const Weights<kScales, 0>& weights,
+                                                         const Vector (&kept)[ROWS_AT_ONCE][KEPT]) {
+  if constexpr (Weights<kScales, 0>::kWordsVary && Words + Row::kWordStep < Row::kWords) {
+    if (Row::whole_words(share.skew()) > Words) {
+      return largest_products<Words + Row::kWordStep>(written, first, feed, share, weights, kept);
+    }
+  }
+  Mosts::Value most{};
+  float value[kLanes];
+#pragma unroll
+  for (int step = 0; step < KEPT; ++step) {
+    if (!share.has(step)) continue;
+    const Vector w_of_step = weights.at<Words>(step, feed);
+#pragma unroll
+    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+      multiply(kept[i][step], w_of_step, 1, value);
+      most.of[i] = largest(value, most.of[i]);
+    }
+  }
+  if constexpr (KEPT < STEPS) {
+    if (feed.active()) {
+#pragma unroll 4
+      for (int step = KEPT; step < STEPS; ++step) {
+        if (!share.has(step)) continue;
+        multiply(share.load_from<Load::plain>(written + first, step), weights.at<Words>(step, feed),
+                 1, value);
+        most.of[0] = largest(value, most.of[0]);
+      }
+    }
+  }
+  return most;
 }
 
 // Writes a group's rows, which begin at element `first`. Vectors that are not kept are read again
@@ -125,7 +173,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   if (blockIdx.x < early) weights.prefetch();
   release_next_kernel();
   await_previous_kernel();
-  if (scale == 0) return write_zeros(x, r, y, sum, rows, share);
+  if (quantize == quantize_none && scale == 0) return write_zeros(x, r, y, sum, rows, share);
+  const float unit = quantize == quantize_tensor ? 1 / *given_scale : scale;
   Feed feed(tensors, rows, share);
   weights.hold(feed);
 
@@ -165,16 +214,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         }
       }
     }
-    const Sums::Value all = feed.reduce<Sums>(part);
+    const dtype_t* const written = kAdds ? sum : x;
+    Sums::Value all;
+    Mosts::Value most;
+    if constexpr (kFindsScale) {
+      weights.await(feed);
+      keep_packed(kept);
+      const auto found = feed.reduce<Both<Sums, Mosts>>(
+          {part, largest_products(written, first, feed, share, weights, kept)});
+      all = found.first;
+      most = found.second;
+    } else {
+      all = feed.reduce<Sums>(part);
+      weights.await(feed);
+    }
     float factor[ROWS_AT_ONCE];
 #pragma unroll
     for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-      factor[i] = scale * rsqrtf(all.of[i] * (1.0f / columns) + eps);
+      factor[i] = unit * rsqrtf(all.of[i] * (1.0f / columns) + eps);
+      if constexpr (kFindsScale) {
+        const float of_row = row_scale<out_t>(factor[i] * most.of[i], scale_least);
+        if (feed.active(i) && share.leads()) y_scale[feed.row() + i] = of_row;
+        factor[i] *= 1 / of_row;
+      }
     }
-    weights.await(feed);
     if (!feed.active()) continue;
 
     keep_packed(kept);
-    write_rows(y, kAdds ? sum : x, first, feed, share, weights, kept, factor);
+    write_rows(y, written, first, feed, share, weights, kept, factor);
   } while (feed.next());
 }

@@ -114,6 +114,24 @@ TEST_F(QuantizedContractTest, AProblemThatMeansNothingIsRefusedWithTheReason) {
   }
 }
 
+/// Scales lie as those of a in a product.
+TEST_F(QuantizedContractTest, ResultsThatAreQuantizedHaveScales) {
+  for (const std::string operation : {"rmsnorm", "layernorm", "gated_activation"}) {
+    const std::string text = operation + " rows=7 columns=300 dtype=bf16 out=fp8_e4m3 quantize=";
+    EXPECT_EQ(extents(text + "row").at("y_scale"), (Extent{1, 7})) << operation;
+    EXPECT_EQ(extents(text + "block").at("y_scale"), (Extent{3, 7})) << operation;
+    EXPECT_EQ(extents(text + "tensor").at("given_scale"), (Extent{1})) << operation;
+    EXPECT_FALSE(extents(text + "tensor").contains("y_scale")) << operation;
+    EXPECT_THAT(bind(operation + " rows=7 columns=300 dtype=bf16 quantize=row"),
+                Fails(ErrorCode::invalid_argument, HasSubstr("8 bits")))
+        << operation;
+  }
+  EXPECT_THAT(bind("layernorm rows=7 columns=300 dtype=bf16 out=fp32"),
+              Fails(ErrorCode::invalid_argument, HasSubstr("only a quantized result")));
+  EXPECT_THAT(bind("gated_activation rows=7 columns=300 dtype=bf16 out=int8"),
+              Fails(ErrorCode::invalid_argument, HasSubstr("has scales")));
+}
+
 TEST_F(QuantizedContractTest, FewRowsOfPackedWeightsStream) {
   const std::string rest = " n=6144 k=4096 group=128 dtype=bf16";
   EXPECT_TRUE(takes("quantized_matmul/stream", "quantized_matmul m=32" + rest));

@@ -38,9 +38,10 @@ def bf16(*shape):
 CALLED = {"fallback_by_default": True} if hasattr(torch._inductor.config, "fallback_by_default") else {}
 
 
-def compiled(step, *calls, dynamic=None, generated=False):
-    """Returns what the step computes when it is compiled with our passes, and the operators that are in its graphs."""
-    names = []
+def compiled(step, *calls, dynamic=None, generated=False, all_names=False):
+    """Returns what the step computes when it is compiled with our passes, and the operators that are in its graphs: those
+    of engines, and with `all_names` those of models too."""
+    names, others = [], []
     kw.fuse_in_inductor()
     passes = inductor._fusions
 
@@ -50,6 +51,8 @@ def compiled(step, *calls, dynamic=None, generated=False):
             graph.lint()
             names.extend(str(node.target).split(".")[1] for node in graph.nodes
                          if str(node.target).startswith("kernwright_engine"))
+            others.extend(str(node.target).split(".")[1] for node in graph.nodes
+                          if str(node.target).startswith("kernwright."))
 
         def uuid(self):
             return None
@@ -59,7 +62,8 @@ def compiled(step, *calls, dynamic=None, generated=False):
         with torch._inductor.config.patch(post_grad_custom_pre_pass=Watched(), force_disable_caches=True,
                                           **({} if generated else CALLED)):
             step = torch.compile(step, fullgraph=True, dynamic=dynamic)
-            return [step(*arguments) for arguments in calls], names
+            results = [step(*arguments) for arguments in calls]
+            return (results, names, others) if all_names else (results, names)
     finally:
         kw.fuse_in_inductor(False)
 
@@ -122,6 +126,41 @@ def test_a_norm_of_torch_and_a_matrix():
         (result,), names = compiled(lambda x: product(norm(x)), (bf16(3, 32),))
         assert names == ["norm_linear"]
         expect_near(result, product(norm(bf16(3, 32))))
+
+
+def quantizing(norm, weight):
+    """The steps of a norm ahead of two layers whose weights have 8 bits."""
+    def step(x):
+        y = norm(x)
+        return kw.quantized_linear(y, weight) if not isinstance(y, tuple) else kw.quantized_linear(y[0], weight) + y[1][:, :16]
+    return step
+
+
+WEIGHT = bf16(32)
+
+
+@pytest.mark.parametrize("norm", [
+    nn.RMSNorm(32, 1e-3, dtype=BF16), lambda x: kw.rms_norm(x, WEIGHT), lambda x: kw.rms_norm(x),
+    lambda x: kw.rms_norm(x, WEIGHT, 1e-3, residual=x)])
+def test_a_norm_hands_codes_to_a_product_of_8_bits(norm):
+    step = quantizing(norm, kw.QuantizedRows.from_float(bf16(16, 32)))
+    with torch.no_grad():
+        (result,), _, ours = compiled(step, (bf16(3, 32),), all_names=True)
+        assert ours == ["quantized_norm", "scaled_matmul"]
+        expect_near(result, step(bf16(3, 32)))
+
+
+@pytest.mark.parametrize("norm", [nn.RMSNorm(32, 1e-3, dtype=BF16), lambda x: kw.rms_norm(x, WEIGHT)])
+def test_a_norm_with_other_readers_is_not_quantized(norm):
+    weight = kw.QuantizedRows.from_float(bf16(16, 32))
+
+    def step(x):
+        y = norm(x)
+        return kw.quantized_linear(y, weight), y + 1
+
+    with torch.no_grad():
+        _, _, ours = compiled(step, (bf16(3, 32),), all_names=True)
+        assert "quantize_rows" in ours and "quantized_norm" not in ours
 
 
 def test_without_a_call_of_ours_nothing_is_fused():

@@ -423,6 +423,55 @@ TEST_F(RowsGpuTest, AnIntegerIsZeroWhereItsValueIsNan) {
               expected, 0);
 }
 
+// A NaN is the scale of its row or group, and nothing of its neighbours'.
+TEST_F(RowsGpuTest, ANanReachesNoOtherScale) {
+  constexpr std::size_t kColumns = 400;
+  Values x(3 * kColumns, 1.0);
+  x[kColumns + 130] = std::nan("");
+  for (const double place : {0.0, 0.3, 0.6, 0.9}) {
+    for (const char* way : {"row", "block"}) {
+      const Tensors gated = compute(
+          concat("gated_activation rows=3 columns=400 dtype=bf16 out=fp8_e4m3 activation=relu "
+                 "quantize=",
+                 way),
+          {{{"gate", x}, {"up", Values(x.size(), 2.0)}}, {}, {}, place});
+      const Tensors normal = compute(
+          concat("rmsnorm rows=3 columns=400 dtype=bf16 out=fp8_e4m3 weight=none quantize=", way),
+          {{{"x", x}}, {{"eps", 0}}, {}, place});
+      const bool by_row = way == std::string_view("row");
+      const std::size_t groups = by_row ? 1 : 4;
+      Values of_gates(groups * 3, 2.0 / 448);
+      Values of_norms(groups * 3, 1.0 / 448);
+      of_gates[by_row ? 1 : 3 + 1] = std::nan("");  // [groups, rows]
+      for (std::size_t g = 0; g < groups; ++g) of_norms[g * 3 + 1] = std::nan("");
+      expect_near(gated.at("y_scale"), of_gates, 1e-6);
+      expect_near(normal.at("y_scale"), of_norms, 1e-6);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const std::size_t column = i % kColumns;
+        const bool shares = i / kColumns == 1 && (by_row || column / 128 == 1);
+        EXPECT_EQ(std::isnan(gated.at("y")[i]), shares) << way << ' ' << i;
+        EXPECT_EQ(std::isnan(normal.at("y")[i]), i / kColumns == 1) << way << ' ' << i;
+      }
+    }
+  }
+}
+
+// A row whose elements are equal becomes the bias, which then has the largest code.
+TEST_F(RowsGpuTest, ARowOfEqualValuesIsItsQuantizedBias) {
+  constexpr std::size_t kColumns = 500;
+  const Values x(2 * kColumns, 1.0);
+  const Values bias(kColumns, 0.5);
+  for (const double place : {0.0, 0.3, 0.6, 0.9}) {
+    for (const char* way : {"row", "block"}) {
+      const Tensors results =
+          compute(concat("layernorm rows=2 columns=500 dtype=bf16 out=int8 quantize=", way),
+                  {{{"x", x}, {"w", Values(kColumns, 1.0)}, {"b", bias}}, {}, {}, place});
+      expect_near(results.at("y"), Values(x.size(), 127.0), 0);
+      for (const double scale : results.at("y_scale")) EXPECT_NEAR(scale, 0.5 / 127, 1e-6) << way;
+    }
+  }
+}
+
 // A factor of 0 takes its tensor out, whatever that holds: here nothing but NaN.
 TEST_F(RowsGpuTest, AScaleOfZeroMakesZeroOfAnything) {
   constexpr std::size_t kRows = 6;
@@ -510,7 +559,10 @@ TEST_F(RowsGpuTest, ASumMayTakeThePlaceOfWhatWasAdded) {
     r.push_back(static_cast<double>(i % 13) - 6);
     sum.push_back(x.back() + r.back());
   }
-  for (const char* operation : {"rmsnorm", "layernorm bias=none"}) {
+  for (const char* operation :
+       {"rmsnorm", "layernorm bias=none", "rmsnorm out=int8 quantize=row",
+        "rmsnorm out=int8 quantize=block", "layernorm bias=none out=int8 quantize=row",
+        "layernorm bias=none out=int8 quantize=block"}) {
     const std::string text =
         concat(operation, " rows=3 columns=1000 weight=none residual=add dtype=bf16");
     const Tensors apart = compute(text, {{{"x", x}, {"r", r}}, {}, {}});
@@ -522,10 +574,12 @@ TEST_F(RowsGpuTest, ASumMayTakeThePlaceOfWhatWasAdded) {
 }
 
 TEST_F(RowsGpuTest, RmsnormSkewedRowsAreRight) {
-  check_skewed_shapes({"rmsnorm", "rmsnorm out=fp8_e4m3 residual=add"});
+  check_skewed_shapes({"rmsnorm", "rmsnorm out=fp8_e4m3 residual=add",
+                       "rmsnorm out=int8 quantize=row", "rmsnorm out=fp8_e4m3 quantize=block"});
 }
 TEST_F(RowsGpuTest, LayernormSkewedRowsAreRight) {
-  check_skewed_shapes({"layernorm", "layernorm residual=add"});
+  check_skewed_shapes({"layernorm", "layernorm residual=add", "layernorm out=int8 quantize=row",
+                       "layernorm out=fp8_e4m3 quantize=block"});
 }
 TEST_F(RowsGpuTest, SoftmaxSkewedRowsAreRight) {
   check_skewed_shapes({"softmax", "softmax mask=additive"});
@@ -534,14 +588,35 @@ TEST_F(RowsGpuTest, ReduceSkewedRowsAreRight) {
   check_skewed_shapes({"reduce out=fp32", "reduce kind=max"});
 }
 TEST_F(RowsGpuTest, SkewedRowsInRingsAreRight) {
-  check_skewed_rings(
-      {"rmsnorm", "rmsnorm residual=add", "layernorm", "softmax", "reduce out=fp32"});
+  check_skewed_rings({"rmsnorm", "rmsnorm residual=add", "rmsnorm out=fp8_e4m3 quantize=row",
+                      "layernorm", "layernorm out=fp8_e4m3 quantize=row", "softmax",
+                      "reduce out=fp32"});
 }
 
 TEST_F(RowsGpuTest, RmsnormRandomShapesAreRight) {
   check_random_shapes({"rmsnorm", "rmsnorm weight=none", "rmsnorm residual=add",
                        "rmsnorm out=fp8_e4m3", "rmsnorm out=int8 residual=add",
                        "rmsnorm out=fp32"});
+}
+TEST_F(RowsGpuTest, QuantizedRmsnormRandomShapesAreRight) {
+  check_random_shapes(
+      {"rmsnorm out=fp8_e4m3 quantize=row", "rmsnorm out=int8 quantize=row residual=add",
+       "rmsnorm out=fp8_e4m3 quantize=block residual=add",
+       "rmsnorm out=int8 quantize=block weight=none", "rmsnorm out=int8 quantize=tensor"});
+}
+TEST_F(RowsGpuTest, QuantizedLayernormRandomShapesAreRight) {
+  check_random_shapes({"layernorm out=fp8_e4m3 quantize=row",
+                       "layernorm out=int8 quantize=row residual=add",
+                       "layernorm out=fp8_e4m3 quantize=block residual=add",
+                       "layernorm out=int8 quantize=block weight=none bias=none",
+                       "layernorm out=fp8_e4m3 quantize=tensor"});
+}
+TEST_F(RowsGpuTest, QuantizedGatesOfRandomShapesAreRight) {
+  check_random_shapes({"gated_activation out=fp8_e4m3 quantize=row layout=packed",
+                       "gated_activation out=int8 quantize=row activation=gelu_erf",
+                       "gated_activation out=fp8_e4m3 quantize=block layout=packed",
+                       "gated_activation out=int8 quantize=block activation=gelu_tanh",
+                       "gated_activation out=int8 quantize=tensor layout=packed"});
 }
 TEST_F(RowsGpuTest, LayernormRandomShapesAreRight) {
   check_random_shapes({"layernorm", "layernorm weight=none bias=none", "layernorm residual=add"});

@@ -6,58 +6,97 @@ from .._arrays import make_error
 from .._call import Form, Given, call, moved_last, size_of
 
 _NORMS = {operation: Form(
-    operation, (("x", "x"), ("r", "residual"), ("w", "weight"), ("b", "bias")),
-    (("y", "out"), ("sum", "out[1], the sum,")), scalars=("eps",))
-          for operation in ("rmsnorm", "layernorm")}
+    operation, (("x", "x"), ("r", "residual"), ("w", "weight"), ("b", "bias"),
+                ("given_scale", "scale")),
+    (("y", "out"), ("y_scale", "out[1], the scales,"), ("sum", "out[-1], the sum,")),
+    ("quantize", "out"), ("eps",)) for operation in ("rmsnorm", "layernorm")}
 
 
 def _normalise(name: str, operation: str, x: Any, residual: Any, weight: Any, bias: Any, eps: float,
-               out: Any) -> Any:
-    outs = (out,) if residual is None else _pair(out)
-    return call(_NORMS[operation], (name,), (x, residual, weight, bias), outs, (eps,))
+               quantize: Optional[str], scale: Any, out: Any, out_dtype: Any) -> Any:
+    results = _results_of(out, quantize, residual is not None)
+    return call(_NORMS[operation], (name, quantize, _codes(quantize, out, out_dtype)),
+                (x, residual, weight, bias, scale), results, (eps,))
 
 
-def _pair(out: Any) -> Tuple[Any, Any]:
-    """The two outputs that a caller gave as one argument, or neither."""
+def _codes(quantize: Optional[str], out: Any, out_dtype: Any) -> Any:
+    """The dtype of a new result."""
+    return "int8" if quantize and out is None and out_dtype is None else out_dtype
+
+
+def _results_of(out: Any, quantize: Optional[str], adds: bool = False) -> Tuple[Any, ...]:
+    """The outputs that a caller gave as one argument: the result, its scales if they are found, and
+    the sum."""
+    scales = quantize in ("row", "block")
+    results = list(_several(out, 1 + scales + adds))
+    if adds and not scales:
+        results.insert(1, None)
+    return tuple(results)
+
+
+def _several(out: Any, count: int) -> Tuple[Any, ...]:
+    """The outputs that a caller gave as one argument, or none of them."""
+    if count == 1:
+        return (out,)
     if out is None:
-        return None, None
-    if not isinstance(out, (tuple, list)) or len(out) != 2:
-        raise make_error(f"out is {type(out).__name__}, and a pair of arrays expected")
-    return out[0], out[1]
+        return (None,) * count
+    if not isinstance(out, (tuple, list)) or len(out) != count:
+        raise make_error(f"out is {type(out).__name__}, and {'a pair of' if count == 2 else 'three'} "
+                         "arrays expected")
+    return tuple(out)
 
 
 def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6, *, residual: Any = None,
-             out: Any = None) -> Any:
+             quantize: Optional[str] = None, scale: Any = None, out: Any = None,
+             out_dtype: Any = None) -> Any:
     """weight * x / sqrt(mean(x * x) + eps) over the last dimension, as torch.nn.functional.rms_norm.
 
     x: [..., columns] without gaps; weight: [columns]; bf16, fp16 or fp32, all alike
     residual: as x; it is added first, and the result is then (normalised, sum); `out` is then a
-    pair too. Source: the operation rmsnorm."""
-    return _normalise("rms_norm", "rmsnorm", x, residual, weight, None, eps, out)
+        pair too
+    quantize: "row" or "block": the result is rounded to 8 bits, as `quantize_rows` does it, but
+        from fp32. Instead of it (codes, scales) is returned, before a sum; scales: fp32 [1, rows],
+        or [columns / 128, rows], rounded up. Or "tensor": codes by `scale`, fp32 [1], alone
+    out_dtype: the dtype of a new result, by default x's; of codes int8, or fp8_e4m3
+    Source: the operation rmsnorm."""
+    return _normalise("rms_norm", "rmsnorm", x, residual, weight, None, eps, quantize, scale, out,
+                      out_dtype)
 
 
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *,
-               residual: Any = None, out: Any = None) -> Any:
+               residual: Any = None, quantize: Optional[str] = None, scale: Any = None,
+               out: Any = None, out_dtype: Any = None) -> Any:
     """weight * (x - mean) / sqrt(variance + eps) + bias over the last dimension, as
     torch.nn.functional.layer_norm. Arguments as in `rms_norm`. Source: the operation layernorm."""
-    return _normalise("layer_norm", "layernorm", x, residual, weight, bias, eps, out)
+    return _normalise("layer_norm", "layernorm", x, residual, weight, bias, eps, quantize, scale,
+                      out, out_dtype)
 
 
-_GATED = Form("gated_activation", (("x", "x"),), (("y", "out"),), ("activation",))
+_GATED = Form("gated_activation", (("x", "x"), ("given_scale", "scale")),
+              (("y", "out"), ("y_scale", "out[1], the scales,")), ("activation", "quantize", "out"))
 
 
-def silu_and_mul(x: Any, *, out: Any = None) -> Any:
+def _gate(name: str, activation: str, x: Any, quantize: Optional[str], scale: Any, out: Any,
+          out_dtype: Any) -> Any:
+    return call(_GATED, (name, activation, quantize, _codes(quantize, out, out_dtype)), (x, scale),
+                _results_of(out, quantize))
+
+
+def silu_and_mul(x: Any, *, quantize: Optional[str] = None, scale: Any = None, out: Any = None,
+                 out_dtype: Any = None) -> Any:
     """silu(x[..., :n]) * x[..., n:], as FlashInfer's. x: [..., 2 * n] without gaps; bf16, fp16 or
-    fp32. Source: the operation gated_activation."""
-    return call(_GATED, ("silu_and_mul", "silu"), (x,), (out,))
+    fp32; the rest as in `rms_norm`. Source: the operation gated_activation."""
+    return _gate("silu_and_mul", "silu", x, quantize, scale, out, out_dtype)
 
 
-def gelu_and_mul(x: Any, *, approximate: str = "none", out: Any = None) -> Any:
-    """gelu(x[..., :n]) * x[..., n:]; approximate: "none" or "tanh", as torch.nn.functional.gelu."""
+def gelu_and_mul(x: Any, *, approximate: str = "none", quantize: Optional[str] = None,
+                 scale: Any = None, out: Any = None, out_dtype: Any = None) -> Any:
+    """gelu(x[..., :n]) * x[..., n:]; approximate: "none" or "tanh", as torch.nn.functional.gelu;
+    the rest as in `silu_and_mul`."""
     activations = {"none": "gelu_erf", "tanh": "gelu_tanh"}
     if approximate not in activations:
         raise make_error(f"approximate is {approximate!r}, and 'none' or 'tanh' expected")
-    return call(_GATED, ("gelu_and_mul", activations[approximate]), (x,), (out,))
+    return _gate("gelu_and_mul", activations[approximate], x, quantize, scale, out, out_dtype)
 
 
 def _settle_dim(given: Given) -> None:
@@ -144,7 +183,7 @@ def rope(q: Any, k: Any, cos: Any, sin: Any, *, interleaved: bool = False,
     interleaved: pairs are neighbours, else elements head_dim / 2 apart
     Source: the operation rope."""
     rotated: Tuple[Any, Any] = call(_ROPE, ("rope", "neighbours" if interleaved else None),
-                                    (q, k, cos, sin), _pair(out))
+                                    (q, k, cos, sin), _several(out, 2))
     return rotated
 
 

@@ -1,6 +1,6 @@
 """The layouts of quantized weights, in plain PyTorch: those of checkpoints, and the packed one that
 kernels read. Between them are rows: codes [n, k * bits / 8], the first of two in the lower half of a
-byte, with scales and zero points [n, groups]. All conversions but `quantized_rows` are exact."""
+byte, with scales and zero points [n, groups]. All conversions but those to 8 bits are exact."""
 
 from typing import List, NamedTuple, Optional, Tuple
 
@@ -214,7 +214,18 @@ LARGEST = {torch.int8: 127.0, torch.float8_e4m3fn: 448.0}
 def quantized_rows(x: Tensor, dtype: torch.dtype) -> Tuple[Tensor, Tensor]:
     """Returns the rows of a matrix in 8 bits, and fp32 [rows, 1], the scale of each: its largest
     element divided by the largest number, and 1e-10 at least."""
-    most = LARGEST[dtype]
-    scales = (x.float().abs().amax(-1, keepdim=True) / most).clamp(min=1e-10)
-    codes = (x.float() / scales).clamp(-most, most)
-    return (codes.round() if dtype is torch.int8 else codes).to(dtype), scales
+    scales = (x.float().abs().amax(-1, keepdim=True) / LARGEST[dtype]).clamp(min=1e-10)
+    return codes_by(x, scales, dtype), scales
+
+
+def quantized_blocks(x: Tensor, dtype: torch.dtype) -> Tuple[Tensor, Tensor]:
+    """Does the same for each 128 of a row: fp32 [rows, ceil(columns / 128)]."""
+    blocks = functional.pad(x.float(), (0, -x.shape[1] % 128)).unflatten(1, (-1, 128))
+    scales = quantized_rows(blocks, dtype)[1][..., 0]
+    return codes_by(x, scales.repeat_interleave(128, 1)[:, :x.shape[1]], dtype), scales
+
+
+def codes_by(x: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns x divided by scales, rounded and limited to the dtype."""
+    codes = (x.float() / scales).clamp(-LARGEST[dtype] - (dtype is torch.int8), LARGEST[dtype])
+    return (codes.round() if dtype is torch.int8 else codes).to(dtype)

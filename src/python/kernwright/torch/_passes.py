@@ -5,10 +5,13 @@ A pass reads a graph by `Finders`, which know a layer as our operator or as what
 import operator
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+import torch
 from torch import fx
 
 from ._operators import OPERATORS
 from ._packing import are_together
+
+_OURS = torch.ops.kernwright
 
 
 class Found(NamedTuple):
@@ -50,8 +53,9 @@ OWN = Finders(_of_operator(OPERATORS.linear.default, 3), _of_operator(OPERATORS.
 
 def fuse(graph: fx.Graph, find: Finders = OWN) -> None:
     """Adds residuals in the product before a norm or a sum, gates in the product before an activation, makes one
-    product of q, k and v, normalises in the product behind a norm, and takes the most probable token from logits."""
-    for step in (_fuse_norm_of_sum, _fuse_sum, _fuse_gate, _take_largest):
+    product of q, k and v, normalises in the product behind a norm, quantizes in the norm, and takes the most probable
+    token from logits."""
+    for step in (_fuse_norm_of_sum, _fuse_sum, _fuse_gate, _take_largest, _quantize_in_norm):
         for node in list(graph.nodes):
             if not node._erased:
                 step(graph, node, find)
@@ -62,13 +66,13 @@ def fuse(graph: fx.Graph, find: Finders = OWN) -> None:
             _fuse_norm(graph, node, find)
 
 
-def _insert(graph: fx.Graph, before: fx.Node, value: Any, target: Any, *args: Any) -> fx.Node:
+def _insert(graph: fx.Graph, before: fx.Node, value: Any, target: Any, *args: Any, **named: Any) -> fx.Node:
     """Inserts a node whose result is like a value."""
     with graph.inserting_before(before):
-        node = graph.call_function(target, args)
+        node = graph.call_function(target, args, named)
     node.meta["val"] = value
     # By these Inductor gives operators their inputs with the strides that they were traced with.
-    node.meta["eager_input_vals"] = fx.node.map_arg(args, lambda arg: arg.meta["val"]), {}
+    node.meta["eager_input_vals"] = fx.node.map_arg(args, lambda arg: arg.meta["val"]), named
     return node
 
 
@@ -138,6 +142,30 @@ def _take_largest(graph: fx.Graph, node: fx.Node, find: Finders) -> None:
     found = find.largest(node)
     if found is not None:
         _replace(graph, node, _insert(graph, node, node.meta["val"], OPERATORS.argmax.default, *found.args), found.nodes)
+
+
+def _quantize_in_norm(graph: fx.Graph, node: fx.Node, find: Finders) -> None:
+    """Makes one kernel of a norm and `quantize_rows` if nothing else reads the norm."""
+    if node.target is not _OURS.quantize_rows.default or set(node.args[0].users) != {node}:
+        return
+    x = node.args[0]
+    normal = x.args[0] if x.target is operator.getitem and x.args[1] == 0 else x
+    named = {"norm": "rms_norm", "quantize": "row", **node.kwargs}
+    values = list(node.meta["val"])
+    if _calls(normal, _OURS.add_rms_norm.default):
+        given, residual, *rest = normal.args
+        sums = [user for user in normal.users if user is not x]
+        values.append(normal.meta["val"][1])
+    else:
+        norm = find.norm(x) or (Found(x.args, {x}) if _calls(x, _OURS.rms_norm.default) else None)
+        if norm is None:
+            return
+        (given, *rest), residual, sums = norm.args, None, []
+    weight, eps = (*rest, *(None, 1e-6)[len(rest):])
+    codes = _insert(graph, normal, values, _OURS.quantized_norm.default, given, residual, weight, None, None, eps, **named)
+    for each in sums:
+        _replace(graph, each, _insert(graph, normal, values[2], operator.getitem, codes, 2), {each})
+    _replace(graph, node, codes, {node, x, normal})
 
 
 def _are_one(weights: Sequence[Any]) -> bool:

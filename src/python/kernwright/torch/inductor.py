@@ -78,7 +78,8 @@ def fuse_in_inductor(enabled: bool = True) -> None:
     A residual is added in the product before it. SwiGLU and GeGLU by tanh are one product, and so
     are q, k and v of one input, if their weights are one behind the other, as `pack` lays them. An
     RMSNorm is computed in the product behind it if that is its only user and there are few rows,
-    unless Inductor's own kernel makes what it normalises. The argmax of logits is ours. Counters of all layers' caches are one
+    unless Inductor's own kernel makes what it normalises. One that `quantize_rows` alone reads, as with `QuantizedRows`,
+    writes codes itself. The argmax of logits is ours. Counters of all layers' caches are one
     kernel. Products are linear layers, gated ones without bias. Sums are kept in fp32 and rounded
     once. All else is Inductor's: other norms and weights, results with other users, graphs with a
     backward. One graph is for all sizes. Graphs that are compiled already stay as they are. Errors:

@@ -96,6 +96,21 @@ struct Each {
   }
 };
 
+// Two reductions side by side.
+template <typename First, typename Second>
+struct Both {
+  struct Value {
+    typename First::Value first;
+    typename Second::Value second;
+  };
+  static __device__ __forceinline__ Value identity() {
+    return {First::identity(), Second::identity()};
+  }
+  static __device__ __forceinline__ Value combine(const Value& a, const Value& b) {
+    return {First::combine(a.first, b.first), Second::combine(a.second, b.second)};
+  }
+};
+
 template <typename T>
 struct Words {
   static_assert(sizeof(T) % 4 == 0);

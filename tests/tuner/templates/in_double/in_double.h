@@ -32,6 +32,15 @@ using Dims = std::map<std::string, std::size_t>;
 /// Returns the value of a flag or dtype as the problem has it; empty if it is left out.
 std::string flag(const Problem& problem, std::string_view name);
 
+/// Divides the elements of y, `size` neighbours of a row together, by scales of their own, which it
+/// returns: the largest of them divided by `end`, but `least` at least.
+Expected divide_by_own_scales(Expected& y, std::size_t rows, std::size_t size, double end,
+                              double least);
+
+/// Divides the results y by their scales, as the flag `quantize` says; does nothing without it.
+/// `least` is the checked scale_least.
+void quantize(const Arrays& in, const Dims& d, const Problem& problem, double least, Outputs& out);
+
 /// Returns the value of a dim as the problem has it; 0 if it is left out.
 std::int64_t dim(const Problem& problem, std::string_view name);
 

@@ -25,7 +25,7 @@ std::pair<double, double> activated(std::string_view activation, double x) {
 
 Outputs gated_activation_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
   const std::string given = flag(problem, "activation");
-  const bool saturates = flag(problem, "out") == "fp8_e4m3";
+  const bool saturates = flag(problem, "out") == "fp8_e4m3" && flag(problem, "quantize").empty();
   Outputs out;
   for (std::size_t r = 0; r < d.at("rows"); ++r) {
     for (std::size_t c = 0; c < d.at("columns"); ++c) {
@@ -38,6 +38,7 @@ Outputs gated_activation_in_double(const Arrays& in, const Dims& d, const Proble
       out["y"].add(saturates ? std::clamp(y * up, -448.0, 448.0) : y * up, terms * std::fabs(up));
     }
   }
+  quantize(in, d, problem, 0.0078125, out);
   return out;
 }
 

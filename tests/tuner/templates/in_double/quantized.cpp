@@ -11,27 +11,11 @@ namespace kernwright {
 namespace {
 
 Outputs quantize_rows_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
-  const std::size_t rows = d.at("rows"), columns = d.at("columns");
-  const std::size_t size = flag(problem, "scaling") == "block" ? 128 : columns;
-  const std::size_t groups = (columns + size - 1) / size;
-  const double end = flag(problem, "out") == "int8" ? 127 : 448;
   Outputs out;
-  out["scale"].value.resize(groups * rows);
-  for (std::size_t r = 0; r < rows; ++r) {
-    const double* const row = in.at("x").data() + r * columns;
-    for (std::size_t g = 0; g < groups; ++g) {
-      double most = 0;
-      for (std::size_t c = g * size; c < std::min((g + 1) * size, columns); ++c) {
-        most = std::max(most, std::fabs(row[c]));
-      }
-      const double scale = std::max(most / end, 0x1p-10);  // the checked scale_least
-      out["scale"].value[g * rows + r] = scale;
-      for (std::size_t c = g * size; c < std::min((g + 1) * size, columns); ++c) {
-        out["q"].add(row[c] / scale, std::fabs(row[c]) / scale);
-      }
-    }
-  }
-  out["scale"].magnitude = out["scale"].value;
+  for (const double x : in.at("x")) out["q"].add(x, std::fabs(x));
+  out["scale"] = divide_by_own_scales(
+      out["q"], d.at("rows"), flag(problem, "scaling") == "block" ? 128 : d.at("columns"),
+      flag(problem, "out") == "int8" ? 127 : 448, 0x1p-10);  // the checked scale_least
   return out;
 }
 

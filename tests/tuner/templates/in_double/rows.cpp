@@ -38,6 +38,7 @@ Outputs rmsnorm_in_double(const Arrays& in, const Dims& d, const Problem& proble
       out["y"].add(y, std::fabs(y));
     }
   }
+  quantize(in, d, problem, 0.009765625, out);
   return out;
 }
 
@@ -63,6 +64,7 @@ Outputs layernorm_in_double(const Arrays& in, const Dims& d, const Problem& prob
                    (std::fabs(row[c]) + terms) * std::fabs(factor) + std::fabs(shift));
     }
   }
+  quantize(in, d, problem, 0.009765625, out);
   return out;
 }
 
@@ -120,7 +122,8 @@ bool is_short(const Problem& problem) { return dim(problem, "columns") <= 5003; 
 
 const InDouble kRmsnormForm("rmsnorm", rmsnorm_in_double, [](const Problem& problem) {
   const std::string out = flag(problem, "out");
-  return is_short(problem) && out != "int8" && out != "fp8_e4m3";
+  return is_short(problem) &&
+         (!flag(problem, "quantize").empty() || (out != "int8" && out != "fp8_e4m3"));
 });
 const InDouble kLayernormForm("layernorm", layernorm_in_double, is_short);
 const InDouble kSoftmaxForm("softmax", softmax_in_double, is_short);

@@ -2,7 +2,7 @@
 fp32, or a wider type, and results are rounded once if a kernel rounds once."""
 
 import math
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -251,6 +251,29 @@ def scaled_matmul(a: Tensor, b: Tensor, scale_a: Union[Tensor, float],
 def quantize_rows(x: Tensor, *, dtype: torch.dtype) -> Tuple[Tensor, Tensor]:
     codes, scales = layouts.quantized_rows(x.flatten(0, -2), dtype)
     return codes.view(x.shape), scales.t().contiguous()
+
+
+def _quantized(x: Tensor, scale: Optional[Tensor], quantize: str, dtype: torch.dtype) -> List[Tensor]:
+    if scale is not None:
+        return [layouts.codes_by(x, scale, dtype)]
+    by = layouts.quantized_rows if quantize == "row" else layouts.quantized_blocks
+    codes, scales = by(x.flatten(0, -2), dtype)
+    return [codes.view(x.shape), scales.t().contiguous()]
+
+
+def quantized_norm(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: Optional[Tensor],
+                   scale: Optional[Tensor], eps: float, *, norm: str, quantize: str,
+                   dtype: torch.dtype) -> List[Tensor]:
+    sums = [] if residual is None else [(_wide(x) + _wide(residual)).to(x.dtype)]
+    wide = _wide(sums[0] if sums else x)
+    normal = rms_norm(wide, weight, eps) if norm == "rms_norm" else layer_norm(wide, weight, bias, eps)
+    return _quantized(normal, scale, quantize, dtype) + sums
+
+
+def quantized_gate(x: Tensor, scale: Optional[Tensor], *, activation: str, quantize: str,
+                   dtype: torch.dtype) -> List[Tensor]:
+    gate, up = _wide(x).chunk(2, -1)
+    return _quantized(activate(gate, activation) * up, scale, quantize, dtype)
 
 
 def quantized_linear(x: Tensor, codes: Tensor, scales: Tensor, zeros: Optional[Tensor] = None,

@@ -73,24 +73,30 @@ def quantize_rows(x: Tensor, dtype: torch.dtype = torch.int8) -> Tuple[Tensor, T
     return codes, scales.t()
 
 
-def quantized_linear(x: Tensor, weight: Union[QuantizedWeight, QuantizedRows],
+def quantized_linear(x: Union[Tensor, Tuple[Tensor, Tensor]], weight: Union[QuantizedWeight, QuantizedRows],
                      bias: Optional[Tensor] = None, *, activation: Optional[str] = None,
-                     residual: Optional[Tensor] = None) -> Tensor:
+                     residual: Optional[Tensor] = None, out_dtype: torch.dtype = torch.bfloat16) -> Tensor:
     """activation(x @ w.T + bias) + residual with quantized weights w, in one kernel; without a
     backward. With QuantizedRows a kernel before it quantizes the rows of x.
 
     x: [..., k] in bf16 or fp16; bias: [n]; residual and result: [..., n], all of x's dtype
+        With QuantizedRows x may be codes and scales, as a norm or a gate with quantize="row" returns
+        them. Then no kernel is before the product, and the rest is of out_dtype.
     activation: "silu", "gelu_tanh" or "gelu_erf"
 
     Tensors that no kernel takes, such as those on a CPU, are computed with the dequantized weights.
     Errors: kernwright.Error if shapes do not fit together. Source: quantized_matmul, or quantize_rows
     and matmul with scaling=row."""
-    if x.shape[-1] != weight.k:
-        raise make_error(f"x has {x.shape[-1]} columns, and {weight.k} expected as its weights")
+    columns = (x if isinstance(x, Tensor) else x[0]).shape[-1]
+    if columns != weight.k:
+        raise make_error(f"x has {columns} columns, and {weight.k} expected as its weights")
     if isinstance(weight, QuantizedRows):
-        codes, of_rows = quantize_rows(x, weight.codes.dtype)
-        return scaled_matmul(codes, weight.codes.t(), of_rows, weight.scales, bias=bias,
-                             activation=activation, residual=residual, out_dtype=x.dtype)
+        if isinstance(x, Tensor):
+            x, out_dtype = quantize_rows(x, weight.codes.dtype), x.dtype
+        return scaled_matmul(x[0], weight.codes.t(), x[1], weight.scales, bias=bias,
+                             activation=activation, residual=residual, out_dtype=out_dtype)
+    if not isinstance(x, Tensor):
+        raise make_error("x is codes and scales, which QuantizedRows alone multiplies")
     tensors = (x, weight.codes, weight.scales, weight.zeros, weight.order, bias, residual)
     compute = _quantized_linear if _direct(*tensors) else torch.ops.kernwright.quantized_linear
     result: Tensor = compute(*tensors, n=weight.n, group=weight.group, weights=weight.weights,
