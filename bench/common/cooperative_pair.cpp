@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(first::THREADS, first::MIN_BLOCKS)
                     const second::dtype_t* bias, second::dtype_t* shares, long long score_rows,
                     float score_scale, int queries, unsigned* arrived) {
   static_assert(first::THREADS == second::THREADS && first::RING_BYTES == second::RING_BYTES);
-  first::rmsnorm_row(x, r, w, y, sum, rows, epsilon, scale, early_blocks);
+  first::rmsnorm_row(x, r, w, nullptr, y, nullptr, sum, rows, epsilon, scale, 0, early_blocks);
   await_all_blocks(arrived);
   second::softmax_row(scores, bias, shares, score_rows, score_scale, queries);
 }

@@ -57,8 +57,8 @@ Problem smaller_example(const Operation& operation, std::string_view only = {}) 
 }
 
 /// Binds the problem. If its dtype or flag needs another dtype or another value of another flag, it
-/// gets the first that works. A dtype that differs from the operation's example was asked for, and
-/// stays.
+/// gets the first that works. A dtype or a flag that differs from the operation's example was asked
+/// for, and stays.
 Result<BoundProblem> bind_one(const Operation& operation, const Problem& problem) {
   Result<BoundProblem> given = BoundProblem::bind(operation, problem);
   const auto is_asked = [&](const std::string& name) {
@@ -68,6 +68,7 @@ Result<BoundProblem> bind_one(const Operation& operation, const Problem& problem
     });
   };
   for (const Flag& flag : operation.flags) {
+    if (is_asked(flag.name)) continue;
     for (std::size_t i = 0; !given && i < flag.values.size(); ++i) {
       given = BoundProblem::bind(operation, problem.with(flag.name, flag.values[i]));
     }
