@@ -131,7 +131,7 @@ format:
 	@$(SETUP) --lint
 	@src/cmake/lint.sh --fix-format
 
-# Nothing is built. The Python extension is left out: its names follow those of CPython.
+# Nothing is built. The Python extension is left out: its names follow CPython's.
 lint:
 	@$(SETUP) --lint
 	@cmake --preset $(PRESET) -DKERNWRIGHT_PYTHON=OFF --log-level=WARNING -Wno-dev > /dev/null

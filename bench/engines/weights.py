@@ -18,7 +18,7 @@ def _int4(symmetric):
                                           "output_activations": None}}}
 
 
-# What config.json says of each format.
+# The quantization_config of each format.
 FORMATS = {
     "bf16": None, "int4": _int4(True), "int4_zeros": _int4(False),
     "fp8": {"quant_method": "fp8", "activation_scheme": "static"},

@@ -69,7 +69,7 @@ OF_INTERFACES = {"cstdint", "filesystem", "memory", "optional", "span", "string"
 HEADER = {name: header for header, names in NAMES.items() for name in names.split()}
 STANDARD = re.compile(r"\bstd::(?:ranges::)?(\w+)")
 INCLUDE = re.compile(r"^#include [<\"]([^>\"]+)[>\"]", re.MULTILINE)
-# What headers declare for others: types and constants, and functions of several words. They begin a
+# Names that headers declare for others: types and constants, and functions of several words. They begin a
 # line, since namespaces do not indent.
 DECLARED = re.compile(r"""^(?:template\s*<[^\n]*>\s*)?(?:
         (?:class|struct|enum|enum\ class|using|concept)\s+(?:KERNWRIGHT_API\s+|\[\[\w+\]\]\s+)?(\w+)\b(?=[^;\n]*(?:[{=:]|$))
@@ -78,7 +78,7 @@ DECLARED = re.compile(r"""^(?:template\s*<[^\n]*>\s*)?(?:
         |\#define\ (\w+))""",
                       re.MULTILINE | re.VERBOSE)
 OURS = re.compile(r"(?<![\w.>:])(?<!_P\()(?:kernwright::|kw::)?(?:(k?[A-Z]\w*)\b|([a-z]\w+)\()")
-# What a source makes for itself alone: constants, inline functions, and short names for others'.
+# Names that a source makes for itself alone: constants, inline functions, and short names for others'.
 FOR_ITSELF = re.compile(r"""^(?:const(?:expr)?\b[^=;(]*?\b(\w+)(?:\[\w*\])*\s*[={]|inline\b[^=;(]*?\b(\w+)\()
                         |^\s*(?:using\s+[\w:]*::(\w+);|namespace\s+(\w+)\s*=)""", re.MULTILINE | re.VERBOSE)
 BY_ARGUMENT = {"describe"}  # found by the type of what it is given
@@ -104,7 +104,7 @@ def names(pattern, file):
 
 @functools.cache
 def includes(root, file):
-    """The headers that a file asks for: those of others by name, and ours."""
+    """Returns the headers that a file asks for: the names of others, and the paths of ours."""
     others, ours = set(), set()
     for name in INCLUDE.findall(file.read_text()):
         found = [folder / name for folder in (root, root / "src", file.parent) if (folder / name).is_file()]

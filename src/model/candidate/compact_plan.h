@@ -38,7 +38,7 @@ class CompactPlan {
       : CompactPlan(std::make_shared<const PlanForm>(std::move(whole))) {}
   /// The form's own plan.
   explicit CompactPlan(std::shared_ptr<const PlanForm> form) : form_(std::move(form)) {}
-  /// `numbers` are as many as the form's. `bytes` are those of all tensors together.
+  /// `numbers` are as many as the form's, and `bytes` is the size of all tensors together.
   CompactPlan(std::shared_ptr<const PlanForm> form, std::vector<std::int64_t> numbers, double bytes)
       : form_(std::move(form)), own_(std::move(numbers)), own_bytes_(bytes) {}
 
@@ -56,7 +56,7 @@ class CompactPlan {
 
  private:
   std::shared_ptr<const PlanForm> form_;
-  std::vector<std::int64_t> own_;  ///< empty: those of the form's plan
+  std::vector<std::int64_t> own_;  ///< empty: the form's
   double own_bytes_ = 0;
   mutable std::once_flag once_;
   mutable std::unique_ptr<const ExecutionPlan> made_;

@@ -28,7 +28,7 @@ constexpr int kTileBlocks = static_cast<int>(ceil_div(k, 64));  // of a tile, al
 constexpr int kRowBlocks = static_cast<int>(STACK == 1 ? ceil_div(n, 64) : ceil_div(n, 32));
 static_assert(kK % 64 == 0 && STAGED == 1 && A_ROWS == BM);
 
-// What is the same in every tile.
+// The parts of a product that are the same in every tile.
 struct Shape {
   static constexpr int groups = GROUPS;
   static constexpr bool reads = true;

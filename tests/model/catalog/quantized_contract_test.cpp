@@ -114,7 +114,7 @@ TEST_F(QuantizedContractTest, AProblemThatMeansNothingIsRefusedWithTheReason) {
   }
 }
 
-/// Scales lie as those of a in a product.
+/// Scales lie as the scales of a in a product.
 TEST_F(QuantizedContractTest, ResultsThatAreQuantizedHaveScales) {
   for (const std::string operation : {"rmsnorm", "layernorm", "gated_activation"}) {
     const std::string text = operation + " rows=7 columns=300 dtype=bf16 out=fp8_e4m3 quantize=";

@@ -22,8 +22,8 @@ class ExpertEpilogue {
                             float gate_alpha, int n)
       : bias_(bias), row_scale_(row_scale), limit_(limit), gate_alpha_(gate_alpha), n_(n) {}
 
-  // What an element needs besides its sums, as it is in memory: it may be loaded before these are
-  // known.
+  // The numbers that an element needs besides its sums, as they are in memory. They may be loaded
+  // before the sums are known.
   struct Addends {
     Element bias, other_bias;
     float factor;

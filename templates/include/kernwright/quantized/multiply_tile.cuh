@@ -96,7 +96,7 @@ __device__ __forceinline__ void copy_codes(unsigned to, const unsigned char* b, 
   }
 }
 
-// What the numbers of codes are made of: scales and zero points of rows g and g + 8 of 16.
+// The scales and zero points of rows g and g + 8 of 16, of which codes become numbers.
 struct Factors {
   float scale[2];
   unsigned zero[2];

@@ -44,8 +44,9 @@ struct QuotientsReference {
   float* scales;  // [groups, rows]
   float* scale_magnitudes;
 
-  // Writes those of a row by a block of 256 threads. term(i) is the Term of element i of [rows,
-  // columns]. A scale is off by as much as its largest term, and so is each quotient by it.
+  // Writes the quotients and scales of a row by a block of 256 threads. term(i) is the Term of
+  // element i of [rows, columns]. A scale is off by as much as its largest term, and so is each
+  // quotient by it.
   template <typename Out, typename Terms>
   __device__ void write(const Terms& term, long long row, long long rows, long long columns) const {
     const long long first = row * columns;
