@@ -164,6 +164,9 @@ IMPLEMENTATIONS = {
     "grouped_matmul": grouped_matmul, "grouped_matmul.out": writing(grouped_matmul),
     # test_quantized.py compares these.
     "quantized_linear": plain.quantized_linear, "quantized_gated_linear": plain.quantized_gated_linear,
+    # test_quantized_experts.py compares it.
+    "quantized_grouped_matmul": plain.quantized_grouped_matmul,
+    "quantized_grouped_matmul.out": lambda *given, **named: plain.quantized_grouped_matmul(*given, **named),
     "rms_norm": rms, "rope": rope, "norm_rope": norm_rope, "attention": attention, "append_attention": append_attention,
     "add_rms_norm": lambda x, residual, weight=None, eps=1e-6:
         (rms(x + residual, weight, eps), x + residual),

@@ -67,6 +67,7 @@ def test_experts_are_two_grouped_products(on_cpu, family, count):
 def test_an_expert_that_is_elsewhere_gives_nothing(on_cpu):
     """As expert parallelism says it: the number of experts, with a share of 0."""
     experts, (index, shares) = experts_of(model := mixture("Qwen3Moe")), choices(5, 2)
+    experts._is_expert_parallel = True
     index[1], index[3, 0] = 8, 8
     shares = shares.masked_fill(index == 8, 0)
     x = torch.randn(5, 64).bfloat16()

@@ -9,7 +9,11 @@ from checkpoints import Layer
 import kernwright.torch as kt
 
 transformers = pytest.importorskip("transformers")
-save_file = pytest.importorskip("safetensors.torch").save_file
+safetensors = pytest.importorskip("safetensors.torch")
+load_file, save_file = safetensors.load_file, safetensors.save_file
+
+from gpt_oss import gpt_oss, named_experts, routed  # noqa: E402
+from test_patch import relative, tokens  # noqa: E402
 
 SIZES = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
              intermediate_size=96, vocab_size=128, max_position_embeddings=128, tie_word_embeddings=False)
@@ -111,11 +115,16 @@ def test_folders_that_are_no_such_checkpoints(tmp_path):
     whole = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**whole, "num_hidden_layers": 1}))
     with pytest.raises(ValueError, match="7 quantized layers of the checkpoint are no linear layers of LlamaForCausalLM, "
-                                         "such as model.layers.1."):
+                                         "and no experts in mxfp4, such as model.layers.1."):
         kt.load_quantized(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(
         {**whole, "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 64}}))
     with pytest.raises(ValueError, match=r"model.layers.0.self_attn.q_proj: group is 64, and 64 columns have 2 scales"):
+        kt.load_quantized(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    save_file({name: tensor for name, tensor in tensors.items() if not name.endswith("qweight")},
+              tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="has no quantized layers that are known"):
         kt.load_quantized(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="has no .*safetensors"):
@@ -123,4 +132,70 @@ def test_folders_that_are_no_such_checkpoints(tmp_path):
     del whole["quantization_config"]
     (tmp_path / "config.json").write_text(json.dumps(whole))
     with pytest.raises(ValueError, match="has no quantization_config"):
+        kt.load_quantized(tmp_path)
+
+
+def written_gpt_oss(folder, change=lambda tensors: None, **quantization):
+    """Writes a checkpoint of gpt-oss as it is published, and returns its model."""
+    model, blocks = gpt_oss()
+    tensors = {name: tensor for name, tensor in model.state_dict().items()
+               if not name.endswith(("experts.gate_up_proj", "experts.down_proj"))}
+    tensors.update(blocks)
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(
+        {**model.config.to_dict(), "architectures": ["GptOssForCausalLM"], "dtype": "bfloat16",
+         "quantization_config": {"quant_method": "mxfp4", **quantization}}))
+    return model
+
+
+@torch.no_grad()
+def test_gpt_oss_keeps_its_experts_in_mxfp4(tmp_path, on_cpu):
+    expected = written_gpt_oss(tmp_path, modules_to_not_convert=["lm_head"])
+    model = kt.load_quantized(tmp_path, dtype=torch.bfloat16)
+    dense = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, dtype=torch.bfloat16, quantization_config=transformers.Mxfp4Config(dequantize=True))
+    for (name, ours), (_, theirs), (_, right) in zip(*map(named_experts, (model, dense, expected)), strict=True):
+        for part, product in ((ours.gate_up, "gate_up_proj"), (ours.down, "down_proj")):
+            matrices = part.as_it_was(part.dequantize()).mT
+            for other in (theirs, right):
+                assert torch.equal(matrices.view(torch.int16), getattr(other, product).view(torch.int16)), name
+                assert torch.equal(part.as_it_was(part.bias), getattr(other, f"{product}_bias"))
+    assert not any(tensor.is_meta for tensor in model.state_dict().values())
+    assert not any("experts" in name for name, _ in model.named_parameters())
+    ids = tokens(2, 7)
+    on_cpu.clear()
+    assert relative(model(ids).logits, expected(ids).logits) < 0.03
+    assert on_cpu == ["quantized_grouped_matmul", "quantized_grouped_matmul.out"] * 2
+    assert model.generate(ids, max_new_tokens=3, do_sample=False).shape == (2, 10)
+    x, index, shares = routed(5, 2, 64)
+    mixture, right = named_experts(model)[0][1], named_experts(expected)[0][1]
+    assert relative(mixture(x, index, shares), right(x, index, shares)) < 0.01
+    report = kt.patch(model)
+    assert not any("experts" in row.name for row in report.rows)
+    assert relative(model(ids).logits, expected(ids).logits) < 0.03
+
+
+def shorter(tensors):
+    name = "model.layers.0.mlp.experts.down_proj_scales"
+    tensors[name] = tensors[name][:, :, :2].contiguous()
+
+
+@pytest.mark.parametrize("change, text", [
+    (shorter, r"model.layers.0.mlp.experts: down_proj_scales of the checkpoint is \[8, 64, 2\], and \[8, 64, 3\] expected"),
+    (lambda tensors: tensors.pop("model.layers.1.mlp.experts.down_proj_bias"),
+     r"model.layers.1.mlp.experts: down_proj_bias of the checkpoint is \[\], and \[8, 64\] expected"),
+    (lambda tensors: tensors.update({"model.other.gate_up_proj_blocks": torch.zeros(2, 2, 1, 16, dtype=torch.uint8)}),
+     "1 quantized layers of the checkpoint are no linear layers of GptOssForCausalLM, and no experts in mxfp4")])
+def test_experts_that_do_not_fit_are_refused_by_name(tmp_path, change, text):
+    written_gpt_oss(tmp_path, change)
+    with pytest.raises(ValueError, match=text):
+        kt.load_quantized(tmp_path)
+
+
+def test_another_gate_is_refused(tmp_path, monkeypatch):
+    written_gpt_oss(tmp_path)
+    file = transformers.models.gpt_oss.modeling_gpt_oss
+    monkeypatch.setattr(file.GptOssExperts, "_apply_gate", lambda self, both: both[..., ::2] * both[..., 1::2])
+    with pytest.raises(ValueError, match="model.layers.0.mlp.experts: its gate is neither SiLU nor GELU"):
         kt.load_quantized(tmp_path)

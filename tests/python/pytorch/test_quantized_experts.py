@@ -112,6 +112,12 @@ def test_what_does_not_fit_is_refused_by_name(given, text):
 def test_shapes_are_refused():
     blocks, scales, _ = mxfp4(2, 64, 64)
     made = kt.QuantizedExperts.from_mxfp4(blocks, scales)
+    with pytest.raises(ValueError, match="gated=False, and gates of 2 experts from 64 to 64 columns expected"):
+        kt.QuantizedMixture(made, made)
+    with pytest.raises(ValueError, match="weight of expert 0 has elements that MXFP4 does not hold"):
+        kt.QuantizedExperts.from_dequantized(torch.full((2, 64, 64), 7.0))
+    with pytest.raises(ValueError, match="weight has 48 columns, and groups of 32 expected"):
+        kt.QuantizedExperts.from_dequantized(torch.ones(2, 64, 48))
     with pytest.raises(kernwright.Error, match="x has 32 columns, and 64 expected"):
         kt.quantized_grouped_matmul(torch.zeros(4, 32).bfloat16(), made, torch.tensor([2, 4], dtype=torch.int32))
 

@@ -1,7 +1,7 @@
 """kernwright in PyTorch: operators, models, Inductor, and attention and layers of Hugging Face.
 
     import kernwright.torch
-    report = kernwright.torch.patch(model)        # Hugging Face: Llama, Mistral, Mixtral, Qwen
+    report = kernwright.torch.patch(model)        # Hugging Face: Llama, Mistral, Mixtral, Qwen, gpt-oss
     print(report)                                 # what was replaced, what was not, and why
 
 The functions are kernwright's operations as operators, `torch.ops.kernwright`, which torch.compile
@@ -13,6 +13,7 @@ from ._packing import pack
 from ._patch import Report, patch, unpatch
 from ._quantized import QuantizedRows, QuantizedWeight
 from ._quantized_experts import QuantizedExperts
+from ._quantized_mixtures import QuantizedMixture
 from ._quantized_modules import QuantizedLinear
 from .inductor import fuse_in_inductor, use_in_inductor
 from .ops import (append_attention, attention, gated_linear, gelu_and_mul, grouped_matmul,
@@ -21,8 +22,8 @@ from .ops import (append_attention, attention, gated_linear, gelu_and_mul, group
                   scaled_dot_product_attention, scaled_matmul, silu_and_mul, silu_mul, softmax)
 from .transformers import use_in_transformers
 
-__all__ = ["QuantizedExperts", "QuantizedLinear", "QuantizedRows", "QuantizedWeight", "Report",
-           "append_attention", "attention", "fuse_in_inductor", "gated_linear", "gelu_and_mul",
+__all__ = ["QuantizedExperts", "QuantizedLinear", "QuantizedMixture", "QuantizedRows", "QuantizedWeight",
+           "Report", "append_attention", "attention", "fuse_in_inductor", "gated_linear", "gelu_and_mul",
            "grouped_matmul", "layer_norm", "layers", "linear", "load_quantized", "matmul", "norm_rope",
            "pack", "patch", "qkv_linear", "quantize_rows", "quantized_grouped_matmul",
            "quantized_linear", "rms_norm", "rope", "scaled_dot_product_attention", "scaled_matmul",

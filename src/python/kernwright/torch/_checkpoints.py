@@ -207,6 +207,22 @@ def dequantized(rows: Rows, weights: str, group: int) -> Tensor:
     return (codes.float() - zeros) * of_columns(rows.scales.float())
 
 
+def mxfp4_of(matrix: Tensor) -> Optional[Rows]:
+    """Returns a matrix [n, k] in mxfp4, None if this does not hold each element exactly, with its sign. A matrix
+    that was dequantized from mxfp4 is held, maybe with other scales: if a scale holds a group, so does every smaller
+    one by which the largest element is 6 at most."""
+    groups = matrix.contiguous().double().unflatten(1, (-1, 32))
+    # The largest element becomes 4 or more, and less than 8.
+    powers = (groups.abs().amax(-1, keepdim=True).frexp().exponent - 3).clamp(min=-127)
+    numbers = torch.tensor(_OF_MXFP4, dtype=torch.float64, device=matrix.device)
+    sizes = torch.ldexp(groups, -powers).abs()
+    codes = torch.searchsorted(numbers, sizes).clamp(max=7)
+    if not torch.equal(numbers[codes], sizes):
+        return None
+    codes = (codes + 8 * groups.signbit()).to(torch.uint8)
+    return Rows(packed(codes.flatten(1), 4), (powers[..., 0] + 127).to(torch.uint8), None)
+
+
 # The largest number of each dtype of 8 bits that rows are quantized to.
 LARGEST = {torch.int8: 127.0, torch.float8_e4m3fn: 448.0}
 

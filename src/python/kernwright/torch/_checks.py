@@ -46,7 +46,7 @@ def expect_near(result: Any, expected: Tensor, formula: str) -> None:
         raise Left(f"does not compute {formula}")
 
 
-def _expect_kernels_for(weight: Any, dtypes: Sequence[torch.dtype]) -> None:
+def expect_kernels_for(weight: Any, dtypes: Sequence[torch.dtype]) -> None:
     if not isinstance(weight, Tensor) or type(weight) not in (Tensor, nn.Parameter):
         raise Left(f"its weight is a {type(weight).__name__}, no plain tensor")
     if weight.is_meta:
@@ -84,11 +84,11 @@ def _expect_no_hooks(*parts: Any) -> None:
 def check_linear(module: nn.Module) -> None:
     if type(module).forward is not nn.Linear.forward:
         raise Left(f"{type(module).__name__} has a forward of its own")
-    _expect_kernels_for(module.weight, modules.DTYPES)
+    expect_kernels_for(module.weight, modules.DTYPES)
 
 
 def check_norm(module: nn.Module) -> None:
-    _expect_kernels_for(getattr(module, "weight", None), (*modules.DTYPES, torch.float32))
+    expect_kernels_for(getattr(module, "weight", None), (*modules.DTYPES, torch.float32))
     weight = module.weight
     if weight.dim() != 1 or getattr(module, "bias", None) is not None:
         raise Left("is no norm over the last dimension with a weight alone")
@@ -100,14 +100,14 @@ def check_norm(module: nn.Module) -> None:
     expect_near(module(x), expected * weight.float(), "weight * x / rms(x)")
 
 
-_ACTIVATIONS: Dict[str, Callable[[Tensor], Tensor]] = {
+ACTIVATIONS: Dict[str, Callable[[Tensor], Tensor]] = {
     "silu": functional.silu, "gelu_erf": functional.gelu,
     "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh")}
 
 
 def _activation_of(call: Callable[[Tensor], Tensor], device: torch.device) -> str:
     x = torch.linspace(-4, 4, 257, device=device)
-    for name, function in _ACTIVATIONS.items():
+    for name, function in ACTIVATIONS.items():
         if torch.allclose(call(x), function(x), rtol=1e-5, atol=1e-6):
             return name
     raise Left("its activation is neither SiLU nor GELU")
@@ -131,35 +131,34 @@ def check_swiglu_of(module: nn.Module, x: Tensor, product: Callable[[nn.Module, 
         raise Left("its gate or up projection has a bias, which a gated product has not")
     activation = _activation_of(module.act_fn, x.device)
     _expect_no_hooks(gate, up, module.act_fn)
-    inner = _ACTIVATIONS[activation](product(gate, x).float())
+    inner = ACTIVATIONS[activation](product(gate, x).float())
     inner = (inner * product(up, x).float()).to(x.dtype)
     expect_near(module(x), product(down, inner), "down(activation(gate(x)) * up(x))")
     return activation
 
 
-def _how_experts_lie(module: nn.Module) -> None:
+def how_experts_lie(module: nn.Module) -> str:
+    """Returns why grouped products do not take the weights as they lie."""
     flags = ("has_gate", "has_bias", "is_transposed", "is_concatenated")
     if not all(hasattr(module, flag) for flag in flags):
         raise Left("is none of Transformers' ExpertsInterface, which says how weights lie")
+    if not module.has_gate:
+        raise Left("its experts have no gate")
     wrong = []
     if module.is_transposed:
         wrong.append("its weights are [experts, in, out], and [experts, out, in] expected")
     if module.has_bias:
         wrong.append("its products have biases, which grouped products have not")
-    if not module.has_gate:
-        wrong.append("its experts have no gate")
-    elif not module.is_concatenated:
+    if not module.is_concatenated:
         wrong.append("gates and what they open are interleaved")
-    if wrong:
-        raise Left("; ".join(wrong))
+    return "; ".join(wrong)
 
 
 def check_experts(module: nn.Module) -> str:
     """Returns the activation."""
-    _how_experts_lie(module)
     gate_up, down = module.gate_up_proj, module.down_proj
     for weight in (gate_up, down):
-        _expect_kernels_for(weight, modules.DTYPES)
+        expect_kernels_for(weight, modules.DTYPES)
         if not weight.is_contiguous():
             raise Left("its weights are not contiguous")
     experts, columns, inner = down.shape
@@ -179,7 +178,7 @@ def check_experts(module: nn.Module) -> str:
     for row in range(4):
         for expert, share in zip(index[row], shares[row]):
             gate, other = functional.linear(x[row], gate_up[expert]).float().chunk(2)
-            opened = (_ACTIVATIONS[activation](gate) * other).to(x.dtype)
+            opened = (ACTIVATIONS[activation](gate) * other).to(x.dtype)
             expected[row] += share * functional.linear(opened, down[expert]).float()
     expect_near(module(x, index, shares), expected,
                  "down(activation(gate(x)) * up(x)) of the experts of each row, by their shares")

@@ -66,6 +66,19 @@ class SwiGLU(Packed):
                                eps=eps)
 
 
+def sorted_by_expert(top_k_index: Tensor, experts: int) -> Tuple[Tensor, Tensor]:
+    """Returns the places of [tokens, choices], sorted by expert, and int32 [experts], the ends of the rows of each.
+    Places of experts beyond these are last."""
+    sorted_experts, order = top_k_index.flatten().sort()
+    here = torch.arange(experts, dtype=sorted_experts.dtype, device=order.device)
+    return order, torch.searchsorted(sorted_experts, here, right=True, out_int32=True)
+
+
+def in_place(rows: Tensor, order: Tensor, top_k_index: Tensor) -> Tensor:
+    """Returns sorted rows as [tokens, choices, columns]."""
+    return torch.empty_like(rows).index_copy_(0, order, rows).view(*top_k_index.shape, -1)
+
+
 class Experts(Front):
     """The experts of a mixture, SwiGLUs with weights [experts, out, in], as Transformers'
     ExpertsInterface has them."""
@@ -85,17 +98,13 @@ class Experts(Front):
     def _kernwright_mix(self, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         """Sorts rows by expert for two grouped products, and puts them back. Nothing waits for the
         GPU. An expert that is not here, as expert parallelism names them, has no rows."""
-        tokens, choices = top_k_index.shape
-        experts, order = top_k_index.flatten().sort()
-        here = torch.arange(self.down_proj.shape[0], dtype=experts.dtype, device=experts.device)
-        ends = torch.searchsorted(experts, here, right=True, out_int32=True)
-        rows = x[order // choices]
+        order, ends = sorted_by_expert(top_k_index, self.down_proj.shape[0])
+        rows = x[order // top_k_index.shape[1]]
         inner = kw.grouped_matmul(rows, self.gate_up_proj.transpose(1, 2), ends, gated=True,
                                   activation=self._kernwright_activation)
         sorted_rows = kw.grouped_matmul(inner, self.down_proj.transpose(1, 2), ends,
                                         out=torch.zeros_like(rows))
-        mixed = torch.empty_like(rows).index_copy_(0, order, sorted_rows)
-        mixed = mixed.view(tokens, choices, -1) * top_k_weights.unsqueeze(-1)
+        mixed = in_place(sorted_rows, order, top_k_index) * top_k_weights.unsqueeze(-1)
         return mixed.sum(1).to(x.dtype)
 
 
@@ -237,7 +246,7 @@ def swiglu_parts(mlp: nn.Module) -> Dict[str, nn.Module]:
 
 
 def experts_parts(experts: nn.Module) -> Dict[str, nn.Module]:
-    return {"act_fn": experts.act_fn} if isinstance(experts.act_fn, nn.Module) else {}
+    return {"act_fn": experts.act_fn} if isinstance(getattr(experts, "act_fn", None), nn.Module) else {}
 
 
 def layer_parts(layer: nn.Module) -> Dict[str, nn.Module]:

@@ -171,7 +171,9 @@ class Look:
         if self._first(kind):
             if path:
                 self._add_attribute(kind, "__call__")
-            self._add_attribute(kind, "forward")
+            for name in ("forward", "_apply_gate"):  # the second one of Transformers' experts
+                if hasattr(kind, name):
+                    self._add_attribute(kind, name)
             self._add_function(kind.forward, _DEPTH)
 
     def _add_tensors(self, at: str, tensors: Dict[str, Optional[Tensor]]) -> None:

@@ -8,13 +8,17 @@ import struct
 from typing import Any, Dict, List, Optional, Union
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from ._checks import Left, how_experts_lie
+from ._quantized_experts import QuantizedExperts
+from ._quantized_mixtures import PRODUCTS, QuantizedMixture, gate_of
 from ._quantized_modules import QuantizedLinear, names_of, pack, sources_of, tensors_of
 
 _DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "I32": torch.int32,
            "I64": torch.int64, "U8": torch.uint8, "I8": torch.int8}
-_FIRST = (".qweight", ".weight_packed")
+_FIRST = ("qweight", "weight_packed")  # of a linear layer
+_BLOCKS = "_blocks"  # of experts in mxfp4
 _LARGEST_HEADER = 100 << 20  # of a file, as safetensors limits it
 _Layers = Dict[str, Dict[str, List[Any]]]  # of each layer's tensors the dtype and the shape
 
@@ -34,13 +38,15 @@ def _headers(folder: pathlib.Path) -> Dict[str, Any]:
 
 
 def _layers(folder: pathlib.Path) -> _Layers:
-    layers: _Layers = {}
-    headers = _headers(folder)
-    for name in headers:
-        if name.endswith(_FIRST):
-            at = name.rpartition(".")[0]
-            layers[at] = {each[len(at) + 1:]: [headers[each]["dtype"], headers[each]["shape"]]
-                          for each in headers if each.startswith(f"{at}.")}
+    modules: _Layers = {}
+    for name, header in _headers(folder).items():
+        if name != "__metadata__":
+            at, _, own = name.rpartition(".")
+            modules.setdefault(at, {})[own] = [header["dtype"], header["shape"]]
+    layers = {at: tensors for at, tensors in modules.items() if any(own in _FIRST or own.endswith(_BLOCKS)
+                                                                    for own in tensors)}
+    if not layers:
+        raise ValueError(f"{folder} has no quantized layers that are known, and its config.json a quantization_config")
     return layers
 
 
@@ -62,8 +68,8 @@ def _expect_known(config: Dict[str, Any]) -> None:
         if config.get("checkpoint_format", "gptq") not in ("gptq", "gptq_v2"):
             raise ValueError(f"GPTQ's checkpoint_format is {config['checkpoint_format']!r}, and 'gptq' or 'gptq_v2' "
                              "expected")
-    else:
-        raise ValueError(f"quant_method is {method!r}, and 'gptq', 'awq' or 'compressed-tensors' expected")
+    elif method != "mxfp4":
+        raise ValueError(f"quant_method is {method!r}, and 'gptq', 'awq', 'compressed-tensors' or 'mxfp4' expected")
 
 
 def _group_size(config: Dict[str, Any]) -> Optional[int]:
@@ -99,6 +105,41 @@ class _Unpacked(nn.Module):
             raise ValueError(f"{name}: {error}") from error
 
 
+class _UnpackedMixture(nn.Module):
+    """Takes the place of experts until their tensors in mxfp4 are loaded."""
+
+    def __init__(self, name: str, own: Any, tensors: Dict[str, List[Any]]) -> None:
+        super().__init__()
+        try:
+            how_experts_lie(own)
+            self.gate = gate_of(own)
+        except Left as left:
+            raise ValueError(f"{name}: {left}") from left
+        self.how = "stacked" if own.is_concatenated else "interleaved"
+        for product in PRODUCTS:
+            weight: Tensor = getattr(own, product)
+            experts, rows, columns = weight.mT.shape if own.is_transposed else weight.shape
+            expected = {"blocks": (experts, rows, columns // 32, 16), "scales": (experts, rows, columns // 32),
+                        **({"bias": (experts, rows)} if own.has_bias else {})}
+            for part, shape in expected.items():
+                kind, found = tensors.get(f"{product}_{part}", ("none", []))
+                if tuple(found) != shape:
+                    raise ValueError(f"{name}: {product}_{part} of the checkpoint is {found}, and {list(shape)} expected")
+                dtype = weight.dtype if part == "bias" else _DTYPES[kind]
+                self.register_buffer(f"{product}_{part}", torch.empty(shape, dtype=dtype, device="meta"))
+
+    def packed(self, name: str, config: Dict[str, Any]) -> QuantizedMixture:
+        def experts(product: str, gate: str) -> QuantizedExperts:
+            blocks, scales, bias = (self._buffers.get(f"{product}_{part}") for part in ("blocks", "scales", "bias"))
+            assert blocks is not None and scales is not None
+            return QuantizedExperts.from_mxfp4(blocks, scales, bias, gate=gate)
+
+        try:
+            return QuantizedMixture(experts("gate_up_proj", self.how), experts("down_proj", "none"), *self.gate)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+
 @functools.lru_cache(None)
 def _register() -> None:
     """Makes transformers know how these checkpoints are loaded."""
@@ -124,19 +165,23 @@ def _register() -> None:
             prefix, missing = f"{model.base_model_prefix}.", []
             for name, tensors in self.quantization_config.layers.items():
                 own = name if name in modules else name.removeprefix(prefix)
-                if not isinstance(modules.get(own), nn.Linear):
+                module = modules.get(own)
+                if isinstance(module, nn.Linear):
+                    made: nn.Module = _Unpacked(tensors, module.bias, module.weight.dtype)
+                elif module is not None and f"{PRODUCTS[0]}{_BLOCKS}" in tensors:
+                    made = _UnpackedMixture(name, module, tensors)
+                else:
                     missing.append(name)
                     continue
                 at, _, last = own.rpartition(".")
-                setattr(model.get_submodule(at), last,
-                        _Unpacked(tensors, modules[own].bias, modules[own].weight.dtype))
+                setattr(model.get_submodule(at), last, made)
             if missing:
                 raise ValueError(f"{len(missing)} quantized layers of the checkpoint are no linear layers of "
-                                 f"{type(model).__name__}, such as {missing[0]}")
+                                 f"{type(model).__name__}, and no experts in mxfp4, such as {missing[0]}")
 
         def _process_model_after_weight_loading(self, model: nn.Module, **_: Any) -> None:
             for name, module in list(model.named_modules()):
-                if isinstance(module, _Unpacked):
+                if isinstance(module, (_Unpacked, _UnpackedMixture)):
                     at, _, last = name.rpartition(".")
                     setattr(model.get_submodule(at), last, module.packed(name, self.quantization_config.checkpoint))
 
@@ -155,16 +200,17 @@ def _register() -> None:
 def load_quantized(folder: Union[str, pathlib.Path], model_class: Any = None, **named: Any) -> nn.Module:
     """Loads a model of Hugging Face whose linear layers are quantized, for inference, with transformers
     alone: by GPTQ, also sorted by activation, by AWQ, or by compressed-tensors (pack-quantized), in 4 or
-    8 bits.
+    8 bits; or gpt-oss, whose experts are in MXFP4.
 
     folder: with config.json and *.safetensors
     model_class: a class of transformers, by default AutoModelForCausalLM
     named: further arguments of its from_pretrained, such as dtype and device_map
 
-    The layers become QuantizedLinear, packed one after another where their tensors were loaded; layers
-    that are not quantized stay what they are. `patch` then replaces norms, and joins gates with what they
-    open. The model cannot be saved by save_pretrained. Errors: ValueError naming what is not known of its quantization_config, and for
-    quantized layers that are no linear layers of the model, such as experts."""
+    The layers become QuantizedLinear, and experts QuantizedMixture, packed one after another where their
+    tensors were loaded; layers that are not quantized stay what they are. `patch` then replaces norms, and
+    joins gates with what they open. The model cannot be saved by save_pretrained. Errors: ValueError naming
+    what is not known of its quantization_config, and for quantized layers that are neither linear layers
+    nor such experts."""
     import transformers
 
     _register()

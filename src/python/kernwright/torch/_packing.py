@@ -9,7 +9,7 @@ from torch import nn
 _TOGETHER = ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")
 
 
-def _is_shared(parameter: nn.Parameter) -> bool:
+def is_shared(parameter: nn.Parameter) -> bool:
     """Returns true if another tensor has a part of its memory."""
     storage = parameter.untyped_storage()
     return (storage.nbytes() != parameter.numel() * parameter.element_size()
@@ -31,7 +31,7 @@ def pack_parameters(parameters: Sequence[nn.Parameter], one_storage: bool) -> bo
         together = together and parameter.is_contiguous() and parameter.data_ptr() == place
         place += parameter.numel() * parameter.element_size()
     if together or len({id(parameter) for parameter in parameters}) != len(parameters) or any(
-            _is_shared(parameter) for parameter in parameters):
+            is_shared(parameter) for parameter in parameters):
         return False
     rows = [parameter.shape[0] for parameter in parameters]
     packed = torch.empty((sum(rows), *first.shape[1:]), dtype=first.dtype, device=first.device)

@@ -18,6 +18,8 @@ from ._checks import Left
 from ._decoder import DecoderLayer, Experts, SwiGLU, experts_parts, layer_parts, swiglu_parts
 from ._guards import Guard, Tally, original
 from ._modules import Linear, RMSNorm, no_parts, pack_members, restore, swap
+from ._quantized_mixtures import (PackedExperts, PackedTritonExperts, QuantizedMixture, check_dense, check_triton,
+                                  has_triton_experts, pack_dense, pack_triton)
 from ._quantized_modules import (PackedLinear, QuantizedLinear, QuantizedSwiGLU, check_quantized,
                                  check_quantized_swiglu, is_part_quantized, is_quantized)
 from ._whole_model import Model, RotaryEmbedding, model_parts
@@ -132,9 +134,39 @@ class _Patcher:
         return "weights of gate_proj and up_proj were joined; undo() parts them"
 
     def experts(self, name: str, module: nn.Module) -> Callable[[], str]:
+        how, names = checks.how_experts_lie(module), checks.expect_names(module, 3)
+        if how:
+            return self.packed_experts(name, module, names, how)
         activation = checks.check_experts(module)
         return self.passed(name, module, Experts, experts_parts, activation,
-                           names=checks.expect_names(module, 3))
+                           names=names)
+
+    def packed_experts(self, name: str, module: nn.Module, names: Sequence[str], how: str) -> Callable[[], str]:
+        """Packs experts that no grouped product takes as they lie."""
+        def beside(packing: Callable[[], Any]) -> Any:
+            try:
+                return packing()
+            except Left as left:
+                raise Left(f"{left}, and grouped products take none as they lie: {how}") from left
+
+        gate = beside(lambda: check_dense(module))
+        return lambda: self.pack_mixture(name, module, beside(lambda: pack_dense(module, gate)), PackedExperts,
+                                         experts_parts, names)
+
+    def triton_experts(self, name: str, module: nn.Module) -> Callable[[], str]:
+        """Packs the experts of a router that Triton's kernels compute."""
+        names = checks.expect_names(module, 1)
+        check_triton(module)
+        return lambda: self.pack_mixture(name, module, pack_triton(module), PackedTritonExperts,
+                                         lambda mlp: {"router": mlp.router, "experts": mlp.experts}, names)
+
+    def pack_mixture(self, name: str, module: nn.Module, mixture: QuantizedMixture, front: type,
+                     parts: Callable[[nn.Module], Dict[str, nn.Module]], names: Sequence[str]) -> str:
+        swap(module, front)
+        module._kernwright_pack(mixture)
+        module._kernwright = None
+        module._kernwright = Guard(name, self.tally, module, parts, names=names)
+        return "packed as mxfp4, which holds them exactly, and its own tensors freed; undo() unpacks them"
 
     def decoder_layer(self, name: str, module: nn.Module) -> Callable[[], str]:
         names = checks.check_layer(module, self.fronts)
@@ -202,6 +234,7 @@ class _Patcher:
                 "gate_proj", "up_proj", "down_proj", "act_fn")), self.swiglu),
             ("experts", lambda m: isinstance(getattr(m, "down_proj", None), torch.Tensor),
              self.experts),
+            ("experts", has_triton_experts, self.triton_experts),
             ("decoder_layer", lambda m: hasattr(m, "self_attn") and hasattr(m, "mlp")
              and hasattr(m, "input_layernorm"), self.decoder_layer),
             ("decoder_layer", lambda m: isinstance(getattr(m, "layers", None), nn.ModuleList)
@@ -238,8 +271,11 @@ def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
             layers if bits, groups and the order of columns are the same in gate_proj and up_proj
         "experts": the experts of a mixture, as Transformers' ExpertsInterface has them, that
             compute down(activation(gate(x)) * up(x)) from weights [experts, out, in] without
-            biases, by two grouped products: Mixtral, Qwen2-MoE, Qwen3-MoE and others, not gpt-oss.
-            Others run by their `experts_implementation` as before
+            biases, by two grouped products: Mixtral, Qwen2-MoE, Qwen3-MoE and others. Experts with
+            biases, transposed or interleaved weights, as gpt-oss has them, are packed if MXFP4 holds
+            each weight exactly, as it does if they were dequantized from it; experts of gpt-oss in the
+            layouts of Triton's kernels are packed too. Their own tensors are freed, until undo() or a
+            call that needs their gradients. Others run by their `experts_implementation` as before
         "decoder_layer": layers of Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen2-MoE and Qwen3-MoE
             whose parts were replaced. A decode step with a StaticCache then has five kernels a
             layer, and a prefill eight; before a router with experts four and six

@@ -1,6 +1,6 @@
 """Quantized weights of the experts of a mixture, made from the tensors of checkpoints."""
 
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -43,7 +43,7 @@ class QuantizedExperts(PackedBuffers):
                  scales: Tensor, zeros: Optional[Tensor], bias: Optional[Tensor]) -> None:
         super().__init__()
         self.experts, self.n, self.k, self.group, self.weights = experts, n, k, group, weights
-        self.gated = gate != "none"
+        self.gate, self.gated = gate, gate != "none"
         self._expect_sizes()
         pack = _pack_on_gpu if codes.is_cuda else _pack_in_torch
         with torch.no_grad():
@@ -82,6 +82,24 @@ class QuantizedExperts(PackedBuffers):
         return cls._of("mxfp4", 32, gate, codes, groups * 32, scales, None, bias)
 
     @classmethod
+    def from_dequantized(cls, weight: Tensor, bias: Optional[Tensor] = None, *,
+                         gate: str = "none") -> "QuantizedExperts":
+        """Packs experts [experts, rows, k] that were dequantized from MXFP4, exactly. Errors: ValueError also if
+        MXFP4 does not hold an element."""
+        experts, rows, k = _sizes("weight", weight)
+        _expect("weight", weight, (experts, rows, k), *_SCALES)
+        if k % 32 != 0:
+            raise ValueError(f"weight has {k} columns, and groups of 32 expected")
+        made = []
+        for expert, own in enumerate(weight.detach()):
+            of_expert = layouts.mxfp4_of(own)
+            if of_expert is None:
+                raise ValueError(f"weight of expert {expert} has elements that MXFP4 does not hold")
+            made.append(of_expert)
+        return cls._of("mxfp4", 32, gate, torch.stack([own.codes for own in made]), k,
+                       torch.stack([own.scales for own in made]), None, bias)
+
+    @classmethod
     def from_compressed_tensors(cls, weight_packed: Tensor, weight_scale: Tensor, bias: Optional[Tensor] = None,
                                 *, gate: str = "none", bits: int = 4,
                                 group: Optional[int] = None) -> "QuantizedExperts":
@@ -95,12 +113,30 @@ class QuantizedExperts(PackedBuffers):
         return cls._of(f"int{bits}", _group_of(k, groups, group), gate, layouts.bytes_of(weight_packed), k,
                        weight_scale, None, bias)
 
+    def _rows_of(self, expert: int) -> Rows:
+        own = Rows(*(part if part is None else part.chunk(self.experts)[expert]
+                     for part in (self.codes, self.scales, self.zeros)))
+        return layouts.unpack_experts(own, 1, self.n, self.k, self.weights, self.gated)[0]
+
+    def matrix_of(self, expert: int) -> Tensor:
+        """Returns the matrix [rows, k] of an expert in fp32, with a gate n rows of gates and then n that they
+        open."""
+        return layouts.dequantized(self._rows_of(expert), self.weights, self.group)
+
     def dequantize(self, dtype: torch.dtype = torch.bfloat16) -> Tensor:
         """Returns the matrices [experts, rows, k], each element rounded once to `dtype`, with a gate n
         rows of gates and then n that they open."""
-        rows = layouts.unpack_experts(Rows(self.codes, self.scales, self.zeros), self.experts, self.n, self.k,
-                                      self.weights, self.gated)
-        return torch.stack([layouts.dequantized(one, self.weights, self.group).to(dtype) for one in rows])
+        return torch.stack([self.matrix_of(expert).to(dtype) for expert in range(self.experts)])
+
+    def as_it_was(self, rows: Tensor) -> Tensor:
+        """Returns the rows of all experts, [experts, rows, ...], in the order of the checkpoint."""
+        return rows.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2) if self.gate == "interleaved" else rows
+
+    def to_mxfp4(self) -> Tuple[Tensor, Tensor]:
+        """Undoes `from_mxfp4`: returns blocks [experts, rows, k / 32, 16] and scales."""
+        rows = [self._rows_of(expert) for expert in range(self.experts)]
+        blocks = self.as_it_was(torch.stack([own.codes for own in rows]))
+        return blocks.unflatten(2, (-1, 16)), self.as_it_was(torch.stack([own.scales for own in rows]))
 
     def extra_repr(self) -> str:
         return (f"experts={self.experts}, n={self.n}, k={self.k}, group={self.group}, weights={self.weights!r}, "

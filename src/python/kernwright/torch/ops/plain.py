@@ -302,11 +302,13 @@ def quantized_grouped_matmul(x: Tensor, codes: Tensor, scales: Tensor, offs: Ten
                              bias: Optional[Tensor] = None, row_of: Optional[Tensor] = None,
                              row_scale: Optional[Tensor] = None, *, n: int, group: int, weights: str,
                              activation: Optional[str] = None, gated: bool = False, limit: float = 7.0,
-                             gate_alpha: float = 1.702) -> Tensor:
+                             gate_alpha: float = 1.702, out: Optional[Tensor] = None,
+                             out_dtype: Optional[torch.dtype] = None) -> Tensor:
     ends = list(map(int, offs.tolist()))
     experts = layouts.unpack_experts(layouts.Rows(codes, scales, zeros), len(ends), n, x.shape[-1], weights, gated)
     x = x if row_of is None else x.index_select(0, row_of)
-    out, begin = x.new_zeros((x.shape[0], n)), 0
+    out = x.new_zeros((x.shape[0], n), dtype=out_dtype) if out is None else out
+    begin = 0
     for expert, (own, end) in enumerate(zip(experts, ends)):
         sums = x[begin:end].float() @ layouts.dequantized(own, weights, group).t()
         if bias is not None:

@@ -114,20 +114,20 @@ def _our_grouped(x: Tensor, codes: Tensor, scales: Tensor, offs: Tensor, zeros: 
 
 def _new_grouped(x: Tensor, codes: Tensor, scales: Tensor, offs: Tensor, zeros: Optional[Tensor] = None,
                  bias: Optional[Tensor] = None, row_of: Optional[Tensor] = None, *_: Any, n: int,
-                 **named: Any) -> Tensor:
-    return _new(x, (x.shape[0] if row_of is None else row_of.shape[0], n))
+                 out_dtype: Optional[torch.dtype] = None, **named: Any) -> Tensor:
+    return _new(x, (x.shape[0] if row_of is None else row_of.shape[0], n), out_dtype)
 
 
 _quantized_grouped_matmul = _operator(
     "quantized_grouped_matmul(Tensor x, Tensor codes, Tensor scales, Tensor offs, Tensor? zeros=None, "
     "Tensor? bias=None, Tensor? row_of=None, Tensor? row_scale=None, *, int n, int group, str weights, "
-    "str? activation=None, bool gated=False, float limit=7.0, float gate_alpha=1.702) -> Tensor",
+    "str? activation=None, bool gated=False, float limit=7.0, float gate_alpha=1.702)",
     _our_grouped, plain.quantized_grouped_matmul, _new_grouped)
 
 
 def quantized_grouped_matmul(x: Tensor, experts: QuantizedExperts, offs: Tensor, *, row_of: Optional[Tensor] = None,
                              row_scale: Optional[Tensor] = None, activation: Optional[str] = None,
-                             limit: float = 7.0, gate_alpha: float = 1.702) -> Tensor:
+                             limit: float = 7.0, gate_alpha: float = 1.702, out: Optional[Tensor] = None) -> Tensor:
     """row_scale * activation(x of expert e @ w[e].T + bias[e]) for each expert of a mixture, in one
     kernel; gated experts give activation(gate) * up. Without a backward.
 
@@ -135,14 +135,19 @@ def quantized_grouped_matmul(x: Tensor, experts: QuantizedExperts, offs: Tensor,
     offs: [experts], int32: the ends of the rows of each expert, as in `grouped_matmul`
     row_of: [rows], int32: the row of x for each row; row_scale: [rows], fp32
     activation: "silu", "gelu_tanh", "gelu_erf", or "swiglu_oai" of gpt-oss, with limit and gate_alpha
-    Result: [rows, n], of x's dtype, with anything in rows of no expert.
+    Result: [rows, n], of x's dtype, with anything in rows of no expert; in `out` they stay as they are
 
     Tensors that no kernel takes, such as those on a CPU, are computed with the dequantized weights.
     Errors: kernwright.Error if shapes do not fit together. Source: grouped_quantized_matmul."""
     if x.shape[-1] != experts.k:
         raise make_error(f"x has {x.shape[-1]} columns, and {experts.k} expected as its weights")
     tensors = (x, experts.codes, experts.scales, offs, experts.zeros, experts.bias, row_of, row_scale)
-    compute = _quantized_grouped_matmul if _direct(*tensors) else torch.ops.kernwright.quantized_grouped_matmul
-    result: Tensor = compute(*tensors, n=experts.n, group=experts.group, weights=experts.weights,
-                             activation=activation, gated=experts.gated, limit=limit, gate_alpha=gate_alpha)
-    return result
+    named = dict(n=experts.n, group=experts.group, weights=experts.weights, activation=activation,
+                 gated=experts.gated, limit=limit, gate_alpha=gate_alpha)
+    if _direct(*tensors, out):
+        result: Tensor = _quantized_grouped_matmul(*tensors, **named, out=out)
+        return result
+    if out is None:
+        return torch.ops.kernwright.quantized_grouped_matmul(*tensors, **named)
+    torch.ops.kernwright.quantized_grouped_matmul.out(*tensors, **named, out=out)
+    return out
