@@ -60,18 +60,26 @@ void add_rows(const FamilyHead& family, std::size_t node, std::vector<Shown> ran
   add_rows(family, static_cast<std::size_t>(table.next[node]), std::move(ranges), rows);
 }
 
+std::string regret_text(const FamilyHead& family) {
+  const FamilyRegret& regret = family.regret;
+  if (regret.sizes == 0) return "not measured";
+  double all = 1;
+  for (const Shown& range : ranges_of(family)) {
+    all *= static_cast<double>(range.last - range.first + 1);
+  }
+  return concat("at ",
+                regret.sizes == all ? concat("all ", counted(regret.sizes, "size"))
+                                    : counted(regret.sizes, "other size"),
+                ": median ", format_share(regret.median), ", within ", format_share(regret.p95),
+                " at 95 %, worst ", format_share(regret.worst), " slower than the best found");
+}
+
 }  // namespace
 
 void print_family(const Page& page, const FamilyHead& family) {
   page.print("family", family.key.problem);
   page.print("kernels", concat(family.kernels.size(), ", trust ", to_string(family.trust)));
-  const FamilyRegret& regret = family.regret;
-  page.print("regret", regret.sizes == 0
-                           ? std::string("not measured")
-                           : concat("at ", counted(regret.sizes, "other size"), ": median ",
-                                    format_share(regret.median), ", within ",
-                                    format_share(regret.p95), " at 95 %, worst ",
-                                    format_share(regret.worst), " slower than the best found"));
+  page.print("regret", regret_text(family));
   std::vector<std::pair<std::vector<Shown>, int>> rows;
   add_rows(family, 0, ranges_of(family), rows);
   Table table({{"sizes"}, {"kernel"}});

@@ -75,7 +75,7 @@ class Sweep : public Command {
     if (tuners.empty()) tuners = {tuner_here(services->front(), watch)};
     end_on_interrupt("records made so far are kept; the same command goes on with the rest");
     Json rows = Json::array();
-    const Status status = sweep_families(*services->front(), families, rows);
+    const Status status = sweep_families(first, families, tuners, rows);
     if (normalized.empty() && !json) return status;
     const auto report_failure = [&](std::size_t index, const SweepResult& result, double) {
       if (result.record) return;
@@ -88,55 +88,37 @@ class Sweep : public Command {
   }
 
  private:
+  static std::string bound_of(const FamilyRegret& regret) {
+    if (regret.sizes == 0) return "measured at no other sizes";
+    return concat("within ", format_share(regret.p95), " of the best found");
+  }
   static std::string canonical(const ServiceCore& service, const Problem& family) {
     return service.site().bind_family(family)->text();
   }
 
-  /// Returns the record of a family that settles it, if there is one.
-  std::optional<TieredCache::FoundFamily> settled(const ServiceCore& service,
-                                                  const Problem& family) const {
-    const RecordKey key = service.site().key(canonical(service, family));
-    for (TieredCache::FoundFamily& found : service.cache().families(key)) {
-      if (found.head.key != key || found.head.trust == Trust::c) continue;
-      const bool fits = std::ranges::all_of(found.head.kernels, [&](const FamilyKernel& kernel) {
-        const Match match = service.answers().graded(found.head, kernel).match;
-        return match == Match::family || (match == Match::recheck && !recheck_);
-      });
-      if (fits) return std::move(found);
-    }
-    return std::nullopt;
-  }
-
-  /// Tunes the families that are due, on the first GPU.
-  Status sweep_families(ServiceCore& service, const std::vector<Problem>& families,
-                        Json& rows) const {
+  /// Sweeps the problems with ranges, and prints how each ended.
+  Status sweep_families(const ServiceCore& service, const std::vector<Problem>& families,
+                        std::span<const SweepTuner> tuners, Json& rows) const {
     Status status = Status::ok;
-    for (const Problem& family : families) {
-      const std::optional<TieredCache::FoundFamily> known = settled(service, family);
-      FamilyOptions options;
-      if (seconds_.getNumOccurrences() > 0) options.seconds = seconds_;
-      Result<FamilyHead> head =
-          known ? Result<FamilyHead>(known->head) : [&]() -> Result<FamilyHead> {
-        KW_ASSIGN(TunedFamily tuned, service.tune_family(family, std::move(options)));
-        if (tuned.unstored.empty()) return std::move(tuned.record.head);
-        return Error{ErrorCode::io, concat("not stored: ", tuned.unstored)};
-      }();
-      if (head) {
-        rows.push_back(parse_value(to_json(*head)));
-      } else {
-        status = Status::failed;
-        rows.push_back({{"problem", canonical(service, family)},
-                        {"place", worklist_.place(family)},
-                        {"error", head.error().message}});
-      }
-      if (json) continue;
-      print(concat(!head   ? "failed   "
-                   : known ? "settled  "
-                           : "tuned    ",
-                   family.text(),
-                   head ? concat(": ", counted(head->kernels.size(), "kernel"), ", within ",
-                                 format_share(head->regret.p95), " of the best found")
-                        : concat(": ", head.error().message)));
+    const auto tell = [&](std::size_t index, const SweepResult& result, double) {
+      const std::string error =
+          result.unstored.empty() ? result.error : concat("not stored: ", result.unstored);
+      if (!error.empty()) status = Status::failed;
+      if (json) return;
+      print(concat(!error.empty() ? "failed   "
+                   : result.found ? "settled  "
+                                  : "tuned    ",
+                   canonical(service, families[index]),
+                   error.empty() ? concat(": ", counted(result.family->kernels.size(), "kernel"),
+                                          ", ", bound_of(result.family->regret))
+                                 : concat(": ", error)));
+    };
+    const std::vector<SweepResult> results = run_sweep(families, tuners, tell, report_warning);
+    for (std::size_t i = 0; i < families.size(); ++i) {
+      rows.push_back(results[i].family ? parse_value(to_json(*results[i].family))
+                                       : Json{{"problem", canonical(service, families[i])},
+                                              {"place", worklist_.place(families[i])},
+                                              {"error", results[i].error}});
     }
     return status;
   }
@@ -168,11 +150,12 @@ class Sweep : public Command {
     return {devices_.begin(), devices_.end()};
   }
 
-  SweepSettings settings() const { return {.seconds = seconds_, .recheck = recheck_}; }
+  SweepSettings settings() const { return sweep_settings(seconds_, recheck_); }
 
   SweepTuner tuner_here(std::shared_ptr<ServiceCore> service, SearchWatch& watch) const {
     return [service = std::move(service), &watch, settings = settings()](
                const Problem& problem, std::span<const Problem> later) {
+      if (has_range(problem)) return sweep_family(*service, problem, settings);
       Thread ahead;  // which ends before this returns
       return sweep_problem(
           *service, problem, settings, [&](const Problem& missing, TuningOptions options) {
@@ -194,7 +177,7 @@ class Sweep : public Command {
     for (const int device : devices()) {
       std::vector<std::string> arguments = service_.arguments(device);
       arguments.insert(arguments.begin(), "sweeper");
-      arguments.push_back(concat("--seconds=", seconds_.getValue()));
+      if (settings().seconds) arguments.push_back(concat("--seconds=", *settings().seconds));
       arguments.push_back(concat("--compile-threads=", threads));
       if (recheck_) arguments.emplace_back("--recheck");
       const auto sweeper = std::make_shared<Sweeper>(std::move(arguments));
@@ -210,13 +193,12 @@ class Sweep : public Command {
     Json of_families = Json::array();
     double family_seconds = 0;
     for (const Problem& family : families) {
-      const bool due = !settled(service, family);
+      const bool due = !settled_family(service, family, recheck_);
       of_families.push_back({{"problem", canonical(service, family)}, {"due", due}});
-      if (due) {
-        family_seconds += seconds_.getNumOccurrences() > 0 ? seconds_ : FamilyOptions().seconds;
-      }
+      if (due) family_seconds += settings().seconds.value_or(FamilyOptions().seconds);
       if (!json) print(concat(due ? "due      " : "settled  ", canonical(service, family)));
     }
+    family_seconds /= static_cast<double>(devices().size());
     const SweepPlan plan = [&] {
       ProgressLine line;
       const auto start = std::chrono::steady_clock::now();

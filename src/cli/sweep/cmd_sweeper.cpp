@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/sweep/sweeper.h"
 #include "service/sweep/sweep_problem.h"
 #include "support/processes/subprocess.h"
 
@@ -42,16 +43,19 @@ class SweeperCommand : public Command {
     const Result<std::shared_ptr<ServiceCore>> service = ServiceCore::open(std::move(options));
     if (!service) return report(service.error());
     SearchWatch watch;
-    const SweepSettings settings{.seconds = seconds_, .recheck = recheck_};
+    const SweepSettings settings = sweep_settings(seconds_, recheck_);
     for (;;) {
       const Result<Message> request = channel->receive();
       if (!request) return report(request.error());
       const Result<Problem> problem = Problem::parse(request->text);
       if (!problem) return report(problem.error());
-      const SweepResult result = sweep_problem(
-          **service, *problem, settings, [&](const Problem& missing, TuningOptions tuning) {
-            return tune_or_predict(**service, missing, std::move(tuning), watch);
-          });
+      const SweepResult result =
+          has_range(*problem) ? sweep_family(**service, *problem, settings)
+                              : sweep_problem(**service, *problem, settings,
+                                              [&](const Problem& missing, TuningOptions tuning) {
+                                                return tune_or_predict(**service, missing,
+                                                                       std::move(tuning), watch);
+                                              });
       if (auto sent = send(to_json(result)); !sent) return report(sent.error());
     }
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <llvm/Support/CommandLine.h>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,13 @@
 #include <kernwright/result.h>
 
 namespace kernwright::cli {
+
+/// Returns the settings of a sweep with these flags.
+inline SweepSettings sweep_settings(const llvm::cl::opt<double>& seconds, bool recheck) {
+  SweepSettings settings{.recheck = recheck};
+  if (seconds.getNumOccurrences() > 0) settings.seconds = seconds;
+  return settings;
+}
 
 /// Tunes problems of a sweep on one of several GPUs, in a process of its own, `kernwright sweeper`.
 /// One process could not keep several GPUs busy, because the compiler holds a lock for a part of

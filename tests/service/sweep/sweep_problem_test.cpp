@@ -13,7 +13,7 @@ namespace {
 class SweepProblemTest : public ServiceCoreTest {
  protected:
   SweepResult sweep() {
-    return sweep_problem(*core_, problem_, {.seconds = 7},
+    return sweep_problem(*core_, problem_, {.seconds = 7.0},
                          [this](const Problem& problem, const TuningOptions& options) {
                            ++tuned_;
                            EXPECT_EQ(options.budget.seconds, 7);
@@ -63,6 +63,32 @@ TEST_F(SweepProblemTest, TheNextThatIsDueIsCompiledAhead) {
   compile_for_next(*core_, std::vector{problem_, none, due}, {});
   while (world_.compiles == before) std::this_thread::yield();
   EXPECT_TRUE(core_->tune(due, few_trials()));
+}
+
+TEST_F(SweepProblemTest, ARangeThatWasTunedIsFound) {
+  shortlists_ = true;
+  core_ = open();
+  const Problem family = must(Problem::parse("vector_add n=2..4096 dtype=bf16"));
+  FamilyOptions options;
+  options.seconds = 12;  // of the fake device
+  options.clock_seconds = [this] { return world_.clock.now_us() / 1e6; };
+  FamilyRecord record = must(core_->tune_family(family, std::move(options))).record;
+  EXPECT_FALSE(settled_family(*core_, family, false)) << "it has trust C";
+  record.head.trust = Trust::b;
+  must(core_->cache().put_family(record));
+  const SweepResult result = sweep_family(*core_, family, {});
+  ASSERT_TRUE(result.found) << result.error;
+  EXPECT_EQ(result.family, record.head);
+  const auto read = parse_sweep_result(to_json(result));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->family, result.family);
+}
+
+TEST_F(SweepProblemTest, ARangeIsNotPredicted) {
+  const Problem family = must(Problem::parse("vector_add n=2..64 dtype=bf16"));
+  const SweepResult result = sweep_family(*core_, family, {});
+  EXPECT_FALSE(result.family);
+  EXPECT_NE(result.error, "");
 }
 
 TEST_F(SweepProblemTest, OneLineOfJsonHoldsTheResult) {
