@@ -26,7 +26,7 @@
 namespace kernwright {
 namespace {
 
-/// Sizes that are tuned at first, and the budget of one.
+/// The most sizes that are tuned at first, and the budget of one.
 constexpr int kAnchors = 6;
 constexpr double kLeastAnchorSeconds = 2;
 constexpr double kAnchorShare = 0.035;
@@ -210,12 +210,14 @@ class FamilySearch {
     return {};
   }
 
-  /// Tunes a few of the problems, from one end to the other.
+  /// Tunes as many of the problems as the budget has time for, from one end to the other.
   Result<void> tune_anchors() {
+    const int anchors = std::clamp(
+        static_cast<int>(kFirstShare / 2 * options_.seconds / anchor_seconds()), 2, kAnchors);
     std::set<std::size_t> taken;
-    for (int i = 0; i < kAnchors; ++i) {
+    for (int i = 0; i < anchors; ++i) {
       taken.insert(static_cast<std::size_t>(
-          std::llround(i * static_cast<double>(problems_.size() - 1) / (kAnchors - 1))));
+          std::llround(i * static_cast<double>(problems_.size() - 1) / (anchors - 1))));
     }
     std::size_t done = 0;
     for (const std::size_t at : taken) {
@@ -226,12 +228,27 @@ class FamilySearch {
     return {};
   }
 
+  /// Orders the problems so that each comes as far as possible from all before it: there may be
+  /// time for the first ones alone.
+  void spread_problems() {
+    std::vector<double> nearest(problems_.size(), std::numeric_limits<double>::infinity());
+    for (std::size_t i = 1; i < problems_.size(); ++i) {
+      const std::vector<std::int64_t> last = sizes_of(problems_[i - 1]);
+      std::size_t farthest = i;
+      for (std::size_t j = i; j < problems_.size(); ++j) {
+        nearest[j] = std::min(nearest[j], distance(last, sizes_of(problems_[j])));
+        if (nearest[j] > nearest[farthest]) farthest = j;
+      }
+      std::swap(problems_[i], problems_[farthest]);
+      std::swap(nearest[i], nearest[farthest]);
+    }
+  }
+
   /// Measures at the problems what may be near the best there, by what was measured so far, until
-  /// nothing is left or the time is over. Each pass has an order in which every part is spread over
-  /// the ranges.
+  /// nothing is left or the time is over.
   Result<void> measure_matrix(double until) {
+    spread_problems();
     for (int pass = 0; pass < kPasses; ++pass) {
-      std::ranges::shuffle(problems_, random_);
       std::size_t planned = 0;
       bool measured = false;
       for (std::size_t i = 0; i < problems_.size(); ++i) {
@@ -453,9 +470,16 @@ class FamilySearch {
     return sizes;
   }
 
+  /// Returns true if each size of the ranges has a row that the table was made from.
+  bool all_are_measured() const {
+    double sizes = 1;
+    for (const FreeDim& dim : free()) sizes *= static_cast<double>(dim.last - dim.first + 1);
+    return static_cast<double>(matrix_.rows(Use::fit).size()) == sizes;
+  }
+
   FamilyRegret regret() const {
     std::vector<double> regrets;
-    for (const FamilyRow& row : matrix_.rows(Use::validation)) {
+    for (const FamilyRow& row : matrix_.rows(all_are_measured() ? Use::fit : Use::validation)) {
       const double regret = regret_of(family_, row);
       if (std::isfinite(regret)) regrets.push_back(regret);
     }
