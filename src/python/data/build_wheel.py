@@ -125,6 +125,12 @@ def write_results(arguments, folder, manifest):
             "verdict": record.get("verdict"), "trust": record.get("trust"),
             "measured": record["measured"], "candidates": record["candidates"],
             "seconds": round(record["wall_seconds"], 2), "created": record["created"]})
+    for family in sorted(listed["families"], key=lambda family: family["created"]):
+        regret = family["regret"]
+        rows.append({"problem": family["key"]["problem"], "kernels": len(family["kernels"]),
+                     "sizes": regret["sizes"], "median_regret": round(regret["median"], 4),
+                     "bound": round(regret["p95"], 4), "worst_regret": round(regret["worst"], 4),
+                     "trust": family["trust"], "created": family["created"]})
     first = listed["records"][0]
     head = {"bench": "sweep_models",
             "command": f"kernwright sweep models.json, in parts; build_wheel.py "
