@@ -39,6 +39,9 @@ enum Stream {
 // A query is a key times this: the logit of that key is then far above all others.
 constexpr float kLead = 16;
 constexpr bool kAppends = append != append_none;
+constexpr bool kNorms = append == append_norm_rope;
+constexpr bool kRagged = lengths == lengths_ragged;
+constexpr bool kPaged = cache == cache_paged;
 // Fills places that no query sees, in a cache that is a result: sums that include it are far off.
 constexpr float kUnseen = 16384;
 // Keys at the end of a sequence among which the NaN set has NaN: few enough that most rows of a
@@ -197,10 +200,9 @@ struct Draw {
   }
 
   __device__ void fill_queries(const Sequence& s, long long begin) const {
-    const bool is_ragged = lengths == lengths_ragged;
     for (long long i = begin; i < s.queries; i += gridDim.x) {
-      fill(q, is_ragged ? 0 : s.number, is_ragged ? s.q_first + i : i, is_ragged ? q_total : q_len,
-           heads, head_dim, ldq, [&](long long head, long long d) {
+      fill(q, kRagged ? 0 : s.number, kRagged ? s.q_first + i : i, kRagged ? q_total : q_len, heads,
+           head_dim, ldq, [&](long long head, long long d) {
              return unturned(s, [&](long long e) { return query(s, i, head, e); }, d);
            });
     }
@@ -258,17 +260,14 @@ struct Draw {
 
   __device__ void fill_keys(const Sequence& s, const Order& order, long long begin) const {
     if (s.queries == 0) return;
-    const bool is_ragged = lengths == lengths_ragged;
     const long long first = seen_by(max(0ll, s.queries - s.keys), s.queries, s.keys, window).first;
-    const long long last = !kAppends              ? s.keys
-                           : cache == cache_paged ? ceil_div(s.keys, page) * page
-                                                  : kv_len;
+    const long long last = !kAppends ? s.keys : kPaged ? ceil_div(s.keys, page) * page : kv_len;
     for (long long j = (kAppends ? 0 : first) + begin; j < last; j += gridDim.x) {
       const bool is_seen = !kAppends || (j >= first && j < s.keys - 1);
-      long long entry = is_ragged ? 0 : s.number;
-      long long token = is_ragged ? s.kv_first + j : j;
-      long long tokens = is_ragged ? kv_total : kv_len;
-      if (cache == cache_paged) {
+      long long entry = kRagged ? 0 : s.number;
+      long long token = kRagged ? s.kv_first + j : j;
+      long long tokens = kRagged ? kv_total : kv_len;
+      if (kPaged) {
         entry = order(s.page_first + j / page);
         token = j % page;
         tokens = page;
@@ -345,7 +344,7 @@ struct Draw {
     s.number = number;
     s.queries = Lengths{batch, q_total, q_len}(rank);
     s.keys = Lengths{batch, kv_total, min(kv_len, kv_total)}(rank);
-    if ((set == kExact || set == kCount) && (lengths == lengths_kv || cache == cache_paged) &&
+    if ((set == kExact || set == kCount) && (lengths == lengths_kv || kPaged) &&
         lengths != lengths_full) {
       s.keys = min(s.keys, edge(bits(kLength, s.number, 0, 0, 0), page, s.keys));
     }
@@ -392,58 +391,60 @@ struct Draw {
       s.kv_first += s.keys;
       s.page_first += ceil_div(s.keys, page);
     }
-    if (kAppends && cache == cache_paged) fill_unused_pages(page_order, s.page_first);
+    if (kAppends && kPaged) fill_unused_pages(page_order, s.page_first);
   }
 };
 
-#define DRAW(set)                             \
-  Draw{set,                                   \
-       static_cast<unsigned long long>(seed), \
-       q,                                     \
-       k,                                     \
-       v,                                     \
-       k_new,                                 \
-       v_new,                                 \
-       q_norm,                                \
-       k_norm,                                \
-       cosine,                                \
-       sine,                                  \
-       q_offsets,                             \
-       kv_offsets,                            \
-       kv_lengths,                            \
-       page_table,                            \
-       sinks,                                 \
-       slopes,                                \
-       q_descale,                             \
-       k_descale,                             \
-       v_descale,                             \
-       work,                                  \
-       seen,                                  \
-       bias,                                  \
-       batch,                                 \
-       heads,                                 \
-       kv_heads,                              \
-       q_len,                                 \
-       kv_len,                                \
-       head_dim,                              \
-       head_dim_v,                            \
-       q_total,                               \
-       kv_total,                              \
-       page,                                  \
-       pages,                                 \
-       window,                                \
-       slots,                                 \
-       ldq,                                   \
-       ldk,                                   \
-       ldv,                                   \
-       ldk_new,                               \
-       ldv_new,                               \
-       bias_batch,                            \
-       bias_heads,                            \
-       bias_q,                                \
-       ldbias_batch,                          \
-       ldbias_head,                           \
-       ldbias}                                \
+// Tensors that the problem lacks are null here already, so that no code is made for them: the
+// kernels compile in a quarter of the time.
+#define DRAW(set)                                                                \
+  Draw{set,                                                                      \
+       static_cast<unsigned long long>(seed),                                    \
+       q,                                                                        \
+       k,                                                                        \
+       v,                                                                        \
+       kAppends ? k_new : nullptr,                                               \
+       kAppends ? v_new : nullptr,                                               \
+       kNorms ? q_norm : nullptr,                                                \
+       kNorms ? k_norm : nullptr,                                                \
+       kAppends ? cosine : nullptr,                                              \
+       kAppends ? sine : nullptr,                                                \
+       kRagged ? q_offsets : nullptr,                                            \
+       kRagged && !kPaged ? kv_offsets : nullptr,                                \
+       lengths == lengths_kv || (kRagged && kPaged) ? kv_lengths : nullptr,      \
+       kPaged ? page_table : nullptr,                                            \
+       sink == sink_head ? sinks : nullptr,                                      \
+       config::bias == bias_alibi ? slopes : nullptr,                            \
+       descale == descale_head && dtype == dtype_fp8_e4m3 ? q_descale : nullptr, \
+       descale == descale_head ? k_descale : nullptr,                            \
+       descale == descale_head ? v_descale : nullptr,                            \
+       schedule == schedule_given ? work : nullptr,                              \
+       config::bias == bias_boolean ? seen : nullptr,                            \
+       config::bias == bias_additive ? bias : nullptr,                           \
+       batch,                                                                    \
+       heads,                                                                    \
+       kv_heads,                                                                 \
+       q_len,                                                                    \
+       kv_len,                                                                   \
+       head_dim,                                                                 \
+       head_dim_v,                                                               \
+       q_total,                                                                  \
+       kv_total,                                                                 \
+       page,                                                                     \
+       pages,                                                                    \
+       window,                                                                   \
+       slots,                                                                    \
+       ldq,                                                                      \
+       ldk,                                                                      \
+       ldv,                                                                      \
+       ldk_new,                                                                  \
+       ldv_new,                                                                  \
+       bias_batch,                                                               \
+       bias_heads,                                                               \
+       bias_q,                                                                   \
+       ldbias_batch,                                                             \
+       ldbias_head,                                                              \
+       ldbias}                                                                   \
       .run()
 
 // Draws normal numbers everywhere.
