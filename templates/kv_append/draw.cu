@@ -22,6 +22,9 @@ enum Stream {
   kKeyNorm
 };
 
+constexpr bool kRagged = lengths == lengths_ragged;
+constexpr bool kPaged = cache == cache_paged;
+
 struct Draw {
   Set set;
   unsigned long long seed;
@@ -60,10 +63,8 @@ struct Draw {
 
   // Fills all of a cache, the unused places too: elements that no new token overwrites must stay.
   __device__ void fill_caches() const {
-    const bool is_ragged = lengths == lengths_ragged;
-    const bool is_paged = cache == cache_paged;
-    const long long entries = is_paged ? pages : is_ragged ? 1 : batch;
-    const long long tokens = is_paged ? page : is_ragged ? kv_total : kv_len;
+    const long long entries = kPaged ? pages : kRagged ? 1 : batch;
+    const long long tokens = kPaged ? page : kRagged ? kv_total : kv_len;
     for (long long i = blockIdx.x; i < entries * tokens; i += gridDim.x) {
       fill(k_cache, kKeyCache, i, i / tokens, i % tokens, tokens, kv_heads, head_dim, ldk_cache);
       fill(v_cache, kValueCache, i, i / tokens, i % tokens, tokens, kv_heads, head_dim_v,
@@ -95,7 +96,6 @@ struct Draw {
     fill_angles(sine, kSine);
     fill_weights(q_norm, kQueryNorm);
     fill_weights(k_norm, kKeyNorm);
-    const bool is_ragged = lengths == lengths_ragged;
     const Order sequence_order(hash_at(seed, kOrder), batch);
     const Order page_order(hash_at(seed, kPages), pages);
     const Lengths q_lengths{batch, q_total, q_len};
@@ -107,13 +107,13 @@ struct Draw {
       const long long rank = sequence_order(s);
       const long long queries = q_lengths(rank);
       long long keys = k_lengths(rank);
-      if (set != kTiming && (lengths == lengths_kv || (is_ragged && cache == cache_paged))) {
+      if (set != kTiming && (lengths == lengths_kv || (kRagged && kPaged))) {
         keys = min(keys, edge(bits(kLength, s), page, keys));
       }
       for (long long i = (blockIdx.x + s) % gridDim.x; i < queries; i += gridDim.x) {
-        const long long entry = is_ragged ? 0 : s;
-        const long long token = is_ragged ? q_first + i : i;
-        const long long tokens = is_ragged ? q_total : q_len;
+        const long long entry = kRagged ? 0 : s;
+        const long long token = kRagged ? q_first + i : i;
+        const long long tokens = kRagged ? q_total : q_len;
         fill(q, kQuery, q_first + i, entry, token, tokens, heads, head_dim, ldq);
         // A token without a position has no place in the cache, and its content does not count.
         if (i + keys < queries) continue;
@@ -139,23 +139,39 @@ struct Draw {
   }
 };
 
-#define DRAW(set)                                         \
-  Draw{set,        static_cast<unsigned long long>(seed), \
-       q,          k,                                     \
-       v,          q_norm,                                \
-       k_norm,     cosine,                                \
-       sine,       q_offsets,                             \
-       kv_offsets, kv_lengths,                            \
-       page_table, k_cache,                               \
-       v_cache,    batch,                                 \
-       heads,      kv_heads,                              \
-       q_len,      kv_len,                                \
-       head_dim,   head_dim_v,                            \
-       q_total,    kv_total,                              \
-       page,       pages,                                 \
-       ldq,        ldk,                                   \
-       ldv,        ldk_cache,                             \
-       ldv_cache}                                         \
+// Tensors that the problem lacks are null here already, so that no code is made for them.
+#define DRAW(set)                                                           \
+  Draw{set,                                                                 \
+       static_cast<unsigned long long>(seed),                               \
+       rope == rope_qk ? q : nullptr,                                       \
+       k,                                                                   \
+       v,                                                                   \
+       rope == rope_qk && config::norm == norm_rms ? q_norm : nullptr,      \
+       config::norm == norm_rms ? k_norm : nullptr,                         \
+       rope != rope_none ? cosine : nullptr,                                \
+       rope != rope_none ? sine : nullptr,                                  \
+       kRagged ? q_offsets : nullptr,                                       \
+       kRagged && !kPaged ? kv_offsets : nullptr,                           \
+       lengths == lengths_kv || (kRagged && kPaged) ? kv_lengths : nullptr, \
+       kPaged ? page_table : nullptr,                                       \
+       k_cache,                                                             \
+       v_cache,                                                             \
+       batch,                                                               \
+       heads,                                                               \
+       kv_heads,                                                            \
+       q_len,                                                               \
+       kv_len,                                                              \
+       head_dim,                                                            \
+       head_dim_v,                                                          \
+       q_total,                                                             \
+       kv_total,                                                            \
+       page,                                                                \
+       pages,                                                               \
+       ldq,                                                                 \
+       ldk,                                                                 \
+       ldv,                                                                 \
+       ldk_cache,                                                           \
+       ldv_cache}                                                           \
       .run()
 
 // Draws normal numbers everywhere.
