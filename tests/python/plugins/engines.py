@@ -1,6 +1,7 @@
 """vLLM and SGLang for tests of the plug-ins: the engines themselves if they are installed, and stubs of the
 parts that the plug-ins touch. Both have the same names, so that one test takes either."""
 
+import abc
 import contextlib
 import dataclasses
 import importlib
@@ -182,15 +183,99 @@ def kernels_stub():
     path = "vllm.model_executor.kernels.linear"
     kernel = type("TheirKernel", (), {})
     return {
-        "vllm.model_executor.kernels": {}, "vllm.model_executor.layers.quantization": {},
+        "vllm.model_executor.kernels": {}, "vllm.model_executor.layers.quantization": quantization_stub(),
         path: {"MPLinearKernel": MPLinearKernel, "MPLinearLayerConfig": MPLinearLayerConfig,
                "FP8ScaledMMLinearKernel": FP8ScaledMMLinearKernel,
                "FP8ScaledMMLinearLayerConfig": types.SimpleNamespace, **{name: {"cuda": [kernel]} for name in LISTS}},
         f"{path}.scaled_mm": {"Fp8BlockScaledMMLinearKernel": Fp8BlockScaledMMLinearKernel},
         "vllm.model_executor.layers.quantization.input_quant_fp8": {"QuantFP8": QuantFP8},
-        "vllm.platforms": {"PlatformEnum": types.SimpleNamespace(CUDA="cuda")},
+        "vllm.platforms": {"PlatformEnum": types.SimpleNamespace(CUDA="cuda"),
+                           "current_platform": types.SimpleNamespace(has_device_capability=lambda least: True)},
         "vllm.scalar_type": {"scalar_types": types.SimpleNamespace(
             **{name: name for name in ("uint4", "uint8", "uint4b8", "uint8b128")})}}
+
+
+class MoEMethod(abc.ABC):
+    """What vLLM's methods of experts derive from, with the tensors of each class as vLLM makes them."""
+    is_monolithic = True
+
+    def __init__(self, moe):
+        self.moe, self.moe_kernel, self.moe_quant_config = moe, None, None
+
+    def maybe_roundup_sizes(self, hidden_size, intermediate_size_per_partition, act_dtype, moe_parallel_config):
+        return -(-hidden_size // 256) * 256, -(-intermediate_size_per_partition // 256) * 256
+
+    def create_weights(self, layer, num_experts, hidden_size, intermediate_size_per_partition, params_dtype, **_):
+        for product, rows, k in (("w13", 2 * intermediate_size_per_partition, hidden_size),
+                                 ("w2", hidden_size, intermediate_size_per_partition)):
+            for name, (shape, dtype) in self.shapes(rows, k).items():
+                tensor = torch.zeros(num_experts, *shape, dtype=dtype or params_dtype)
+                layer.register_parameter(f"{product}_{name}", torch.nn.Parameter(tensor, requires_grad=False))
+                getattr(layer, f"{product}_{name}").is_transposed = self.is_transposed
+
+    is_transposed = False
+
+
+class GptOssMxfp4MoEMethod(MoEMethod):
+    def shapes(self, rows, k):
+        return {"weight": ((rows, k // 2), torch.uint8), "weight_scale": ((rows, k // 32), torch.uint8),
+                "bias": ((rows,), torch.bfloat16)}
+
+
+class CompressedTensorsWNA16MoEMethod(MoEMethod):
+    def __init__(self, moe, num_bits, group_size, symmetric, actorder=None, is_transposed=False):
+        super().__init__(moe)
+        self.num_bits, self.group_size, self.symmetric, self.is_transposed = num_bits, group_size, symmetric, is_transposed
+        self.weight_quant = types.SimpleNamespace(actorder=actorder)
+
+    def shapes(self, rows, k):
+        pack, groups = 32 // self.num_bits, 1 if self.group_size == -1 else k // self.group_size
+        shapes = {"weight_packed": ((rows, k // pack), torch.int32), "weight_scale": ((rows, groups), None)}
+        if self.is_transposed:
+            shapes = {name: (shape[::-1], dtype) for name, (shape, dtype) in shapes.items()}
+        if not self.symmetric:
+            shapes["weight_zero_point"] = (rows // pack, groups), torch.int32
+        return {**shapes, "weight_shape": ((2,), None)}
+
+
+class AutoGPTQMoEMethod(MoEMethod):
+    is_transposed = True
+
+    def __init__(self, moe, **config):
+        super().__init__(moe)
+        self.quant_config = types.SimpleNamespace(**config)
+
+    def shapes(self, rows, k):
+        pack, groups = 32 // self.quant_config.weight_bits, k // self.quant_config.group_size
+        return {"qweight": ((k // pack, rows), torch.int32), "scales": ((groups, rows), None),
+                "qzeros": ((groups, rows // pack), torch.int32), "bias": ((rows,), None)}
+
+
+class AutoAWQMoEMethod(AutoGPTQMoEMethod):
+    def shapes(self, rows, k):
+        groups = k // self.quant_config.group_size
+        return {"qweight": ((k, rows // 8), torch.int32), "scales": ((groups, rows), None),
+                "qzeros": ((groups, rows // 8), torch.int32)}
+
+
+class QuantizationConfig:
+    """A configuration that returns what it was made with, for each layer."""
+
+    def __init__(self, method=None):
+        self.method = method
+
+    def get_quant_method(self, layer, prefix):
+        return self.method
+
+
+def quantization_stub():
+    """The registry of configurations, in which several names have one."""
+    kinds = {name: type(name, (QuantizationConfig,), {}) for name in ("Mxfp4Config", "AutoGPTQConfig", "CompressedConfig")}
+    theirs = {"gpt_oss_mxfp4": "Mxfp4Config", "gptq": "AutoGPTQConfig", "gptq_marlin": "AutoGPTQConfig",
+              "compressed-tensors": "CompressedConfig"}
+    configs = {name: kinds[kind] for name, kind in theirs.items()}
+    return {"QUANTIZATION_METHODS": ["fp8", *configs], "get_quantization_config": configs.__getitem__,
+            "register_quantization_config": lambda name: lambda kind: configs.update({name: kind})}
 
 
 def attention_stub(attention, backends):

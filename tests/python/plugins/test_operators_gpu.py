@@ -14,9 +14,12 @@ except ImportError:
 
 if not NO_GPU:
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
-    from checkpoints import Layer
+    from checkpoints import Layer, mxfp4
     from kernwright.torch import _operators
     from kernwright.torch._quantized import QuantizedWeight
+    from kernwright.torch._quantized_experts import QuantizedExperts
+    from kernwright.torch._quantized_mixtures import QuantizedMixture
+    from kernwright.torch.ops import define
 
 ROWS = (1, 3, 16, 100, 700)
 
@@ -26,9 +29,10 @@ class OperatorsGpu(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(0)
         _operators._said.clear()
+        define._left.clear()
 
     def tearDown(self):
-        self.assertEqual(_operators._said, set())
+        self.assertEqual((_operators._said, define._left), (set(), set()))
 
     def expect_near(self, found, wanted, limit=0.01):
         self.assertEqual((found.dtype, found.shape), (torch.bfloat16, wanted.shape))
@@ -45,6 +49,43 @@ class OperatorsGpu(unittest.TestCase):
                 x = torch.randn(rows, 520, device="cuda").bfloat16()
                 self.expect_near(_operators.quantized_linear(x, weight, bias),
                                  x.double() @ layer.weight().t().cuda() + bias.double())
+
+    def mixtures(self):
+        """Experts of gpt-oss, and with integers of 4 bits with zero points."""
+        parts = []
+        for seed, (rows, k, gate) in enumerate(((2 * 96, 160, "interleaved"), (160, 96, "none"))):
+            blocks, scales, _ = (part.cuda() for part in mxfp4(6, rows, k, seed))
+            parts.append(QuantizedExperts.from_mxfp4(blocks, scales, torch.randn(6, rows).bfloat16().cuda(), gate=gate))
+        yield QuantizedMixture(*parts, "swiglu_oai")
+        layers = [[Layer(n, k, 32, scale=torch.bfloat16, seed=3 * expert + part)
+                   for part, (n, k) in enumerate(((96, 160), (96, 160), (160, 96)))] for expert in range(6)]
+        weights = [[QuantizedWeight.from_compressed_tensors(
+            **{name: tensor.cuda() for name, tensor in layer.compressed_tensors().items()}, group=32) for layer in own]
+            for own in layers]
+        yield QuantizedMixture(QuantizedExperts.join([own[:2] for own in weights], gate="stacked"),
+                               QuantizedExperts.join([own[2:] for own in weights]))
+
+    @torch.no_grad()
+    def test_experts(self):
+        for mixture, tokens in itertools.product(self.mixtures(), (1, 5, 64, 500)):
+            def routed():
+                shares, index = torch.rand(tokens, 6, device="cuda").topk(3)
+                index[torch.rand(index.shape, device="cuda") < 0.2] = -1  # experts of other ranks
+                return torch.randn(tokens, 160, device="cuda").bfloat16(), index.int(), shares
+
+            def expected(x, index, shares):
+                return mixture.plain(x, index.clamp(min=0), shares.masked_fill(index < 0, 0)).double()
+
+            given = routed()
+            self.expect_near(_operators.quantized_mixture(given[0], mixture, *given[1:]), expected(*given), 0.02)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                found = _operators.quantized_mixture(given[0], mixture, *given[1:])
+            for mine, other in zip(given, routed()):
+                mine.copy_(other)
+            graph.replay()
+            self.expect_near(found, expected(*given), 0.02)
 
     def test_fp8_with_one_scale(self):
         weight, bias = torch.randn(208, 528, device="cuda").to(torch.float8_e4m3fn), torch.randn(208, device="cuda").bfloat16()

@@ -94,6 +94,11 @@ def of_random_weights(layer):
     return layer
 
 
+def experts():
+    """Names of our configurations for experts."""
+    return sorted({kind.__name__ for kind in sys.modules["kernwright.plugins.vllm_experts"].CONFIGS.values()})
+
+
 def bf16(*shape):
     return torch.randn(*shape, dtype=torch.bfloat16)
 
@@ -107,7 +112,7 @@ def test_a_plugin_is_off_unless_it_is_named(monkeypatch):
 def test_vllm_loads_it_where_it_is_wanted(vllm, wanted):
     vllm.load()
     assert set(vllm.registry) == LAYERS
-    assert of_vllm.register() == [*vllm.registry, *KERNELS, "CUSTOM"]  # and not twice
+    assert of_vllm.register() == [*vllm.registry, *KERNELS, *experts(), "CUSTOM"]  # and not twice
     assert vllm.backends == {vllm.custom: "kernwright.plugins.vllm_attention.KernwrightAttentionBackend"}
 
 
@@ -204,7 +209,7 @@ def test_vllm_stays_as_it_is_where_it_is_batch_invariant(vllm, monkeypatch, capl
 def test_a_class_that_vllm_does_not_have_is_left(vllm, monkeypatch, caplog):
     monkeypatch.delattr(vllm.linear, "RowParallelLinear")
     with caplog.at_level(logging.WARNING, logger="kernwright"):
-        assert set(of_vllm.register()) == LAYERS - {"RowParallelLinear"} | {*KERNELS, "CUSTOM"}
+        assert set(of_vllm.register()) == LAYERS - {"RowParallelLinear"} | {*KERNELS, *experts(), "CUSTOM"}
     assert "vLLM's RowParallelLinear stays as it is" in caplog.text
 
 

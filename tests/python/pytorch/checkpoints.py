@@ -3,6 +3,7 @@
 import torch
 
 NIBBLES_OF_AWQ = 0, 2, 4, 6, 1, 3, 5, 7  # the column of each nibble of a word
+NUMBERS = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)  # of mxfp4
 
 
 class Layer:
@@ -96,3 +97,19 @@ class Linear(torch.nn.Module):
 
     def forward(self, x):
         return torch.nn.functional.linear(x, self.matrix().to(x.dtype), self.bias)
+
+
+def mxfp4(experts, rows, k, seed=1):
+    """Blocks and scales as gpt-oss has them, and the matrices in double precision."""
+    draw = torch.Generator().manual_seed(seed)
+    codes = torch.randint(0, 16, (experts, rows, k), generator=draw)
+    scales = torch.randint(119, 124, (experts, rows, k // 32), generator=draw).to(torch.uint8)
+    weight = torch.where(codes < 8, 1, -1) * NUMBERS[codes % 8]
+    weight *= (2.0 ** (scales.double() - 127)).repeat_interleave(32, 2)
+    blocks = (codes[..., ::2] + codes[..., 1::2] * 16).to(torch.uint8)
+    return blocks.view(experts, rows, k // 32, 16), scales, weight
+
+
+def stacked(rows):
+    """Rows of gates and then their ups, of those that take turns."""
+    return torch.cat((rows[:, ::2], rows[:, 1::2]), 1)

@@ -2,8 +2,8 @@
 
 import torch
 import transformers
+from checkpoints import mxfp4
 from test_patch import language_model
-from test_quantized_experts import mxfp4
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 

@@ -3,30 +3,11 @@
 import fakes
 import pytest
 import torch
-from checkpoints import Layer
+from checkpoints import Layer, mxfp4, stacked
 
 import kernwright
 import kernwright.torch as kt
 from kernwright.torch.ops import quantized_products
-
-NUMBERS = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
-
-
-def mxfp4(experts, rows, k, seed=1):
-    """Blocks and scales as gpt-oss has them, and the matrices in double precision."""
-    draw = torch.Generator().manual_seed(seed)
-    codes = torch.randint(0, 16, (experts, rows, k), generator=draw)
-    scales = torch.randint(119, 124, (experts, rows, k // 32), generator=draw).to(torch.uint8)
-    weight = torch.where(codes < 8, 1, -1) * NUMBERS[codes % 8]
-    weight *= (2.0 ** (scales.double() - 127)).repeat_interleave(32, 2)
-    blocks = (codes[..., ::2] + codes[..., 1::2] * 16).to(torch.uint8)
-    return blocks.view(experts, rows, k // 32, 16), scales, weight
-
-
-def stacked(rows):
-    """Rows of gates and then their ups, of those that take turns."""
-    return torch.cat((rows[:, ::2], rows[:, 1::2]), 1)
-
 
 @pytest.mark.parametrize("rows, k", [(66, 96), (128, 64), (200, 320)])
 @pytest.mark.parametrize("gate", ["none", "stacked", "interleaved"])
@@ -52,6 +33,43 @@ def test_experts_of_compressed_tensors(bits, gate):
     weight = torch.stack([layer.weight() for layer in layers])
     expected = stacked(weight) if gate == "interleaved" else weight
     assert torch.equal(made.dequantize(torch.float32).double(), expected)
+
+
+def parts_of(layers, format):
+    """A gate and what it opens for each expert, packed one by one."""
+    named = {"bits": layers[0].bits, "group": layers[0].group}
+    make = {"gptq": lambda layer: kt.QuantizedWeight.from_gptq(**layer.gptq(), **named),
+            "awq": lambda layer: kt.QuantizedWeight.from_awq(**layer.awq(), group=layer.group),
+            "compressed_tensors": lambda layer: kt.QuantizedWeight.from_compressed_tensors(
+                **layer.compressed_tensors(), **named)}[format]
+    made = [make(layer) for layer in layers]
+    return list(zip(made[::2], made[1::2]))
+
+
+@pytest.mark.parametrize("format, bits, symmetric", [
+    ("gptq", 4, (False,) * 6), ("gptq", 8, (True,) * 6), ("awq", 4, (False,) * 6), ("compressed_tensors", 8, (False,) * 6),
+    ("compressed_tensors", 4, (True, True, True, False, True, True))])
+def test_experts_are_joined_from_weights(format, bits, symmetric):
+    layers = [Layer(40, 160, 32, bits, symmetric=each, seed=seed) for seed, each in enumerate(symmetric)]
+    bias = torch.randn(3, 80)
+    made = kt.QuantizedExperts.join(parts_of(layers, format), bias, gate="stacked")
+    weight = torch.stack([torch.cat((gate.weight(), up.weight())) for gate, up in zip(layers[::2], layers[1::2])])
+    assert torch.equal(made.dequantize(torch.float32).double(), weight) and torch.equal(made.bias, bias)
+    assert (made.zeros is None) == all(symmetric) and made.gated and made.n == 40
+    alone = kt.QuantizedExperts.join([(own[0],) for own in parts_of(layers, format)])
+    assert torch.equal(alone.dequantize(torch.float32).double(), torch.stack([layer.weight() for layer in layers[::2]]))
+
+
+@pytest.mark.parametrize("other, text", [
+    (Layer(40, 160, 64), "group of expert 1 is 64, and 32 of the first one"),
+    (Layer(40, 128, 32), "k of expert 1 is 128, and 160"),
+    (Layer(40, 160, 32, scale=torch.bfloat16), "scales of expert 1 is torch.bfloat16, and torch.float16"),
+    (Layer(48, 160, 32), r"experts have \[40, 48\] rows"),
+    (Layer(40, 160, 32, ordered=True), "the columns of expert 1 are sorted by activation")])
+def test_experts_that_differ_are_refused_by_name(other, text):
+    weights = [(kt.QuantizedWeight.from_gptq(**layer.gptq(), group=layer.group),) for layer in (Layer(40, 160, 32), other)]
+    with pytest.raises(ValueError, match=text):
+        kt.QuantizedExperts.join(weights)
 
 
 def expected_product(x, weight, bias, ends, row_of, row_scale, activation):

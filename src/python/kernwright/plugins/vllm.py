@@ -7,7 +7,8 @@
 vLLM calls `load` through its entry point `vllm.general_plugins`, in every process. The classes take the
 places of vLLM's by `register_oot`, its documented seam for layers from elsewhere. Without custom_ops vLLM
 compiles norms and activations itself. Quantized layers have kernels in vLLM's lists of these
-(`kernwright.plugins.vllm_linear`). Attention is the backend CUSTOM of vLLM's registry
+(`kernwright.plugins.vllm_linear`), and quantized experts configurations under the names of vLLM's, by
+`register_quantization_config` (`kernwright.plugins.vllm_experts`). Attention is the backend CUSTOM of vLLM's registry
 (`kernwright.plugins.vllm_attention`), which vLLM takes if it is asked for. The pass fuses the layers."""
 
 import functools
@@ -60,6 +61,11 @@ def register() -> List[str]:
         done += register_kernels()
     except (ImportError, AttributeError) as error:
         operators.say_once("vLLM's quantized layers stay as they are: %s", error)
+    try:
+        from .vllm_experts import register_experts
+        done += register_experts()
+    except (ImportError, AttributeError) as error:
+        operators.say_once("vLLM's experts stay as they are: %s", error)
     try:
         from vllm.v1.attention.backends import registry
         registry.register_backend(registry.AttentionBackendEnum.CUSTOM, _ATTENTION)

@@ -15,6 +15,8 @@ from .._kernwright import Error
 from .._service import default_service
 from . import _fused
 from ._quantized import QuantizedWeight
+from ._quantized_experts import QuantizedExperts
+from ._quantized_mixtures import QuantizedMixture
 from .ops import plain, quantized_products
 
 _log = logging.getLogger("kernwright")
@@ -340,4 +342,22 @@ def quantized_linear(x: Tensor, weight: QuantizedWeight, bias: Optional[Tensor])
     result: Tensor = OPERATORS.quantized_linear(
         x.contiguous(), weight.codes, weight.scales, weight.zeros, weight.order, bias, weight.n, weight.group,
         weight.weights)
+    return result
+
+
+def _grouped(experts: QuantizedExperts, choices: int, flags: str) -> str:
+    zero, bias = "none" if experts.zeros is None else "code", "none" if experts.bias is None else "expert"
+    return (f"grouped_quantized_matmul experts={experts.experts} rows=1..{MOST_ROWS * choices} n={experts.n} "
+            f"k={experts.k} group={experts.group} weights={experts.weights} "
+            f"scale={dtype_text(experts.scales.dtype)} zero={zero} bias={bias} {flags}")
+
+
+def quantized_mixture(x: Tensor, mixture: QuantizedMixture, index: Tensor, shares: Tensor) -> Tensor:
+    """The experts of each row by their shares, beside which an engine has none of its own. An expert of the number of
+    experts, or of -1, gives nothing."""
+    choices = index.shape[1]
+    _make_ready(x, _grouped(mixture.gate_up, choices, f"tokens=1..{MOST_ROWS} a_rows=indexed gate=stacked "
+                                                      f"activation={mixture.gate.activation}"),
+                _grouped(mixture.down, choices, "scale_rows=given"))
+    result: Tensor = mixture(x, index.remainder(mixture.down.experts + 1), shares)
     return result

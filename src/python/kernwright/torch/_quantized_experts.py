@@ -1,13 +1,14 @@
 """Quantized weights of the experts of a mixture, made from the tensors of checkpoints."""
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from . import _checkpoints as layouts
 from ._checkpoints import Rows
-from ._quantized import _SCALES, PackedBuffers, _expect, _expect_bits, _group_of, _pack_in_torch, _pack_on_gpu
+from ._quantized import (_SCALES, PackedBuffers, QuantizedWeight, _expect, _expect_bits, _group_of, _pack_in_torch,
+                         _pack_on_gpu)
 
 _GATES = ("none", "stacked", "interleaved")
 
@@ -98,6 +99,38 @@ class QuantizedExperts(PackedBuffers):
             made.append(of_expert)
         return cls._of("mxfp4", 32, gate, torch.stack([own.codes for own in made]), k,
                        torch.stack([own.scales for own in made]), None, bias)
+
+    @classmethod
+    def join(cls, weights: Sequence[Sequence[QuantizedWeight]], bias: Optional[Tensor] = None, *,
+             gate: str = "none") -> "QuantizedExperts":
+        """Packs the weights of each expert, one or several whose rows follow each other, such as a gate and what it
+        opens. Errors: ValueError also if they differ, or if columns are sorted by activation."""
+        first = weights[0][0]
+        for expert, own in enumerate(weights):
+            for weight in own:
+                for name, found, expected in (("k", weight.k, first.k), ("group", weight.group, first.group),
+                                              ("weights", weight.weights, first.weights),
+                                              ("scales", weight.scales.dtype, first.scales.dtype)):
+                    if found != expected:
+                        raise ValueError(f"{name} of expert {expert} is {found}, and {expected} of the first one")
+                if weight.order is not None:
+                    raise ValueError(f"the columns of expert {expert} are sorted by activation, and experts share an "
+                                     "order")
+        sizes = [sum(weight.n for weight in own) for own in weights]
+        if len(set(sizes)) != 1:
+            raise ValueError(f"experts have {sorted(set(sizes))} rows, and as many of each expected")
+        rows = [[layouts.unpack(Rows(weight.codes, weight.scales, weight.zeros), weight.n, weight.k, weight.weights)
+                 for weight in own] for own in weights]
+
+        def all_of(part_of: Callable[[Rows], Tensor]) -> Tensor:
+            return torch.stack([torch.cat([part_of(part) for part in own]) for own in rows])
+
+        middle, zeros = layouts.middle_of(layouts.bits_of(first.weights)), None
+        if any(part.zeros is not None for own in rows for part in own):
+            zeros = all_of(lambda part: torch.full_like(part.scales, middle, dtype=torch.uint8)
+                           if part.zeros is None else part.zeros)
+        codes, scales = all_of(lambda part: part.codes), all_of(lambda part: part.scales)
+        return cls._of(first.weights, first.group, gate, codes, first.k, scales, zeros, bias)
 
     @classmethod
     def from_compressed_tensors(cls, weight_packed: Tensor, weight_scale: Tensor, bias: Optional[Tensor] = None,
