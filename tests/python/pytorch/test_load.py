@@ -40,6 +40,7 @@ def tensors_of(layer, config, method):
 def written(folder, family, method, scale=torch.float16, **changes):
     """Writes a checkpoint, and returns its model."""
     config, named = METHODS[method]
+    torch.manual_seed(1)
     own = getattr(transformers, f"{family}Config")(**SIZES, **({"attention_bias": True} if family == "Llama" else {}))
     model = getattr(transformers, f"{family}ForCausalLM")(own).to(torch.bfloat16).eval().requires_grad_(False)
     tensors = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -115,7 +116,7 @@ def test_folders_that_are_no_such_checkpoints(tmp_path):
     whole = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**whole, "num_hidden_layers": 1}))
     with pytest.raises(ValueError, match="7 quantized layers of the checkpoint are no linear layers of LlamaForCausalLM, "
-                                         "and no experts in mxfp4, such as model.layers.1."):
+                                         "and no experts that are known, such as model.layers.1."):
         kt.load_quantized(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(
         {**whole, "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 64}}))
@@ -186,7 +187,7 @@ def shorter(tensors):
     (lambda tensors: tensors.pop("model.layers.1.mlp.experts.down_proj_bias"),
      r"model.layers.1.mlp.experts: down_proj_bias of the checkpoint is \[\], and \[8, 64\] expected"),
     (lambda tensors: tensors.update({"model.other.gate_up_proj_blocks": torch.zeros(2, 2, 1, 16, dtype=torch.uint8)}),
-     "1 quantized layers of the checkpoint are no linear layers of GptOssForCausalLM, and no experts in mxfp4")])
+     "1 quantized layers of the checkpoint are no linear layers of GptOssForCausalLM, and no experts that are known")])
 def test_experts_that_do_not_fit_are_refused_by_name(tmp_path, change, text):
     written_gpt_oss(tmp_path, change)
     with pytest.raises(ValueError, match=text):
@@ -198,4 +199,82 @@ def test_another_gate_is_refused(tmp_path, monkeypatch):
     file = transformers.models.gpt_oss.modeling_gpt_oss
     monkeypatch.setattr(file.GptOssExperts, "_apply_gate", lambda self, both: both[..., ::2] * both[..., 1::2])
     with pytest.raises(ValueError, match="model.layers.0.mlp.experts: its gate is neither SiLU nor GELU"):
+        kt.load_quantized(tmp_path)
+
+
+# Experts each of whose products is a quantized layer.
+
+OF_EXPERTS = {"Qwen3Moe": ("model.layers.{}.mlp.experts", ("gate_proj", "up_proj", "down_proj"),
+                           dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=96)),
+              "Mixtral": ("model.layers.{}.block_sparse_moe.experts", ("w1", "w3", "w2"),
+                          dict(num_local_experts=6, num_experts_per_tok=2, sliding_window=None))}
+
+
+def written_mixture(folder, family, method, change=lambda tensors: None):
+    """Writes a checkpoint whose experts are quantized, and returns its model."""
+    (config, named), (at, names, sizes) = METHODS[method], OF_EXPERTS[family]
+    torch.manual_seed(1)
+    own = getattr(transformers, f"{family}Config")(**{**SIZES, **sizes})
+    model = getattr(transformers, f"{family}ForCausalLM")(own).to(torch.bfloat16).eval().requires_grad_(False)
+    tensors = {name: tensor for name, tensor in model.state_dict().items() if ".experts." not in name}
+    tensors = {name.replace(".mlp.gate.", ".block_sparse_moe.gate.") if family == "Mixtral" else name: tensor
+               for name, tensor in tensors.items()}
+    for place, (_, experts) in enumerate(named_experts(model)):
+        for expert in range(6):
+            layers = [Layer(n, k, 32, seed=100 * place + 10 * expert + part, **named)
+                      for part, (n, k) in enumerate(((96, 64), (96, 64), (64, 96)))]
+            for name, layer in zip(names, layers):
+                layer.scales /= 4
+                for part, tensor in tensors_of(layer, config, method).items():
+                    tensors[f"{at.format(place)}.{expert}.{name}.{part}"] = tensor
+            experts.gate_up_proj[expert] = torch.cat([layer.weight() for layer in layers[:2]])
+            experts.down_proj[expert] = layers[2].weight()
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(
+        {**own.to_dict(), "architectures": [f"{family}ForCausalLM"], "dtype": "bfloat16", "quantization_config": config}))
+    return model
+
+
+@pytest.mark.parametrize("family, method", [("Qwen3Moe", "gptq"), ("Qwen3Moe", "gptq of 8 bits"), ("Qwen3Moe", "awq"),
+                                            ("Qwen3Moe", "compressed-tensors"), ("Mixtral", "awq")])
+@torch.no_grad()
+def test_experts_of_quantized_layers(tmp_path, on_cpu, family, method):
+    expected = written_mixture(tmp_path, family, method)
+    model = kt.load_quantized(tmp_path, dtype=torch.bfloat16)
+    for (_, ours), (_, theirs) in zip(named_experts(model), named_experts(expected), strict=True):
+        assert type(ours) is kt.QuantizedMixture and ours.gate.activation == "silu" and ours.gate_up.bias is None
+        assert torch.equal(ours.gate_up.dequantize(), theirs.gate_up_proj)
+        assert torch.equal(ours.down.dequantize(), theirs.down_proj)
+        x, index, shares = routed(9, 2, 64, experts=6)
+        on_cpu.clear()
+        assert relative(ours(x, index, shares), theirs(x, index, shares)) < 0.01
+        assert on_cpu == ["quantized_grouped_matmul", "quantized_grouped_matmul.out"]
+    assert not any(tensor.is_meta for tensor in model.state_dict().values())
+    kt.patch(model)
+    assert model.generate(tokens(2, 7), max_new_tokens=3, do_sample=False).shape == (2, 10)
+
+
+@torch.no_grad()
+def test_biases_of_experts_are_those_of_the_checkpoint(tmp_path, on_cpu):
+    name, bias = "model.layers.1.mlp.experts.2.up_proj.bias", torch.randn(96).bfloat16()
+    written_mixture(tmp_path, "Qwen3Moe", "gptq", lambda tensors: tensors.update({name: bias}))
+    mixtures = [mixture for _, mixture in named_experts(kt.load_quantized(tmp_path, dtype=torch.bfloat16))]
+    assert mixtures[0].gate_up.bias is None and mixtures[1].down.bias is None
+    wanted = torch.zeros(6, 192).bfloat16()
+    wanted[2, 96:] = bias
+    assert torch.equal(mixtures[1].gate_up.bias, wanted)
+
+
+def gone(tensors):
+    for name in [name for name in tensors if ".layers.1.mlp.experts.3.up_proj." in name]:
+        tensors[name.replace("up_proj.", "up_proj.no_")] = tensors.pop(name)
+
+
+@pytest.mark.parametrize("method, change, text", [
+    ("gptq", gone, "model.layers.1.mlp.experts: 6 of 6 experts are quantized, or some of their layers alone"),
+    ("desc_act", lambda tensors: None, "model.layers.0.mlp.experts: the columns of expert 0 are sorted by activation")])
+def test_experts_that_are_not_known_are_refused_by_name(tmp_path, method, change, text):
+    written_mixture(tmp_path, "Qwen3Moe", method, change)
+    with pytest.raises(ValueError, match=text):
         kt.load_quantized(tmp_path)

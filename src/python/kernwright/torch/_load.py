@@ -4,11 +4,12 @@ libraries that made them."""
 import functools
 import json
 import pathlib
+import re
 import struct
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ._checks import Left, how_experts_lie
 from ._quantized_experts import QuantizedExperts
@@ -20,7 +21,11 @@ _DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "
 _FIRST = ("qweight", "weight_packed")  # of a linear layer
 _BLOCKS = "_blocks"  # of experts in mxfp4
 _LARGEST_HEADER = 100 << 20  # of a file, as safetensors limits it
-_Layers = Dict[str, Dict[str, List[Any]]]  # of each layer's tensors the dtype and the shape
+_Tensors = Dict[str, List[Any]]  # the dtype and the shape of each
+_Layers = Dict[str, _Tensors]
+# The layers of an expert: a gate, what it opens, and what follows.
+_OF_EXPERTS = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
+_EXPERT = re.compile(rf"(?P<at>.+)\.(?P<expert>\d+)\.(?P<layer>{'|'.join(sum(_OF_EXPERTS, ()))})")
 
 
 def _headers(folder: pathlib.Path) -> Dict[str, Any]:
@@ -84,7 +89,7 @@ def _group_size(config: Dict[str, Any]) -> Optional[int]:
 class _Unpacked(nn.Module):
     """Takes the place of a linear layer until its tensors are loaded."""
 
-    def __init__(self, tensors: Dict[str, List[Any]], bias: Optional[nn.Parameter], dtype: torch.dtype) -> None:
+    def __init__(self, tensors: _Tensors, bias: Optional[nn.Parameter], dtype: torch.dtype) -> None:
         super().__init__()
         for name, (kind, shape) in tensors.items():
             if name != "bias":
@@ -105,39 +110,117 @@ class _Unpacked(nn.Module):
             raise ValueError(f"{name}: {error}") from error
 
 
-class _UnpackedMixture(nn.Module):
-    """Takes the place of experts until their tensors in mxfp4 are loaded."""
+class _UnpackedExperts(nn.Module):
+    """Takes the place of experts until their tensors are loaded."""
 
-    def __init__(self, name: str, own: Any, tensors: Dict[str, List[Any]]) -> None:
+    def __init__(self, name: str, own: Any) -> None:
         super().__init__()
         try:
             how_experts_lie(own)
             self.gate = gate_of(own)
         except Left as left:
             raise ValueError(f"{name}: {left}") from left
+        self.dtype = own.down_proj.dtype
+        self.shapes = {product: getattr(own, product).mT.shape if own.is_transposed else getattr(own, product).shape
+                       for product in PRODUCTS}  # [experts, rows, columns]
+
+    def _experts(self, product: str, config: Dict[str, Any]) -> QuantizedExperts:
+        raise NotImplementedError
+
+    def packed(self, name: str, config: Dict[str, Any]) -> QuantizedMixture:
+        try:
+            mixture = QuantizedMixture(*(self._experts(product, config) for product in PRODUCTS), *self.gate)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+        experts, columns, inner = self.shapes["down_proj"]
+        down = mixture.down
+        if (down.experts, down.n, down.k) != (experts, columns, inner):
+            raise ValueError(f"{name}: the checkpoint has {down.experts} experts from {down.n} to {down.k} columns, and "
+                             f"{experts} from {columns} to {inner} expected")
+        return mixture
+
+
+class _UnpackedLayers(_UnpackedExperts):
+    """Experts each of whose products is a quantized layer."""
+
+    def __init__(self, name: str, own: Any, layers: Dict[str, Dict[str, _Tensors]]) -> None:
+        super().__init__(name, own)
+        self.names = next((names for names in _OF_EXPERTS if all(set(names) == set(each) for each in layers.values())), ())
+        experts = self.shapes["down_proj"][0]
+        if not self.names or set(layers) != {str(expert) for expert in range(experts)}:
+            raise ValueError(f"{name}: {len(layers)} of {experts} experts are quantized, or some of their layers alone")
+        for expert in range(experts):
+            self.add_module(str(expert), nn.ModuleDict({
+                each: _Unpacked(tensors, None, self.dtype) for each, tensors in layers[str(expert)].items()}))
+
+    def _experts(self, product: str, config: Dict[str, Any]) -> QuantizedExperts:
+        names = self.names[:2] if product == "gate_up_proj" else self.names[2:]
+        made = [[own[name].packed(f"{place}.{name}", config) for name in names] for place, own in self.named_children()]
+        bias = None
+        if any(layer.bias is not None for own in made for layer in own):
+            bias = torch.stack([torch.cat([layer.weight.codes.new_zeros(layer.weight.n, dtype=self.dtype)
+                                           if layer.bias is None else layer.bias for layer in own]) for own in made])
+        return QuantizedExperts.join([[layer.weight for layer in own] for own in made], bias,
+                                     gate="stacked" if len(names) == 2 else "none")
+
+
+class _UnpackedMxfp4(_UnpackedExperts):
+    """Experts in MXFP4, as gpt-oss has them."""
+
+    def __init__(self, name: str, own: Any, tensors: _Tensors) -> None:
+        super().__init__(name, own)
         self.how = "stacked" if own.is_concatenated else "interleaved"
-        for product in PRODUCTS:
-            weight: Tensor = getattr(own, product)
-            experts, rows, columns = weight.mT.shape if own.is_transposed else weight.shape
+        for product, (experts, rows, columns) in self.shapes.items():
             expected = {"blocks": (experts, rows, columns // 32, 16), "scales": (experts, rows, columns // 32),
                         **({"bias": (experts, rows)} if own.has_bias else {})}
             for part, shape in expected.items():
                 kind, found = tensors.get(f"{product}_{part}", ("none", []))
                 if tuple(found) != shape:
                     raise ValueError(f"{name}: {product}_{part} of the checkpoint is {found}, and {list(shape)} expected")
-                dtype = weight.dtype if part == "bias" else _DTYPES[kind]
+                dtype = self.dtype if part == "bias" else _DTYPES[kind]
                 self.register_buffer(f"{product}_{part}", torch.empty(shape, dtype=dtype, device="meta"))
 
-    def packed(self, name: str, config: Dict[str, Any]) -> QuantizedMixture:
-        def experts(product: str, gate: str) -> QuantizedExperts:
-            blocks, scales, bias = (self._buffers.get(f"{product}_{part}") for part in ("blocks", "scales", "bias"))
-            assert blocks is not None and scales is not None
-            return QuantizedExperts.from_mxfp4(blocks, scales, bias, gate=gate)
+    def _experts(self, product: str, config: Dict[str, Any]) -> QuantizedExperts:
+        blocks, scales, bias = (self._buffers.get(f"{product}_{part}") for part in ("blocks", "scales", "bias"))
+        assert blocks is not None and scales is not None
+        return QuantizedExperts.from_mxfp4(blocks, scales, bias, gate=self.how if product == "gate_up_proj" else "none")
 
-        try:
-            return QuantizedMixture(experts("gate_up_proj", self.how), experts("down_proj", "none"), *self.gate)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+
+def _renamed(model: Any, names: Iterable[str]) -> Dict[str, str]:
+    """Returns the names that Transformers gives to layers of a checkpoint."""
+    try:
+        from transformers.conversion_mapping import get_model_conversion_mapping
+        from transformers.core_model_loading import WeightRenaming, rename_source_key
+    except ImportError:  # of an older Transformers
+        return {name: name for name in names}
+    renamings = [each for each in get_model_conversion_mapping(model) if isinstance(each, WeightRenaming)]
+    return {name: rename_source_key(f"{name}.", renamings, [])[0][:-1] for name in names}
+
+
+def _places(model: Any, layers: _Layers) -> Iterator[Tuple[str, nn.Module]]:
+    """Returns what takes the place of each quantized module of a model, by the module's name."""
+    modules: Dict[str, Any] = dict(model.named_modules())
+    prefix, missing = f"{model.base_model_prefix}.", []
+    experts: Dict[str, Dict[str, Dict[str, _Tensors]]] = {}
+    for name, own in _renamed(model, layers).items():
+        found = _EXPERT.fullmatch(own)
+        if own not in modules and (found is None or found["at"] not in modules):  # of a model without a head
+            own = own.removeprefix(prefix)
+            found = _EXPERT.fullmatch(own)
+        module, tensors = modules.get(own), layers[name]
+        if isinstance(module, nn.Linear):
+            yield own, _Unpacked(tensors, module.bias, module.weight.dtype)
+        elif module is not None and f"{PRODUCTS[0]}{_BLOCKS}" in tensors:
+            yield own, _UnpackedMxfp4(name, module, tensors)
+        elif found and hasattr(modules.get(found["at"]), PRODUCTS[0]):
+            experts.setdefault(found["at"], {}).setdefault(found["expert"], {})[found["layer"]] = tensors
+        else:
+            missing.append(name)
+    if missing:
+        raise ValueError(f"{len(missing)} quantized layers of the checkpoint are no linear layers of "
+                         f"{type(model).__name__}, and no experts that are known, such as {missing[0]}")
+    for at, of_experts in experts.items():
+        yield at, _UnpackedLayers(at, modules[at], of_experts)
 
 
 @functools.lru_cache(None)
@@ -161,27 +244,16 @@ def _register() -> None:
         requires_calibration = True
 
         def _process_model_before_weight_loading(self, model: Any, **_: Any) -> None:
-            modules: Dict[str, Any] = dict(model.named_modules())
-            prefix, missing = f"{model.base_model_prefix}.", []
-            for name, tensors in self.quantization_config.layers.items():
-                own = name if name in modules else name.removeprefix(prefix)
-                module = modules.get(own)
-                if isinstance(module, nn.Linear):
-                    made: nn.Module = _Unpacked(tensors, module.bias, module.weight.dtype)
-                elif module is not None and f"{PRODUCTS[0]}{_BLOCKS}" in tensors:
-                    made = _UnpackedMixture(name, module, tensors)
-                else:
-                    missing.append(name)
-                    continue
-                at, _, last = own.rpartition(".")
+            for name, made in list(_places(model, self.quantization_config.layers)):
+                at, _, last = name.rpartition(".")
                 setattr(model.get_submodule(at), last, made)
-            if missing:
-                raise ValueError(f"{len(missing)} quantized layers of the checkpoint are no linear layers of "
-                                 f"{type(model).__name__}, and no experts in mxfp4, such as {missing[0]}")
 
         def _process_model_after_weight_loading(self, model: nn.Module, **_: Any) -> None:
-            for name, module in list(model.named_modules()):
-                if isinstance(module, (_Unpacked, _UnpackedMixture)):
+            found = [(name, module) for name, module in model.named_modules()
+                     if isinstance(module, (_Unpacked, _UnpackedExperts))]
+            of_experts = tuple(f"{name}." for name, module in found if isinstance(module, _UnpackedExperts))
+            for name, module in found:
+                if not name.startswith(of_experts):
                     at, _, last = name.rpartition(".")
                     setattr(model.get_submodule(at), last, module.packed(name, self.quantization_config.checkpoint))
 
@@ -200,7 +272,7 @@ def _register() -> None:
 def load_quantized(folder: Union[str, pathlib.Path], model_class: Any = None, **named: Any) -> nn.Module:
     """Loads a model of Hugging Face whose linear layers are quantized, for inference, with transformers
     alone: by GPTQ, also sorted by activation, by AWQ, or by compressed-tensors (pack-quantized), in 4 or
-    8 bits; or gpt-oss, whose experts are in MXFP4.
+    8 bits, with experts of mixtures in the same formats; or gpt-oss, whose experts are in MXFP4.
 
     folder: with config.json and *.safetensors
     model_class: a class of transformers, by default AutoModelForCausalLM
