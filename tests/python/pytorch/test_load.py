@@ -194,6 +194,25 @@ def test_experts_that_do_not_fit_are_refused_by_name(tmp_path, change, text):
         kt.load_quantized(tmp_path)
 
 
+def wider(tensors):
+    name = "model.layers.0.mlp.experts.gate_up_proj_scales"
+    tensors[name] = tensors[name].int()
+
+
+def test_scales_of_another_dtype_are_refused(tmp_path):
+    written_gpt_oss(tmp_path, wider)
+    with pytest.raises(ValueError, match="mlp.experts: gate_up_proj_scales of the checkpoint is I32, and U8 expected"):
+        kt.load_quantized(tmp_path)
+
+
+def test_a_norm_behind_experts_is_refused(tmp_path, monkeypatch):
+    written_gpt_oss(tmp_path)
+    monkeypatch.setattr(transformers.models.gpt_oss.modeling_gpt_oss.GptOssExperts, "__setattr__", lambda self, name, value:
+                        torch.nn.Module.__setattr__(self, name, name == "has_post_expert_norm" or value))
+    with pytest.raises(ValueError, match="model.layers.0.mlp.experts: its experts have a norm behind them"):
+        kt.load_quantized(tmp_path)
+
+
 def test_another_gate_is_refused(tmp_path, monkeypatch):
     written_gpt_oss(tmp_path)
     file = transformers.models.gpt_oss.modeling_gpt_oss

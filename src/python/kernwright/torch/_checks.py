@@ -144,6 +144,8 @@ def how_experts_lie(module: nn.Module) -> str:
         raise Left("is none of Transformers' ExpertsInterface, which says how weights lie")
     if not module.has_gate:
         raise Left("its experts have no gate")
+    if getattr(module, "has_post_expert_norm", False):
+        raise Left("its experts have a norm behind them")
     wrong = []
     if module.is_transposed:
         wrong.append("its weights are [experts, in, out], and [experts, out, in] expected")

@@ -177,6 +177,8 @@ class _UnpackedMxfp4(_UnpackedExperts):
                 kind, found = tensors.get(f"{product}_{part}", ("none", []))
                 if tuple(found) != shape:
                     raise ValueError(f"{name}: {product}_{part} of the checkpoint is {found}, and {list(shape)} expected")
+                if part != "bias" and kind != "U8":
+                    raise ValueError(f"{name}: {product}_{part} of the checkpoint is {kind}, and U8 expected")
                 dtype = self.dtype if part == "bias" else _DTYPES[kind]
                 self.register_buffer(f"{product}_{part}", torch.empty(shape, dtype=dtype, device="meta"))
 

@@ -110,8 +110,11 @@ class PackedExperts(Front):
             result = self._kernwright_mix(mixture, given, named)
             if result is not NotImplemented:
                 return result
-            if not torch.compiler.is_compiling() and not self._kernwright_needs_gradient():
-                return self._kernwright_own_meanwhile(mixture, given, named)
+            if not torch.compiler.is_compiling():
+                if not self._kernwright_needs_gradient():
+                    return self._kernwright_own_meanwhile(mixture, given, named)
+                guard = self._kernwright
+                guard.tally.add("module", guard.name, "a call needs gradients of its weights, so they are unpacked")
         self._kernwright_release()
         return super()._kernwright_own(given, named)
 
@@ -169,8 +172,9 @@ class PackedExperts(Front):
     def _apply(self, function: Any, recurse: bool = True) -> Any:
         """Moves or converts the module. The parameters that are kept say which dtype its own would have."""
         super()._apply(function, recurse)
-        for own in self._kernwright_source.values():
-            own.data = function(own.data)
+        if _PACKED in self._modules:
+            for own in self._kernwright_source.values():
+                own.data = function(own.data)
         return self
 
 
@@ -235,8 +239,6 @@ def _expect_restored(experts: nn.Module, mixture: QuantizedMixture) -> None:
 
 def check_dense(module: nn.Module) -> Gate:
     """Returns the gate of experts that no grouped product takes as they lie, and whose weights may be packed."""
-    if getattr(module, "has_post_expert_norm", False):
-        raise Left("its experts have a norm behind them")
     for name in (*PRODUCTS, *(_MEMBERS[2:] if module.has_bias else ())):
         own = getattr(module, name, None)
         checks.expect_kernels_for(own, (torch.bfloat16,))
