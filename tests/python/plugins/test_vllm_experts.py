@@ -2,7 +2,6 @@
 loaded. In a stub; the configurations also in vLLM itself if that is installed, and against the names in its wheel."""
 
 import ast
-import fractions
 import importlib
 import inspect
 import os
@@ -325,15 +324,20 @@ def test_kernels_are_made_ready_for_all_numbers_of_tokens(ours, monkeypatch):
 # vLLM's own methods, without the choice of a kernel that a machine without a GPU has not.
 
 def of_vllm(path, kind, of_moe, **members):
-    own = getattr(engines.seam(f"vllm.model_executor.layers.quantization.{path}"), kind)
+    own = getattr(engines.seam(f"vllm.model_executor.layers.quantization.{path}"), kind, None)
+    if own is None:
+        pytest.skip(f"this vLLM has no {kind}")
     method = own.__new__(own)
     method.moe, method.moe_kernel, method.moe_quant_config = of_moe, None, None
     vars(method).update(members)
     return method
 
 
-@pytest.mark.parametrize("kind", ["GptOssMxfp4MoEMethod", "CompressedTensorsWNA16MoEMethod", "AutoGPTQMoEMethod",
-                                  "AutoAWQMoEMethod"])
+OF_COMPRESSED = "compressed_tensors.compressed_tensors_moe.compressed_tensors_moe_wna16"
+
+
+@pytest.mark.parametrize("kind", ["GptOssMxfp4MoEMethod", "CompressedTensorsWNA16MoEMethod",
+                                  "CompressedTensorsWNA16MarlinMoEMethod", "AutoGPTQMoEMethod", "AutoAWQMoEMethod"])
 def test_tensors_of_vllms_own_methods(anywhere, monkeypatch, kind):
     if not hasattr(anywhere.quantization, "__file__"):
         pytest.skip("a stub has its own methods")
@@ -345,10 +349,10 @@ def test_tensors_of_vllms_own_methods(anywhere, monkeypatch, kind):
     if kind == "GptOssMxfp4MoEMethod":
         method = of_vllm("mxfp4", kind, of_moe)
         (tensors, matrices, biases), activation = of_gpt_oss(), "swiglu_oai"
-    elif kind == "CompressedTensorsWNA16MoEMethod":
-        stub, layers, tensors = compressed(anywhere, 4, False, False)
-        method = of_vllm("compressed_tensors.compressed_tensors_moe.compressed_tensors_moe_wna16", kind, of_moe,
-                         packed_factor=fractions.Fraction(8), strategy="group",
+    elif kind.startswith("Compressed"):
+        stub, layers, tensors = compressed(anywhere, 4, True, False)
+        method = of_vllm(OF_COMPRESSED + ("_marlin" if "Marlin" in kind else ""), kind, of_moe, strategy="group",
+                         packed_factor=8, kernel_backend="Marlin", actorder=None,
                          **{name: getattr(stub, name) for name in ("num_bits", "group_size", "symmetric", "weight_quant")})
     else:
         _, layers, tensors = (gptq(anywhere, 4) if kind == "AutoGPTQMoEMethod" else awq(anywhere))
@@ -361,7 +365,9 @@ def test_tensors_of_vllms_own_methods(anywhere, monkeypatch, kind):
     sizes = method.maybe_roundup_sizes(hidden_size=HIDDEN, intermediate_size_per_partition=INNER, act_dtype=BF16,
                                        moe_parallel_config=of_moe.moe_parallel_config)
     method.create_weights(own, num_experts=EXPERTS, hidden_size=sizes[0], intermediate_size_per_partition=sizes[1],
-                          params_dtype=BF16, weight_loader=lambda *_: None)
+                          params_dtype=BF16, weight_loader=lambda *_: None, intermediate_size_full=INNER)
+    if kind.startswith("Compressed") and own.w13_weight_packed.is_transposed:  # vLLM 0.20 transposes them as it loads
+        tensors = {name: tensor.mT.contiguous() for name, tensor in tensors.items()}
     load(own, tensors)
     method.process_weights_after_loading(own)
     x, shares, index = routed()
