@@ -9,9 +9,12 @@ import importlib.metadata
 import os
 import sys
 import types
+import zipfile
 
 import pytest
 import torch
+
+import sglang_parts
 
 # The tensors of quantized layers.
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
@@ -33,6 +36,14 @@ def seam(module):
         return importlib.import_module(module)
     except ImportError as error:
         pytest.skip(f"{module} cannot be imported: {error}")
+
+
+def wheel_of(engine):
+    """The wheel of an engine that KERNWRIGHT_<ENGINE>_WHEEL names, in which tests look names up."""
+    variable = f"KERNWRIGHT_{engine.upper()}_WHEEL"
+    if not os.environ.get(variable):
+        pytest.skip(f"{variable} names no wheel of {engine}")
+    return zipfile.ZipFile(os.environ[variable])
 
 
 def put_modules(monkeypatch, modules):
@@ -418,8 +429,11 @@ def sglang_itself(monkeypatch):
         "sglang.srt.layers.activation", "sglang.srt.layers.linear",
         "sglang.srt.layers.quantization.unquant",
         "sglang.srt.batch_invariant_ops.batch_invariant_ops"))
-    context = seam("sglang.srt.runtime_context")
+    context, attention, choices = map(seam, (
+        "sglang.srt.runtime_context", "sglang.srt.layers.attention.attention_registry", "sglang.srt.arg_groups.choices"))
     monkeypatch.setattr(plugins, "_plugins_loaded", False)
+    monkeypatch.setattr(attention, "ATTENTION_BACKENDS", dict(attention.ATTENTION_BACKENDS))
+    known = list(choices.ATTENTION_BACKEND_CHOICES)
     hooks.HookRegistry.reset()
 
     def be_deterministic(value):
@@ -429,18 +443,20 @@ def sglang_itself(monkeypatch):
         yield types.SimpleNamespace(
             layernorm=layernorm, activation=activation, linear=linear, unquant=unquant,
             registry=hooks.HookRegistry, load=plugins.load_plugins, be_deterministic=be_deterministic,
+            backends=attention.ATTENTION_BACKENDS, choices=choices.ATTENTION_BACKEND_CHOICES,
             schemes={form: getattr(seam(path.rpartition(".")[0]), path.rpartition(".")[2])
                      for form, path in SCHEMES.items()},
             be_batch_invariant=lambda: monkeypatch.setattr(invariance, "_batch_invariant_MODE", True))
     finally:
         hooks.HookRegistry.reset()
+        choices.ATTENTION_BACKEND_CHOICES[:] = known
 
 
 @contextlib.contextmanager
 def sglang_stub(monkeypatch):
     """HookRegistry: it keeps hooks, and applies them to what their targets name when all have loaded."""
     from kernwright.plugins import sglang as plugin
-    modes = {"batch invariant": False, "deterministic": False}
+    modes, parts = {"batch invariant": False, "deterministic": False}, sglang_parts.Registries()
 
     class HookRegistry:
         _hooks, _patched = {}, set()
@@ -500,10 +516,10 @@ def sglang_stub(monkeypatch):
     folders = {path.rsplit(".", count)[0]: {} for path in SCHEMES.values() for count in (2, 3)}
     srt = "sglang.srt"
     put_modules(monkeypatch, {
-        **folders, **{path.rpartition(".")[0]: {path.rpartition(".")[2]: schemes[form]}
+        **parts.modules(), **folders, **{path.rpartition(".")[0]: {path.rpartition(".")[2]: schemes[form]}
                       for form, path in SCHEMES.items()},
         f"{srt}.runtime_context": {"get_exec": lambda: execution(modes["deterministic"])},
-        "sglang": {}, srt: {}, f"{srt}.plugins": {}, f"{srt}.layers": {}, f"{srt}.layers.quantization": {},
+        f"{srt}.plugins": {}, f"{srt}.layers.quantization": {},
         f"{srt}.plugins.hook_registry": {"HookRegistry": HookRegistry,
                                          "HookType": types.SimpleNamespace(AROUND="around")},
         f"{srt}.layers.layernorm": {"RMSNorm": RMSNorm},
@@ -521,5 +537,6 @@ def sglang_stub(monkeypatch):
         layernorm=sys.modules[f"{srt}.layers.layernorm"],
         activation=sys.modules[f"{srt}.layers.activation"], linear=sys.modules[f"{srt}.layers.linear"],
         unquant=sys.modules[f"{srt}.layers.quantization.unquant"], registry=HookRegistry, load=load,
-        schemes=schemes, be_deterministic=lambda value: modes.update({"deterministic": value}),
+        backends=parts.backends, choices=parts.choices, schemes=schemes,
+        be_deterministic=lambda value: modes.update({"deterministic": value}),
         be_batch_invariant=lambda: modes.update({"batch invariant": True}))

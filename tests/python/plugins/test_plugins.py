@@ -224,7 +224,9 @@ def test_sglang_loads_it_where_it_is_wanted(sglang, wanted):
     layers = (sglang.layernorm.RMSNorm, sglang.activation.SiluAndMul)
     before = [kind.forward_cuda for kind in layers]
     sglang.load()
-    assert sglang.registry._patched == set(of_sglang.register()) and len(sglang.registry._patched) == 9
+    assert {*sglang.registry._patched, "kernwright"} == set(of_sglang.register())
+    assert len(sglang.registry._patched) == 9
+    assert "kernwright" in sglang.backends and sglang.choices.count("kernwright") == 1
     for kind, method in zip(layers, before):
         assert kind.forward_cuda is not method
 
@@ -232,6 +234,7 @@ def test_sglang_loads_it_where_it_is_wanted(sglang, wanted):
 def test_sglang_stays_as_it_is_where_it_is_not_wanted(sglang):
     sglang.load()
     assert sglang.registry._patched == set()
+    assert "kernwright" not in sglang.backends and "kernwright" not in sglang.choices
 
 
 def hooked(sglang, theirs):
@@ -337,8 +340,23 @@ def test_sglangs_layers_with_weights_of_4_bits(sglang, theirs, wanted, form, cap
 def test_a_method_that_sglang_does_not_have_is_left(sglang, monkeypatch, caplog):
     monkeypatch.delattr(sglang.activation, "SiluAndMul")
     with caplog.at_level(logging.WARNING, logger="kernwright"):
-        assert len(of_sglang.register()) == 8
+        assert len(of_sglang.register()) == 9
     assert "SiluAndMul.forward_cuda stays as it is" in caplog.text
+
+
+def test_without_sglangs_registry_of_attention_a_line_is_logged(sglang, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "sglang.srt.layers.attention.attention_registry", None)
+    with caplog.at_level(logging.WARNING, logger="kernwright"):
+        assert "kernwright" not in of_sglang.register()
+    assert "SGLang's attention stays as it is" in caplog.text and "kernwright" not in sglang.choices
+
+
+def test_sglang_makes_our_attention_where_it_is_asked_for(sglang, wanted, monkeypatch):
+    made = types.ModuleType("kernwright.plugins.sglang_attention")
+    made.make_backend = lambda runner: ("ours", runner)
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    sglang.load()
+    assert sglang.backends["kernwright"](7) == ("ours", 7)
 
 
 def test_without_sglangs_registry_a_line_is_logged(monkeypatch, caplog):

@@ -5,21 +5,16 @@ installed, and in a stub."""
 import ast
 import importlib
 import inspect
-import json
-import os
 import random
 import sys
 import types
-import zipfile
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import engines  # noqa: E402
-from kernwright import _kernwright  # noqa: E402
-from kernwright._arrays import Array, dtype_text  # noqa: E402
-from kernwright._service import asking  # noqa: E402
+from paged_calls import check_ready  # noqa: E402
 from paged_reference import attended  # noqa: E402
 
 PAGE, COLUMNS = 16, 40
@@ -86,13 +81,13 @@ def test_metadata_has_every_token_once(backend, drafts):
         metadata = builder.build(0, common_of(news, keys))
         wanted = [(sum(news[:i]) + j, i, keys[i] - news[i] + j)
                   for i, new in enumerate(news) for j in range(new)]
-        assert tokens_of(0, metadata.new) == wanted
-        assert [token for part in metadata.parts for token in tokens_of(*part)] == wanted
-        for _, of in metadata.parts:
+        assert tokens_of(0, metadata.step.new) == wanted
+        assert [token for part in metadata.step.parts for token in tokens_of(*part)] == wanted
+        for _, of in metadata.step.parts:
             longest = max(new for new, number in zip(news, range(len(news))) if number in of.table[:, 0])
             assert longest <= of.q_len <= of.tokens
             assert of.offsets is None or len(of.lengths) == 1 or of.q_len * len(of.lengths) > of.tokens
-            forms.add((len(metadata.parts), of.offsets is None))
+            forms.add((len(metadata.step.parts), of.offsets is None))
     assert forms == {(1, True), (1, False), (2, True), (2, False)}
 
 
@@ -101,7 +96,7 @@ def test_padding_of_a_graph_is_no_token(backend, drafts):
     new = drafts + 1
     news, keys = [new] * 5 + [0] * 3, [new, 9, 30, 600, 17, 0, 0, 0]
     metadata = builder_of(backend, drafts).build(0, common_of(news, keys, tokens=8 * new))
-    ((first, of),) = metadata.parts
+    ((first, of),) = metadata.step.parts
     assert (first, of.tokens, of.q_len, of.offsets) == (0, 8 * new, new, None)
     assert tokens_of(0, of) == [(new * i + j, i, keys[i] - new + j) for i in range(5) for j in range(new)]
 
@@ -111,13 +106,13 @@ def test_metadata_reads_nothing_from_the_gpu(backend):
     builder = builder_of(backend)
     for news in ([1, 1, 1], [1, 1, 40], [7, 40]):
         metadata = builder.build(0, common_of(news, [600] * len(news), device="meta"))
-        assert metadata.new.lengths.is_meta and all(of.table.is_meta for _, of in metadata.parts)
+        assert metadata.step.new.lengths.is_meta and all(of.table.is_meta for _, of in metadata.step.parts)
 
 
 def test_bounds_of_queries_take_few_values(backend):
     builder = builder_of(backend)
     for new in range(2, 400):
-        of = builder.build(0, common_of([2, new, 200], [600] * 3)).new
+        of = builder.build(0, common_of([2, new, 200], [600] * 3)).step.new
         assert of.q_len in (256, 512) or of.q_len == of.tokens < 512
 
 
@@ -174,89 +169,6 @@ def test_layers_that_are_not_known_are_refused(backend):
         layer.forward(None, None, None, None, None, None, None, output_scale=torch.ones(1))
 
 
-class Contracts:
-    """Stands in for a service, and keeps the problems of the calls that it binds."""
-
-    def __init__(self):
-        self.plans, self.patterns, self.ran, self.problems, self.ready = {}, {}, {}, [], []
-
-    def read(self, name, array, _):
-        return Array(name, dtype_text(array.dtype), tuple(array.shape), array.stride())
-
-    def bind(self, _, options, tensors, scalars):
-        binding = json.loads(_kernwright.bind(None, options, tensors, scalars))
-        assert not binding["refusal"], binding["refusal"]
-        self.problems.append(binding["problem"])
-        raise StopIteration
-
-
-@pytest.fixture
-def computed(backend, monkeypatch):
-    """Calls of operations are bound to their contracts, and then computed by PyTorch. Returns the
-    contracts."""
-    from kernwright.plugins import _paged
-    contracts, call = Contracts(), _paged.call
-
-    def compute(form, tag, inputs, outs, scalars, names):
-        with asking(contracts), pytest.raises(StopIteration):
-            call(form, tag, inputs, outs, scalars, names)
-        given = dict(zip((name for name, _ in form.inputs), inputs))
-        numbers = dict(zip(names, scalars))
-        rows = dict(given, o=outs[0]) if form.operation == "attention" else given
-        starts = given["q_offsets"]
-        if starts is None:
-            starts = torch.arange(len(given["kv_lengths"]) + 1) * given["k" if "q" not in given else "q"].shape[1]
-        flat = {name: rows[name].flatten(0, -3) for name in ("q", "o") if name in rows}
-        if form.operation == "kv_append":
-            flat = {name: given[name].flatten(0, -3) for name in "kv"}
-        caches = outs if form.operation == "kv_append" else (given["k"], given["v"])
-        for i, keys in enumerate(given["kv_lengths"].tolist()):
-            own = slice(int(starts[i]), int(starts[i + 1]))
-            at = torch.arange(keys)
-            places = given["page_table"][i].long()[at // PAGE] * PAGE + at % PAGE
-            new = own.stop - own.start
-            if form.operation == "kv_append":
-                for cache, x, scale in zip(caches, "kv", ("k_scale", "v_scale")):
-                    count = min(new, keys)
-                    cache.flatten(0, 1)[places[keys - count:]] = (
-                        flat[x][own][new - count:].float() / numbers.get(scale, 1)).to(cache.dtype)
-            elif keys == 0:
-                flat["o"][own] = 0
-            else:
-                of = types.SimpleNamespace(
-                    heads=given["q"].shape[-2], kv_heads=given["k"].shape[-2], scale=numbers["scale"],
-                    softcap=numbers.get("cap"), window=tag[4], sinks=given["sinks"], slopes=given["slopes"],
-                    scales=None)
-                flat["o"][own] = attended(of, flat["q"][own], *(
-                    cache.flatten(0, 1)[places] for cache in caches)).to(flat["o"].dtype)
-
-    monkeypatch.setattr(_paged, "call", compute)
-    service = types.SimpleNamespace(prewarm=contracts.ready.extend)
-    monkeypatch.setattr(backend, "default_service", lambda: service)
-    return contracts
-
-
-def covers(ranges, problem):
-    """True if a service that made a problem with ranges ready has the kernels of the other: all that follows from
-    other sizes is named in both or in neither, and flags and sizes that are compiled in are equal."""
-    (operation, *given), (own, *sizes) = ranges.split(), problem.split()
-    given, sizes = (dict(word.split("=") for word in words) for words in (given, sizes))
-    free, usual = {"pages", "kv_total", "q_total"}, {"ldq", "ldk", "ldv", "ldo", "page", "kv", "window"}
-    if operation != own or given.keys() & free != sizes.keys() & free or sizes.keys() - given.keys():
-        return False
-    for name, value in given.items():
-        first, _, last = value.partition("..")
-        if name not in sizes:
-            if name not in usual:
-                return False
-        elif last:
-            if not int(first) <= int(sizes[name]) <= int(last):
-                return False
-        elif name not in free and value != sizes[name]:
-            return False
-    return True
-
-
 @pytest.mark.parametrize("named", [{}, {"sliding_window": 30}, {"logits_soft_cap": 20.0},
                                    {"sinks": torch.linspace(-1, 1, 4)}], ids=str)
 def test_forward_is_attention_over_the_cache(backend, computed, named):
@@ -294,9 +206,7 @@ def test_forward_is_attention_over_the_cache(backend, computed, named):
             torch.testing.assert_close(output[:tokens].float(), torch.cat(whole), atol=2e-2, rtol=2e-2)
             assert output[tokens:].isnan().all(), "padding was written to"
     assert {problem.split()[0] for problem in computed.problems} == {"attention", "kv_append"}
-    missing = [problem for problem in computed.problems
-               if not any(covers(ranges, problem) for ranges in computed.ready)]
-    assert not missing
+    check_ready(computed)
 
 
 def test_a_layer_that_shares_anothers_cache_appends_nothing(backend, computed):
@@ -320,10 +230,7 @@ def overridden(backend):
 def of_wheel(classes):
     """The names of the arguments of vLLM's methods, read from its wheel: those of the class or what it
     derives from."""
-    path = os.environ.get("KERNWRIGHT_VLLM_WHEEL")
-    if not path:
-        pytest.skip("KERNWRIGHT_VLLM_WHEEL names no wheel of vLLM")
-    with zipfile.ZipFile(path) as wheel:
+    with engines.wheel_of("vllm") as wheel:
         tree = ast.parse(wheel.read("vllm/v1/attention/backend.py"))
     found = {}
     for node in tree.body:

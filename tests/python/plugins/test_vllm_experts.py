@@ -4,11 +4,9 @@ loaded. In a stub; the configurations also in vLLM itself if that is installed, 
 import ast
 import importlib
 import inspect
-import os
 import pickle
 import sys
 import types
-import zipfile
 
 import pytest
 
@@ -387,10 +385,9 @@ PARAMETERS = {"mxfp4": ["weight", "weight_scale", "bias"], "gptq": ["qweight", "
               "compressed": ["weight_packed", "weight_scale", "weight_zero_point", "bias"]}
 
 
-def classes_of(path, name):
+def classes_of(wheel, name):
     """The classes of a module of a wheel."""
-    with zipfile.ZipFile(path) as wheel:
-        return {node.name: node for node in ast.parse(wheel.read(name)).body if isinstance(node, ast.ClassDef)}
+    return {node.name: node for node in ast.parse(wheel.read(name)).body if isinstance(node, ast.ClassDef)}
 
 
 def method_of(kind, name):
@@ -407,10 +404,7 @@ def members_of(kind):
 
 @pytest.fixture
 def wheel():
-    path = os.environ.get("KERNWRIGHT_VLLM_WHEEL")
-    if not path:
-        pytest.skip("KERNWRIGHT_VLLM_WHEEL names no wheel of vLLM")
-    return path
+    return engines.wheel_of("vllm")
 
 
 def test_our_methods_take_what_a_wheels_vllm_passes(ours, wheel):

@@ -6,10 +6,8 @@ import contextlib
 import dataclasses
 import importlib
 import inspect
-import os
 import sys
 import types
-import zipfile
 
 import pytest
 
@@ -266,11 +264,10 @@ def test_layers_of_vllms_formats(itself, monkeypatch):
 
 # The names that the newest vLLM has, read from its wheel.
 
-def of_wheel(path, name):
+def of_wheel(wheel, name):
     """The classes of a module of a wheel by their names, each a dictionary of its methods' arguments, and the names
     that the module itself assigns."""
-    with zipfile.ZipFile(path) as wheel:
-        tree = ast.parse(wheel.read(name))
+    tree = ast.parse(wheel.read(name))
     classes = {node.name: {method.name: [argument.arg for argument in (*method.args.args, *method.args.kwonlyargs)
                                          if argument.arg not in ("self", "cls")]
                            for method in node.body if isinstance(method, ast.FunctionDef)}
@@ -279,17 +276,15 @@ def of_wheel(path, name):
 
 
 def test_our_kernels_take_what_a_wheels_vllm_passes(kernels):
-    path = os.environ.get("KERNWRIGHT_VLLM_WHEEL")
-    if not path:
-        pytest.skip("KERNWRIGHT_VLLM_WHEEL names no wheel of vLLM")
+    wheel = engines.wheel_of("vllm")
     folder = "vllm/model_executor/kernels/linear"
-    assert set(engines.LISTS) <= of_wheel(path, f"{folder}/__init__.py")[1]
+    assert set(engines.LISTS) <= of_wheel(wheel, f"{folder}/__init__.py")[1]
     bases = {kernels.KernwrightMPLinearKernel: ("mixed_precision/MPLinearKernel.py", "MPLinearKernel"),
              kernels.KernwrightFp8LinearKernel: ("scaled_mm/ScaledMMLinearKernel.py", "FP8ScaledMMLinearKernel"),
              kernels.KernwrightFp8BlockLinearKernel: ("scaled_mm/BlockScaledMMLinearKernel.py",
                                                       "Fp8BlockScaledMMLinearKernel")}
     for ours, (module, name) in bases.items():
-        methods = of_wheel(path, f"{folder}/{module}")[0][name]
+        methods = of_wheel(wheel, f"{folder}/{module}")[0][name]
         found = [method for method in methods if inspect.isfunction(getattr(vars(ours).get(method), "__func__", vars(
             ours).get(method)))]
         assert found

@@ -3,14 +3,25 @@
 one for keys and one for values. Lengths and tables stay on the GPU: nothing here waits for it."""
 
 import dataclasses
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+import functools
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
+import torch
+
+from .._arrays import dtype_text
 from .._call import Form, Given, call, make_function
+from .._service import default_service
 
 #: Tokens of a step up to which kernels are made ready. All larger numbers are of the same families.
 MOST_TOKENS = 8192
 #: The least bound of a sequence's queries, if there are so many tokens.
 LEAST_BOUND = 128
+#: Sequences that may be longer than this are shared out among blocks by a work list, since a kernel without one
+#: has parts of a length that suits the longest.
+LONGEST_WITHOUT_LIST = 4096
+#: Sequences of a step up to which kernels are made ready, unless the engine says how many there are at most.
+MOST_SEQUENCES = 256
+_prewarmed: Set[str] = set()  # problems with ranges
 
 
 class Sequences(NamedTuple):
@@ -31,6 +42,35 @@ class Sequences(NamedTuple):
     def form(self) -> Tuple[str, Optional[int]]:
         """The value of the flag `lengths`, and the bound of the queries if rows do not tell it."""
         return ("kv", None) if self.offsets is None else ("ragged", self.q_len)
+
+
+@dataclasses.dataclass
+class Step:
+    """The sequences of a step as layers see them that share a table: all, and by parts, each with its first
+    token. The work list of a window is kept with the layer that made it."""
+    new: Sequences
+    parts: Tuple[Tuple[int, Sequences], ...]
+    lists: Dict[Optional[int], Tuple[Any, Any]] = dataclasses.field(default_factory=dict)
+
+
+def make_step(lengths: Any, table: Any, starts: Any, longest: int,
+              runs: List[Tuple[int, int, Optional[int]]]) -> Step:
+    """Returns a step whose sequences follow each other in runs: how many they are, how many tokens they have,
+    and how many each of them has, None if they differ. `starts`, [sequences + 1] in int32, are the first
+    tokens, None if no run has None; the `longest` is the most that a sequence has there."""
+    def differing(first: int, count: int, token: int, tokens: int) -> Sequences:
+        own = starts[first:first + count + 1]
+        return Sequences(tokens, bound_of(longest, tokens, count), lengths[first:first + count],
+                         table[first:first + count], own - token if token else own)
+
+    parts: List[Tuple[int, Sequences]] = []
+    first = token = 0
+    for count, tokens, q_len in runs:
+        if count:
+            parts.append((token, differing(first, count, token, tokens) if q_len is None else
+                          Sequences(tokens, q_len, lengths[first:first + count], table[first:first + count])))
+            first, token = first + count, token + tokens
+    return Step(parts[0][1] if len(parts) == 1 else differing(0, first, 0, token), tuple(parts))
 
 
 def bound_of(longest: int, tokens: int, sequences: int) -> int:
@@ -78,6 +118,44 @@ class PagedAttention:
     sinks: Any = None   # [heads] in fp32
     slopes: Any = None  # [heads] in fp32
     scales: Optional[Tuple[float, float]] = None
+    _ready: Set[Tuple[Any, ...]] = dataclasses.field(default_factory=set, repr=False)
+
+    def run(self, q: Any, k: Any, v: Any, caches: Tuple[Any, Any], out: Any, step: Step) -> None:
+        """Appends k and v, unless they are None, and writes the attention of q to `out`. Tokens behind the
+        step are padding. Errors: Error."""
+        if k is not None:
+            self.append(k, v, caches, step.new)
+        for first, of in step.parts:
+            self.attend(q[first:], caches, out[first:], of, self._list(of, caches[0].shape[1], step))
+
+    def _list(self, of: Sequences, page: int, step: Step) -> Any:
+        """Returns the work list of sequences with equally many queries, which the first layer makes each time
+        that it runs, in a captured graph too; None if all are short."""
+        if of.offsets is not None or of.table.shape[1] * page <= LONGEST_WITHOUT_LIST:
+            return None
+        maker, found = step.lists.get(self.window, (self, None))
+        if maker is self:
+            found = self.schedule(of, slots_of(self.kv_heads), page)
+            step.lists[self.window] = self, found
+        return found
+
+    def make_ready(self, q: Any, k: Any, v: Any, out: Any, page: int, columns: int, pages: int,
+                   most_sequences: int, most_queries: int) -> None:
+        """Gets the kernels for all sizes of `problems` into memory, unless they are there. k and v may be
+        None. Errors: Error."""
+        pitches = (q.stride(0), *(x.stride(0) if x is not None else self.kv_heads * self.head_dim
+                                  for x in (k, v)), out.stride(0))
+        known = pitches, page, columns, pages, most_sequences, most_queries
+        if known in self._ready:
+            return
+        self._ready.add(known)
+        slots = slots_of(self.kv_heads) if columns * page > LONGEST_WITHOUT_LIST else None
+        missing = [problem for problem in self.problems(dtype_text(q.dtype) or "", page, columns, pages, pitches,
+                                                        most_sequences, most_queries, slots)
+                   if problem not in _prewarmed]
+        _prewarmed.update(missing)
+        if missing:
+            default_service().prewarm(missing)
 
     def append(self, k: Any, v: Any, caches: Tuple[Any, Any], of: Sequences) -> None:
         """Writes the new tokens to the ends of their sequences. Errors: Error."""
@@ -159,3 +237,10 @@ class PagedAttention:
             found.append((f"{full + 1}..{most}",
                           f"pages={pages} kv_total={max(pages, (pages - most) * page)}"))
         return found
+
+
+@functools.lru_cache(maxsize=None)
+def slots_of(kv_heads: int) -> int:
+    """Returns as many slots of a work list as blocks run at once, two on a multiprocessor, for each head of k."""
+    count = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+    return max(2 * count // kv_heads, 1)

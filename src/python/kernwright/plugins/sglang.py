@@ -1,10 +1,11 @@
-"""kernwright in SGLang: RMSNorm, SiluAndMul, and linear layers, with weights of 4 and 8 bits too.
+"""kernwright in SGLang: attention, RMSNorm, SiluAndMul, and linear layers, with weights of 4 and 8 bits too.
 
-    KERNWRIGHT_PLUGINS=sglang python -m sglang.launch_server --model-path MODEL
+    KERNWRIGHT_PLUGINS=sglang python -m sglang.launch_server --model-path MODEL --attention-backend kernwright
 
 SGLang calls `load` through its entry point `sglang.srt.plugins`. Its registry of hooks puts ours around the
 CUDA forward of its operators for several platforms, and around linear layers: those that are not quantized,
-and those that it has Marlin for."""
+and those that it has Marlin for. Attention is a backend of its registry (`kernwright.plugins.sglang_attention`),
+which SGLang takes if it is asked for."""
 
 import functools
 import pkgutil
@@ -12,6 +13,8 @@ from typing import Any, Callable, Dict, List, Optional
 
 from . import is_wanted
 
+#: The name of our attention backend.
+BACKEND = "kernwright"
 _SCHEMES = "sglang.srt.layers.quantization"
 _GPTQ = f"{_SCHEMES}.gptq.schemes.gptq_marlin.GPTQMarlinLinearScheme"
 _AWQ = f"{_SCHEMES}.awq.schemes.awq_marlin.AWQMarlinLinearScheme"
@@ -26,9 +29,9 @@ def load() -> None:
 
 @functools.lru_cache(maxsize=None)
 def register() -> List[str]:
-    """Registers the hooks, and returns the names of the methods that they are around. If this
-    SGLang has no such registry, nothing changes. A method that it does not have stays as it is.
-    Each case has a line in the log."""
+    """Registers the hooks, and returns the names of the methods that they are around, and of our
+    attention. If this SGLang has no such registry, nothing changes. A method that it does not have
+    stays as it is. Each case has a line in the log."""
     from ..torch import _operators as operators
     try:
         from sglang.srt.plugins.hook_registry import HookRegistry, HookType
@@ -44,7 +47,20 @@ def register() -> List[str]:
             continue
         HookRegistry.register(target, hook, HookType.AROUND)
         done.append(target)
-    return done
+    try:
+        from sglang.srt.arg_groups.choices import add_attention_backend_choices
+        from sglang.srt.layers.attention.attention_registry import register_attention_backend
+    except ImportError as error:
+        operators.say_once("SGLang's attention stays as it is: %s", error)
+        return done
+    register_attention_backend(BACKEND)(_make_attention)
+    add_attention_backend_choices([BACKEND])
+    return [*done, BACKEND]
+
+
+def _make_attention(runner: Any) -> Any:
+    from .sglang_attention import make_backend
+    return make_backend(runner)
 
 
 def _batch_invariance() -> Callable[[], bool]:
@@ -92,7 +108,7 @@ def _hooks(operators: Any) -> Dict[str, Callable[..., Any]]:
             "sglang.srt.layers.quantization.unquant.UnquantizedLinearMethod.apply": linear}
 
 
-def _is_deterministic() -> bool:
+def is_deterministic() -> bool:
     """Returns true if SGLang was asked for results that do not depend on the batch, which it turns on after it has
     loaded a model; also if it does not say so."""
     try:
@@ -127,7 +143,7 @@ def _quantized_hooks(operators: Any) -> Dict[str, Callable[..., Any]]:
 
     def loaded(packs: Callable[[Any, Any], None]) -> Callable[..., Any]:
         def hook(original: Callable[..., Any], scheme: Any, layer: Any) -> Any:
-            if _is_deterministic():
+            if is_deterministic():
                 return original(scheme, layer)
             try:
                 return packs(scheme, layer)

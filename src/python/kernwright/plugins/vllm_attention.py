@@ -7,8 +7,7 @@ vLLM puts first, and all others (prompts and parts of them). Shared prefixes are
 cascade attention is a matter of vLLM's own backends."""
 
 import dataclasses
-import functools
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -17,17 +16,10 @@ from vllm.v1.attention.backend import (AttentionBackend, AttentionCGSupport, Att
                                        AttentionMetadata, AttentionMetadataBuilder, AttentionType)
 from vllm.v1.attention.backends.utils import split_decodes_and_prefills
 
-from .._arrays import dtype_text, make_error
-from .._service import default_service
-from ._paged import PagedAttention, Sequences, bound_of
+from .._arrays import make_error
+from ._paged import MOST_SEQUENCES, PagedAttention, Step, make_step
 
 _FP8 = ("fp8", "fp8_e4m3")
-#: Sequences that may be longer than this are shared out among blocks by a work list, since a kernel without one
-#: has parts of a length that suits the longest.
-LONGEST_WITHOUT_LIST = 4096
-#: Sequences of a step up to which kernels are made ready, unless vLLM says how many there are at most.
-MOST_SEQUENCES = 256
-_prewarmed: Set[str] = set()  # problems with ranges
 
 
 class KernwrightAttentionBackend(AttentionBackend):
@@ -112,9 +104,7 @@ class KernwrightMetadata(AttentionMetadata):
     seq_lens: Tensor
     block_table: Tensor
     slot_mapping: Tensor
-    new: Sequences  # all of them
-    parts: Tuple[Tuple[int, Sequences], ...]  # with the first token of each part
-    lists: Dict[Optional[int], Tensor]  # of the first part, by window
+    step: Step
 
 
 class KernwrightMetadataBuilder(AttentionMetadataBuilder):
@@ -138,23 +128,11 @@ class KernwrightMetadataBuilder(AttentionMetadataBuilder):
         if even and of_even % even:
             even, others, of_even = 0, common.num_reqs, 0
         starts, lengths, table = common.query_start_loc, common.seq_lens, common.block_table_tensor
-        parts: List[Tuple[int, Sequences]] = []
-        if even:
-            parts.append((0, Sequences(of_even, of_even // even, lengths[:even], table[:even])))
-        if others:
-            tokens = int(common.query_start_loc_cpu[-1])
-            bound = functools.partial(bound_of, common.max_query_len)
-            new = Sequences(tokens, bound(tokens, len(lengths)), lengths, table, starts)
-            if even:
-                own = tokens - of_even
-                parts.append((of_even, Sequences(own, bound(own, others), lengths[even:], table[even:],
-                                                 starts[even:] - of_even)))
-            else:
-                parts.append((0, new))
-        else:
-            new = parts[0][1]
+        runs = [(even, of_even, of_even // even if even else None),
+                (others, int(common.query_start_loc_cpu[-1]) - of_even, None)]
         return KernwrightMetadata(common.num_actual_tokens, common.max_query_len, starts, common.max_seq_len,
-                                  lengths, table, common.slot_mapping, new, tuple(parts), {})
+                                  lengths, table, common.slot_mapping,
+                                  make_step(lengths, table, starts, common.max_query_len, runs))
 
 
 class KernwrightAttention(AttentionImpl):
@@ -177,8 +155,9 @@ class KernwrightAttention(AttentionImpl):
         self.kv_sharing_target_layer_name = kv_sharing_target_layer_name
         self._paged = PagedAttention(num_heads, self.num_kv_heads, head_size, self.scale, sliding_window,
                                      logits_soft_cap)
-        self._config = get_current_vllm_config_or_none()
-        self._ready: Set[Tuple[Any, ...]] = set()
+        config = get_current_vllm_config_or_none()
+        self._config = config
+        self._most_sequences = config.scheduler_config.max_num_seqs if config is not None else MOST_SEQUENCES
 
     def process_weights_after_loading(self, act_dtype: torch.dtype) -> None:
         if self.sinks is not None:
@@ -196,40 +175,24 @@ class KernwrightAttention(AttentionImpl):
         behind those of the metadata are padding."""
         if output_scale is not None or output_block_scale is not None:
             raise NotImplementedError("a quantized result of attention")
+        paged = self._paged
         if attn_metadata is None:  # vLLM looks how much memory a step takes
             if self._config is not None and self.kv_cache_dtype not in _FP8:
                 page = self._config.cache_config.block_size
-                self._make_ready(query, key, value, output, page,
-                                 -(-self._config.model_config.max_model_len // page), 1)
+                columns = -(-self._config.model_config.max_model_len // page)
+                # The pool is taken to have all that sequences may have.
+                paged.make_ready(query, key, value, output, page, columns, 2 * columns * self._most_sequences,
+                                 self._most_sequences, 1)
             return output.fill_(0)
-        paged, caches = self._paged, self._caches(layer, kv_cache)
-        first_of_all = attn_metadata.parts[0][1]
-        self._make_ready(query, key, value, output, caches[0].shape[1], first_of_all.table.shape[1],
-                         1 if first_of_all.offsets is not None else first_of_all.q_len, len(caches[0]))
-        if key is not None and self.kv_sharing_target_layer_name is None:
-            paged.append(key, value, caches, attn_metadata.new)
-        for first, of in attn_metadata.parts:
-            paged.attend(query[first:], caches, output[first:], of, self._list(of, caches, attn_metadata))
+        caches, step = self._caches(layer, kv_cache), attn_metadata.step
+        first_of_all = step.parts[0][1]
+        paged.make_ready(query, key, value, output, caches[0].shape[1], first_of_all.table.shape[1],
+                         len(caches[0]), self._most_sequences,
+                         1 if first_of_all.offsets is not None else first_of_all.q_len)
+        if self.kv_sharing_target_layer_name is not None:
+            key = value = None
+        paged.run(query, key, value, caches, output, step)
         return output
-
-    def _make_ready(self, query: Tensor, key: Optional[Tensor], value: Optional[Tensor], output: Tensor,
-                    page: int, columns: int, queries: int, pages: Optional[int] = None) -> None:
-        """Gets the kernels for all sizes into memory, unless they are there. The pool is taken to have all that
-        sequences may have, unless its `pages` are known."""
-        pitches = (query.stride(0), *(x.stride(0) if x is not None else self.num_kv_heads * self.head_size
-                                      for x in (key, value)), output.stride(0))
-        known = pitches, page, columns, queries, pages
-        if known in self._ready:
-            return
-        self._ready.add(known)
-        most = self._config.scheduler_config.max_num_seqs if self._config is not None else MOST_SEQUENCES
-        slots = _slots(self.num_kv_heads) if columns * page > LONGEST_WITHOUT_LIST else None
-        problems = self._paged.problems(dtype_text(query.dtype) or "", page, columns,
-                                        pages or 2 * columns * most, pitches, most, queries, slots)
-        missing = [problem for problem in problems if problem not in _prewarmed]
-        _prewarmed.update(missing)
-        if missing:
-            default_service().prewarm(missing)
 
     def _caches(self, layer: Any, kv_cache: Tensor) -> Tuple[Tensor, Tensor]:
         if self.kv_cache_dtype in _FP8:
@@ -241,22 +204,3 @@ class KernwrightAttention(AttentionImpl):
             kv_cache = kv_cache.unflatten(-1, (self.num_kv_heads, self.head_size)).transpose(0, 1)
         keys, values = kv_cache.unbind(0)
         return keys, values
-
-    def _list(self, of: Sequences, caches: Tuple[Tensor, Tensor],
-              metadata: KernwrightMetadata) -> Optional[Tensor]:
-        """Returns the work list of sequences with equally many queries, which the first layer makes, in a
-        captured graph too; None if all are short."""
-        page = caches[0].shape[1]
-        if of.offsets is not None or of.table.shape[1] * page <= LONGEST_WITHOUT_LIST:
-            return None
-        window = self._paged.window
-        if window not in metadata.lists:
-            metadata.lists[window] = self._paged.schedule(of, _slots(self.num_kv_heads), page)
-        return metadata.lists[window]
-
-
-@functools.lru_cache(maxsize=None)
-def _slots(kv_heads: int) -> int:
-    """Returns as many slots as blocks run at once, two on a multiprocessor, for each head of k."""
-    count = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
-    return max(2 * count // kv_heads, 1)
