@@ -14,10 +14,10 @@ if [[ $1 == --fix-format ]]; then
 fi
 clang-format-19 --dry-run -Werror "${sources[@]}"
 python3 -B src/cmake/prose.py
-# Only what the compile database knows, and nothing generated but unity files: twelve sources together
-# take a quarter of the time that they take one by one. The database may be GCC's, whose libstdc++ 12
-# has deprecated parts inside std::stable_sort. __COUNTER__, which every compiler has, is an extension
-# to clang-tidy.
+# Only what the compile database knows, and nothing generated but unity files: sources together take a
+# quarter of the time that they take one by one. The database may be GCC's, whose libstdc++ 12 has
+# deprecated parts inside std::stable_sort. __COUNTER__, which every compiler has, is an extension to
+# clang-tidy.
 tidy=build/clang-tidy/clang_tidy/data/bin
 within=$(IFS='|'; echo "(${folders[*]})")
 python3 "$tidy/run-clang-tidy.py" -clang-tidy-binary "$PWD/$tidy/clang-tidy" -quiet -hide-progress \
