@@ -45,7 +45,7 @@ std::size_t SizedValues::find(std::string_view name, std::size_t count) const {
 PlacedExpression SizedValues::fold(const Expression& expression, std::size_t count) const {
   std::vector<std::size_t> places;
   for (const std::string& name : expression.names()) places.push_back(find(name, count));
-  return fold(PlacedExpression(expression, std::move(places)));
+  return fold(PlacedExpression(expression, places));
 }
 
 void SizedRow::read(const PlacedExpression& expression, std::vector<bool>& is_read) {

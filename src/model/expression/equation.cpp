@@ -10,12 +10,11 @@ using detail::Op;
 
 namespace {
 
-/// Values of the names that have one, without descriptions of errors.
+/// Values of the names that have one.
 struct PartialValues {
-  static constexpr bool kTellsErrors = false;
   const PartialScope& scope;
 
-  std::optional<std::int64_t> find(const std::string& name, int) const {
+  std::optional<std::int64_t> find(const std::string& name) const {
     const auto known = scope.values.find(name);
     if (known != scope.values.end()) return known->second.value();
     const auto derived = scope.derived.find(name);

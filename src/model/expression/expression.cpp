@@ -43,20 +43,18 @@ constexpr std::string_view kKeywords[] = {"alignas",       "alignof",     "and",
                                           "volatile",      "wchar_t",     "while",
                                           "xor",           "xor_eq"};
 
-/// Values that are looked up in a scope, with descriptions of errors.
+/// Values that are looked up in a scope.
 struct ScopeValues {
-  static constexpr bool kTellsErrors = true;
   const Scope& scope;
 
-  std::optional<std::int64_t> find(const std::string& name, int) const { return scope.find(name); }
+  std::optional<std::int64_t> find(const std::string& name) const { return scope.find(name); }
 };
 
-/// Values that a function gives, with descriptions of errors.
+/// Values that a function gives.
 struct FoundValues {
-  static constexpr bool kTellsErrors = true;
   const Expression::Find& find_value;
 
-  std::optional<std::int64_t> find(const std::string& name, int) const { return find_value(name); }
+  std::optional<std::int64_t> find(const std::string& name) const { return find_value(name); }
 };
 
 /// Returns the length of a name with a few of its characters.
@@ -67,100 +65,6 @@ std::uint32_t tag_of(std::string_view name) {
   return static_cast<std::uint32_t>(name.size()) << 24 ^ at(0) << 18 ^ at(last / 2) << 12 ^
          at(last - last / 4) << 6 ^ at(last);
 }
-
-/// Values at known places, without descriptions of errors.
-struct PlacedValues {
-  static constexpr bool kTellsErrors = false;
-  std::span<const std::size_t> places;
-  std::span<const std::int64_t> values;
-
-  std::optional<std::int64_t> find(const std::string&, int index) const {
-    const std::size_t place = places[static_cast<std::size_t>(index)];
-    if (place == PlacedExpression::kUnknown) return std::nullopt;
-    return values[place];
-  }
-};
-
-/// Values of which some are known, without descriptions of errors.
-struct KnownValues {
-  static constexpr bool kTellsErrors = false;
-  std::span<const std::size_t> places;
-  std::span<const std::optional<std::int64_t>> values;
-
-  std::optional<std::int64_t> find(const std::string&, int index) const {
-    const std::size_t place = places[static_cast<std::size_t>(index)];
-    return place == PlacedExpression::kUnknown ? std::nullopt : values[place];
-  }
-};
-
-/// Copies what is left of a program if some values are known.
-class Folding {
- public:
-  Folding(const detail::ExpressionProgram& program, KnownValues known)
-      : program_(program), known_(known) {
-    folded_.text = program.text;
-    folded_.root = fold(program.root);
-  }
-
-  detail::ExpressionProgram& program() { return folded_; }
-  std::vector<std::size_t>& places() { return places_; }
-
- private:
-  using Op = detail::Op;
-
-  int add(detail::Node node) {
-    folded_.nodes.push_back(node);
-    return static_cast<int>(folded_.nodes.size()) - 1;
-  }
-  int add_literal(const detail::Node& like, std::int64_t value) {
-    detail::Node node = like;
-    node.op = Op::literal;
-    node.value = value;
-    return add(node);
-  }
-  std::optional<std::int64_t> value_of(int index) const {
-    std::int64_t value = 0;
-    detail::Evaluator evaluator(program_, known_);
-    if (!evaluator.evaluate(index, value)) return std::nullopt;
-    return value;
-  }
-
-  int fold(int index) {
-    detail::Node node = program_.nodes[static_cast<std::size_t>(index)];
-    if (const auto value = value_of(index)) return add_literal(node, *value);
-    if (node.op == Op::name) {
-      folded_.names.push_back(program_.names[static_cast<std::size_t>(node.a)]);
-      places_.push_back(known_.places[static_cast<std::size_t>(node.a)]);
-      node.a = static_cast<int>(places_.size()) - 1;
-      return add(node);
-    }
-    const bool is_choice = node.op == Op::conditional;
-    if (const auto first = is_choice || node.op == Op::logical_and || node.op == Op::logical_or
-                               ? value_of(node.a)
-                               : std::nullopt) {
-      if (is_choice) return fold(*first != 0 ? node.b : node.c);
-      // What is left is the second operand, as 0 or 1.
-      const int rest = fold(node.b);
-      node.op = Op::not_equal;
-      node.a = rest;
-      node.b = add_literal(node, 0);
-      return add(node);
-    }
-    const int operands =
-        is_choice                                                                       ? 3
-        : node.op == Op::negate || node.op == Op::logical_not || node.op == Op::is_pow2 ? 1
-                                                                                        : 2;
-    node.a = fold(node.a);
-    if (operands > 1) node.b = fold(node.b);
-    if (operands > 2) node.c = fold(node.c);
-    return add(node);
-  }
-
-  const detail::ExpressionProgram& program_;
-  KnownValues known_;
-  detail::ExpressionProgram folded_;
-  std::vector<std::size_t> places_;
-};
 
 template <typename Values>
 Result<std::int64_t> result_of(const detail::ExpressionProgram& program, Values values) {
@@ -221,11 +125,6 @@ Scope Scope::with(std::span<const std::int64_t> values) const {
   return scope;
 }
 
-PlacedExpression::PlacedExpression(const Expression& expression, const Scope& names)
-    : program_(expression.program_) {
-  for (const std::string& name : expression.names()) places_.push_back(names.place(name));
-}
-
 bool is_value_name(std::string_view name) {
   // C++ reserves names with two underscores, and those that begin with an underscore and a capital.
   const bool reserved = name.find("__") != std::string_view::npos ||
@@ -256,32 +155,146 @@ std::string Expression::explain_zero(const Scope& scope) const {
   return detail::Evaluator(*program_, ScopeValues{scope}).explain(program_->root);
 }
 
-std::optional<std::int64_t> PlacedExpression::evaluate(std::span<const std::int64_t> values) const {
-  if (!program_) return std::nullopt;
-  std::int64_t value = 0;
-  if (!detail::Evaluator(*program_, PlacedValues{places_, values})
-           .evaluate(program_->root, value)) {
-    return std::nullopt;
+/// The nodes with values by place, for `detail::evaluate`.
+template <typename Find>
+struct PlacedExpression::Source {
+  const Node* nodes;
+  Find find;
+
+  const Node& node(int index) const { return nodes[index]; }
+  bool look_up(const Node& node, std::int64_t& out) const {
+    return static_cast<std::size_t>(node.value) != kUnknown &&
+           find(static_cast<std::size_t>(node.value), out);
   }
+  static bool fail(detail::Failure, const Node&, std::int64_t, std::int64_t) { return false; }
+};
+
+/// Copies what is left of an expression if some values are known.
+class PlacedExpression::Folding {
+ public:
+  Folding(const PlacedExpression& from, std::span<const std::optional<std::int64_t>> known)
+      : from_(from), known_(known) {}
+
+  PlacedExpression take() {
+    fold(static_cast<std::uint16_t>(from_.nodes_.size() - 1));
+    return std::move(folded_);
+  }
+
+ private:
+  using Op = detail::Op;
+
+  std::optional<std::int64_t> value_of(std::uint16_t index) const {
+    const auto find = [&](std::size_t place, std::int64_t& out) {
+      if (known_[place]) out = *known_[place];
+      return known_[place].has_value();
+    };
+    Source<decltype(find)> source{from_.nodes_.data(), find};
+    std::int64_t value = 0;
+    return detail::evaluate(source, index, value) ? std::optional(value) : std::nullopt;
+  }
+
+  std::uint16_t fold(std::uint16_t index) {
+    Node node = from_.nodes_[index];
+    const auto literal = [&](std::int64_t value) {
+      return folded_.add({Op::literal, node.narrow, 0, 0, 0, value});
+    };
+    if (const auto value = value_of(index)) return literal(*value);
+    if (node.op == Op::name) return folded_.add(node);
+    const bool is_choice = node.op == Op::conditional;
+    if (const auto first = is_choice || node.op == Op::logical_and || node.op == Op::logical_or
+                               ? value_of(node.a)
+                               : std::nullopt) {
+      if (is_choice) return fold(*first != 0 ? node.b : node.c);
+      // What is left is the second operand, as 0 or 1.
+      node.op = Op::not_equal;
+      node.a = fold(node.b);
+      node.b = literal(0);
+      return folded_.add(node);
+    }
+    node.a = fold(node.a);
+    if (!detail::is_unary(node.op)) node.b = fold(node.b);
+    if (is_choice) node.c = fold(node.c);
+    return folded_.add(node);
+  }
+
+  const PlacedExpression& from_;
+  std::span<const std::optional<std::int64_t>> known_;
+  PlacedExpression folded_;
+};
+
+PlacedExpression::PlacedExpression(const Expression& expression, const Scope& names) {
+  if (!expression.program_) return;
+  std::vector<std::size_t> places;
+  for (const std::string& name : expression.names()) places.push_back(names.place(name));
+  add(*expression.program_, expression.program_->root, places);
+}
+
+PlacedExpression::PlacedExpression(const Expression& expression,
+                                   std::span<const std::size_t> places) {
+  if (expression.program_) add(*expression.program_, expression.program_->root, places);
+}
+
+std::uint16_t PlacedExpression::add(const detail::ExpressionProgram& program, int index,
+                                    std::span<const std::size_t> places) {
+  const detail::Node& from = program.nodes[static_cast<std::size_t>(index)];
+  Node node{from.op, from.narrow, 0, 0, 0, from.value};
+  switch (from.op) {
+    case detail::Op::literal:
+      break;
+    case detail::Op::name:
+      node.value = static_cast<std::int64_t>(places[static_cast<std::size_t>(from.a)]);
+      break;
+    case detail::Op::conditional:
+      node.c = add(program, from.c, places);
+      [[fallthrough]];
+    default:
+      node.a = add(program, from.a, places);
+      if (!detail::is_unary(from.op)) node.b = add(program, from.b, places);
+  }
+  return add(node);
+}
+
+std::uint16_t PlacedExpression::add(const Node& node) {
+  nodes_.push_back(node);
+  return static_cast<std::uint16_t>(nodes_.size() - 1);
+}
+
+std::optional<std::int64_t> PlacedExpression::evaluate(std::span<const std::int64_t> values) const {
+  if (nodes_.empty()) return std::nullopt;
+  const auto find = [&](std::size_t place, std::int64_t& out) {
+    out = values[place];
+    return true;
+  };
+  Source<decltype(find)> source{nodes_.data(), find};
+  std::int64_t value = 0;
+  if (!detail::evaluate(source, static_cast<int>(nodes_.size()) - 1, value)) return std::nullopt;
   return value;
 }
 
 PlacedExpression PlacedExpression::folded(
     std::span<const std::optional<std::int64_t>> known) const {
-  if (!program_) return *this;
-  Folding folding(*program_, {places_, known});
-  return {std::make_shared<const detail::ExpressionProgram>(std::move(folding.program())),
-          std::move(folding.places())};
+  return nodes_.empty() ? *this : Folding(*this, known).take();
+}
+
+std::vector<std::size_t> PlacedExpression::places() const {
+  std::vector<std::size_t> places;
+  for (const Node& node : nodes_) {
+    if (node.op == detail::Op::name) places.push_back(static_cast<std::size_t>(node.value));
+  }
+  return places;
 }
 
 std::optional<std::int64_t> PlacedExpression::constant() const {
-  return places_.empty() ? evaluate({}) : std::nullopt;
+  const bool depends =
+      std::ranges::any_of(nodes_, [](const Node& node) { return node.op == detail::Op::name; });
+  return depends ? std::nullopt : evaluate({});
 }
 
 PlacedExpression PlacedExpression::moved(std::span<const std::size_t> to) const {
   PlacedExpression moved = *this;
-  for (std::size_t& place : moved.places_) {
-    if (place != kUnknown) place = to[place];
+  for (Node& node : moved.nodes_) {
+    if (node.op != detail::Op::name || static_cast<std::size_t>(node.value) == kUnknown) continue;
+    node.value = static_cast<std::int64_t>(to[static_cast<std::size_t>(node.value)]);
   }
   return moved;
 }

@@ -16,7 +16,8 @@ namespace kernwright {
 
 namespace detail {
 struct ExpressionProgram;
-}
+enum class Op : std::uint8_t;
+}  // namespace detail
 
 /// Names and their values, for evaluating expressions. Later entries, such as derived values, hide
 /// earlier ones. Copies share their names, so that they are cheap.
@@ -91,7 +92,7 @@ class Expression {
 };
 
 /// An expression whose names are replaced by places in a row of values. It is faster to evaluate
-/// many times, because it looks up no names and describes no errors.
+/// many times: it looks up no names, describes no errors, and is all in one place in memory.
 class PlacedExpression {
  public:
   /// The place of a name that has no value.
@@ -100,8 +101,7 @@ class PlacedExpression {
   /// Takes the places of its names in `names`.
   PlacedExpression(const Expression& expression, const Scope& names);
   /// `places[i]` is the place of `expression.names()[i]`.
-  PlacedExpression(const Expression& expression, std::vector<std::size_t> places)
-      : program_(expression.program_), places_(std::move(places)) {}
+  PlacedExpression(const Expression& expression, std::span<const std::size_t> places);
 
   /// Returns nullopt if `Expression::evaluate` returns an error.
   std::optional<std::int64_t> evaluate(std::span<const std::int64_t> values) const;
@@ -111,17 +111,27 @@ class PlacedExpression {
   /// Returns the value if it depends on no place.
   std::optional<std::int64_t> constant() const;
   /// Returns the places that the value depends on.
-  const std::vector<std::size_t>& places() const { return places_; }
+  std::vector<std::size_t> places() const;
   /// Returns the expression over another row, where place p is place `to[p]`.
   PlacedExpression moved(std::span<const std::size_t> to) const;
 
  private:
-  PlacedExpression(std::shared_ptr<const detail::ExpressionProgram> program,
-                   std::vector<std::size_t> places)
-      : program_(std::move(program)), places_(std::move(places)) {}
+  struct Node {
+    detail::Op op;
+    bool narrow;
+    std::uint16_t a, b, c;  ///< operands by index
+    std::int64_t value;     ///< of a literal; of a name its place
+  };
+  template <typename Find>
+  struct Source;
+  class Folding;
+  PlacedExpression() = default;
+  /// Adds the nodes of a program from one on. Returns the index of its node.
+  std::uint16_t add(const detail::ExpressionProgram& program, int index,
+                    std::span<const std::size_t> places);
+  std::uint16_t add(const Node& node);
 
-  std::shared_ptr<const detail::ExpressionProgram> program_;
-  std::vector<std::size_t> places_;
+  std::vector<Node> nodes_;  ///< operands come before what they are of
 };
 
 /// Expressions that are placed in the values of scopes with the same names. Constants are read from

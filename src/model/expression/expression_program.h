@@ -10,7 +10,7 @@
 
 namespace kernwright::detail {
 
-enum class Op {
+enum class Op : std::uint8_t {
   literal,
   name,
   negate,

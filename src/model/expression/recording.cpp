@@ -122,7 +122,7 @@ std::optional<Number> Recording::evaluate(const Expression& expression,
   }
   const auto [known, is_new] =
       known_expressions_.try_emplace({expression.text(), places}, expressions_.size());
-  if (is_new) expressions_.emplace_back(expression, std::move(places));
+  if (is_new) expressions_.emplace_back(expression, places);
   const std::size_t at =
       add_step({.kind = value ? Kind::expression : Kind::has_no_value, .a = known->second});
   return value ? std::optional(Number(*value, this, at)) : std::nullopt;
