@@ -131,7 +131,6 @@ Result<void> PreparedForm::prepare_launch(std::size_t number, DriverStatus& stat
   prepared.config.blockDimX = launch.block[0];
   prepared.config.blockDimY = launch.block[1];
   prepared.config.blockDimZ = launch.block[2];
-  prepared.config.sharedMemBytes = launch.dynamic_smem;
   if (volume(launch.cluster) > 1) {
     CUlaunchAttribute& attribute = prepared.attributes[prepared.node_attributes++];
     attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
@@ -154,7 +153,7 @@ Result<void> PreparedForm::prepare_launch(std::size_t number, DriverStatus& stat
 
 void PreparedForm::prepare_parameters(const LaunchPlan& launch, Launch& prepared) const {
   prepared.parameters.assign(launch.arguments.size(), {Source::address, address_of(kZeros.data())});
-  std::size_t number = prepared.grid + launch.grid.size();  // of the next argument with a value
+  std::size_t number = prepared.grid + PlanForm::kArguments;  // of the next one with a value
   const auto word = [](Source source, std::size_t index) {
     return Parameter{source, index * sizeof(std::uint64_t)};
   };

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -44,7 +45,7 @@ struct PreparedForm {
   };
   struct Launch {
     CUkernel kernel = nullptr;
-    CUlaunchConfig config{};           ///< without grid, stream and attributes
+    CUlaunchConfig config{};           ///< without grid, shared memory, stream and attributes
     std::size_t grid = 0;              ///< the place of its numbers
     unsigned int node_attributes = 0;  ///< those that a graph's node has too; programmatic follows
     bool programmatic = false;
@@ -52,6 +53,13 @@ struct PreparedForm {
     std::vector<Computed> computed;
     std::array<CUlaunchAttribute, kMaxAttributes> attributes{};
   };
+
+  /// Returns whether a plan of this form asks for more shared memory of launch `number` than the
+  /// form's own, which the kernel is allowed.
+  bool asks_for_more(std::size_t number, std::span<const std::int64_t> numbers) const {
+    return numbers[launches[number].grid + PlanForm::kDynamicSmem] >
+           plan->plan.launches[number].dynamic_smem;
+  }
 
   const DriverApi& api;
   CUdevice device;

@@ -31,12 +31,16 @@ Result<std::unique_ptr<PreparedProgram>> PreparedProgram::with(
               PreparedForm::make(form_->api, form_->device, form_->library, plan->form(), status));
   }
   std::unique_ptr<PreparedProgram> program(new PreparedProgram(std::move(form), std::move(plan)));
+  KW_TRY(program->allow_shared_memory(status));
   KW_TRY(program->encode_maps(this, status));
   return program;
 }
 
 bool PreparedProgram::asks_for(const CompactPlan& plan) const {
   if (plan.form() != form_->plan) return true;
+  for (std::size_t i = 0; i < form_->launches.size(); ++i) {
+    if (form_->asks_for_more(i, plan.numbers())) return true;
+  }
   for (std::size_t i = 0; i < tensor_maps_.size(); ++i) {
     if (known_map(plan, i) == nullptr) return true;
   }
@@ -51,6 +55,23 @@ const PreparedProgram::PreparedTensorMap* PreparedProgram::known_map(const Compa
           ? std::ranges::equal(plan.numbers_of_map(map), plan_->numbers_of_map(map))
           : plan.whole().tensor_maps[map] == plan_->whole().tensor_maps[map];
   return is_same ? &tensor_maps_[map] : nullptr;
+}
+
+Result<void> PreparedProgram::allow_shared_memory(DriverStatus& status) const {
+  for (std::size_t i = 0; i < form_->launches.size(); ++i) {
+    if (!form_->asks_for_more(i, numbers_)) continue;
+    const PreparedForm::Launch& launch = form_->launches[i];
+    const std::int64_t bytes = numbers_[launch.grid + PlanForm::kDynamicSmem];
+    status = form_->library->raise(launch.kernel, form_->device,
+                                   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                   static_cast<int>(bytes));
+    if (!status) {
+      return Error{ErrorCode::device, concat("kernel ", form_->plan->plan.launches[i].kernel,
+                                             " with ", bytes, " dynamic bytes of shared memory: ",
+                                             driver_error(form_->api, status).message)};
+    }
+  }
+  return {};
 }
 
 Result<void> PreparedProgram::encode_maps(const PreparedProgram* like, DriverStatus& status) {
@@ -89,11 +110,11 @@ BlockDemand PreparedProgram::demand(std::size_t launch) const {
   };
   const LaunchPlan& plan = form_->plan->plan.launches[launch];
   const std::span<const std::int64_t> grid = numbers_.subspan(form_->launches[launch].grid);
-  return {.blocks = grid[0] * grid[1] * grid[2],
-          .threads = static_cast<std::int64_t>(volume(plan.block)),
-          .registers = attribute(CU_FUNC_ATTRIBUTE_NUM_REGS),
-          .smem_bytes =
-              attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES) + std::int64_t{plan.dynamic_smem}};
+  return {
+      .blocks = grid[0] * grid[1] * grid[2],
+      .threads = static_cast<std::int64_t>(volume(plan.block)),
+      .registers = attribute(CU_FUNC_ATTRIBUTE_NUM_REGS),
+      .smem_bytes = attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES) + grid[PlanForm::kDynamicSmem]};
 }
 
 Multiprocessors PreparedProgram::multiprocessors() const {

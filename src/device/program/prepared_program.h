@@ -150,6 +150,8 @@ class PreparedProgram {
       : form_(std::move(form)), plan_(std::move(plan)), numbers_(plan_->numbers()) {}
 
   BlockDemand demand(std::size_t launch) const;
+  /// Allows the kernels the shared memory that the plan asks for beyond its form's.
+  Result<void> allow_shared_memory(DriverStatus& status) const;
   /// Encodes the tensor maps. `like` is a program of the same library, or null.
   Result<void> encode_maps(const PreparedProgram* like, DriverStatus& status);
   /// Returns the encoded map that another plan's map number `map` has too, or null.

@@ -86,6 +86,7 @@ DevicePointer PreparedProgram::workspace_offset(std::size_t index) const {
   config.gridDimX = static_cast<unsigned>(numbers_[launch.grid]);
   config.gridDimY = static_cast<unsigned>(numbers_[launch.grid + 1]);
   config.gridDimZ = static_cast<unsigned>(numbers_[launch.grid + 2]);
+  config.sharedMemBytes = static_cast<unsigned>(numbers_[launch.grid + PlanForm::kDynamicSmem]);
   return config;
 }
 

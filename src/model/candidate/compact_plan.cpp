@@ -21,6 +21,7 @@ void visit_numbers(Plan& plan, const Visit& visit, PlanForm* places = nullptr) {
   for (auto& launch : plan.launches) {
     if (places != nullptr) places->launches.push_back(count);
     for (auto& extent : launch.grid) next(extent);
+    next(launch.dynamic_smem);
     for (auto& argument : launch.arguments) {
       if (carries_value(argument)) next(argument.value);
     }

@@ -15,9 +15,13 @@ namespace kernwright {
 
 /// The plan of one size, with all that plans of other sizes have in common with it. They differ in
 /// their numbers alone, which are listed in one order: the bytes of each workspace; the dims and
-/// the strides of each tensor map; the grid of each launch and the arguments that carry a value;
-/// and what describes the tensors.
+/// the strides of each tensor map; of each launch the grid, the dynamic shared memory and the
+/// arguments that carry a value; and what describes the tensors.
 struct PlanForm {
+  /// The places of a launch's numbers behind its first one, which the grid has.
+  static constexpr std::size_t kDynamicSmem = 3;
+  static constexpr std::size_t kArguments = 4;
+
   explicit PlanForm(ExecutionPlan whole);
 
   ExecutionPlan plan;

@@ -197,14 +197,15 @@ class SizedPlan::Reader {
     if (launch.cooperative) {
       made_.resident_.push_back({place, profile_.sm_count * profile_.max_blocks_per_sm});
     }
-    place += launch.grid.size();
+    add_number(place + PlanForm::kDynamicSmem, in_all(spec.dynamic_smem), 0,
+               profile_.smem_per_block_optin);
+    place += PlanForm::kArguments;
     for (std::size_t i = 0; i < spec.block.size(); ++i) {
       add_fixed(in_all(spec.block[i]), launch.block[i]);
     }
     for (std::size_t i = 0; i < spec.cluster.size(); ++i) {
       add_fixed(in_all(spec.cluster[i]), launch.cluster[i]);
     }
-    add_fixed(in_all(spec.dynamic_smem), launch.dynamic_smem);
     add_fixed(in_all(spec.cooperative), launch.cooperative);
     add_fixed(in_all(spec.programmatic), launch.programmatic);
     PlacedExpression waits = in_all(spec.waits);

@@ -417,6 +417,25 @@ TEST_F(LauncherTest, ProgramsOfTheSameBitsShareOneLibrary) {
   EXPECT_EQ(loads(), 3);
 }
 
+TEST_F(LauncherTest, AKernelIsAllowedTheSharedMemoryOfFurtherSizes) {
+  const auto form = std::make_shared<const PlanForm>(full_plan());
+  const auto base = must(load(full_plan()));
+  const auto launcher = must(base->with(std::make_shared<const CompactPlan>(form)));
+  ExecutionPlan larger = full_plan();
+  larger.launches[0].dynamic_smem = 120'000;
+  const auto plan = std::make_shared<const CompactPlan>(form, PlanForm(larger).numbers,
+                                                        total_bytes(larger.tensors));
+  driver_.calls.clear();
+  const auto further = must(launcher->with(plan));
+  EXPECT_EQ(driver_.set_attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES], 120'000);
+  EXPECT_EQ(further->plan().launches[0].dynamic_smem, 120'000U);
+  driver_.failures["cuKernelSetAttribute"] = CUDA_ERROR_INVALID_VALUE;
+  larger.launches[0].dynamic_smem = 300'000;
+  EXPECT_THAT(
+      launcher->with(std::make_shared<const CompactPlan>(form, PlanForm(larger).numbers, 0)),
+      Fails(ErrorCode::device, HasSubstr("first with 300000 dynamic bytes of shared memory")));
+}
+
 TEST_F(LauncherTest, RefusesWrongArgumentsOfALaunch) {
   const auto launcher = must(load(full_plan()));
   const DevicePointer tensors[] = {0x10000, 0x20000};

@@ -22,13 +22,13 @@ ExecutionPlan plan_with_numbers() {
 
 TEST(CompactPlanTest, AFormListsTheNumbersOfItsPlan) {
   const PlanForm form(plan_with_numbers());
-  EXPECT_EQ(form.numbers, (std::vector<std::int64_t>{4,                    // the workspace
-                                                     64, 8, 128,           // the map
-                                                     5, 1, 1, 9, 1, 1, 1,  // two launches
-                                                     1, 3, 4, 6}));        // two tensors
+  EXPECT_EQ(form.numbers, (std::vector<std::int64_t>{4,                          // the workspace
+                                                     64, 8, 128,                 // the map
+                                                     5, 1, 1, 0, 9, 1, 1, 1, 0,  // two launches
+                                                     1, 3, 4, 6}));              // two tensors
   EXPECT_EQ(form.maps, std::vector<std::size_t>{1});
-  EXPECT_EQ(form.launches, (std::vector<std::size_t>{4, 8}));
-  EXPECT_EQ(form.tensors, 11U);
+  EXPECT_EQ(form.launches, (std::vector<std::size_t>{4, 9}));
+  EXPECT_EQ(form.tensors, 13U);
   EXPECT_EQ(form.crooked_bits, (std::vector<std::uint64_t>{15, 3}));
 }
 
@@ -39,6 +39,7 @@ TEST(CompactPlanTest, TheWholePlanHasItsOwnNumbersInTheFormsPlan) {
   other.workspaces[0].bytes = 300;
   other.tensor_maps[0].dims[1] = 16;
   other.launches[0].grid[1] = 2;
+  other.launches[0].dynamic_smem = 640;
   other.launches[0].arguments[1].value = -3;
   other.tensors[1].extent[0] = 30;
   other.tensors[1].pitches[0] = 5;

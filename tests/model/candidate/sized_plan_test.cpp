@@ -142,6 +142,24 @@ TEST(SizedPlanTest, PlansAreThoseOfCandidatesThatAreMadeFromTheBeginning) {
   EXPECT_GT(comparison.computed(), comparison.equal() * 9 / 10);
 }
 
+TEST(SizedPlanTest, SharedMemoryThatFollowsTheSizesIsANumber) {
+  const KernelTemplate& row = *must(catalog().kernel_template("rmsnorm/row"));
+  const BoundProblem example =
+      must(catalog().bind(must(Problem::parse("rmsnorm rows=4 columns=4096 dtype=bf16"))));
+  auto values = row.default_configuration.values();
+  std::ranges::find(values, "PROGRAMMATIC", &std::pair<std::string, std::int64_t>::first)->second =
+      1;
+  const Candidate made = must(make_candidate(row, example, Configuration(values), h200()));
+  const SizedPlan plans(made, std::vector<std::string>{"rows"}, h200());
+  std::set<std::uint32_t> demands;
+  for (const std::int64_t rows : {1, 132, 133, 5000}) {
+    const auto plan = must(plans.at(std::vector<std::int64_t>{rows}, h200()));
+    EXPECT_EQ(plan->form(), plans.form()) << rows << ": it was computed";
+    demands.insert(plan->whole().launches[0].dynamic_smem);
+  }
+  EXPECT_EQ(demands.size(), 2U) << "few blocks are spread by what they ask for";
+}
+
 TEST(SizedPlanTest, RefusesWhatCandidatesRefuse) {
   const KernelTemplate& stream = *must(catalog().kernel_template("matmul/stream"));
   const BoundProblem example =
