@@ -54,7 +54,10 @@ class Show : public Command {
     const Result<BoundProblem> bound = service->bind(*problem);
     if (!bound) return report(bound.error());
     const Result<AnsweringRecord> answer = answering_record(*service, *bound);
-    if (!answer) return report(answer.error());
+    if (!answer) {
+      const bool absent = answer.error().code == ErrorCode::not_found;
+      return absent && show_size(*service, *bound) ? Status::ok : report(answer.error());
+    }
     const TuningRecord& record = answer->record;
     if (const Result<void> written = write_page(answer->file, *service); !written) {
       return report(written.error());
@@ -122,6 +125,34 @@ class Show : public Command {
     request.output = html_.getValue();
     KW_TRY(write_report(request));
     return {};
+  }
+
+  /// Shows which kernel of a family answers for one of its sizes. Returns false if none does.
+  bool show_size(const ServiceCore& service, const BoundProblem& problem) const {
+    for (const AnswerFinder::KnownFamily& family : service.answers().families(problem)) {
+      const auto sizes = family.problem.sizes_of(problem.problem());
+      if (!sizes) continue;
+      const auto first = static_cast<std::size_t>(family.table.order(*sizes).front());
+      const GradedRecord& kernel = family.pinned ? *family.pinned : family.kernels[first];
+      if (kernel.match == Match::none) continue;
+      const std::string id = kernel.head.winner.choice.id();
+      if (json) {
+        print_json(Json{{"problem", problem.text()},
+                        {"family", family.problem.text()},
+                        {"kernel", id},
+                        {"match", to_string(kernel.match)},
+                        {"reason", to_string(kernel.reason)}});
+        return true;
+      }
+      const Page page = verbose_.page();
+      page.print("size", problem.text());
+      page.print("family", family.problem.text());
+      page.print("kernel", id);
+      page.print("match", concat(to_string(kernel.match),
+                                 kernel.match == Match::family ? "" : "; tune again to renew it"));
+      return true;
+    }
+    return false;
   }
 
   Status show_family(const ServiceCore& service, const Problem& problem) const {

@@ -194,6 +194,23 @@ TEST_F(FamilyCacheTest, FamiliesAreListed) {
   EXPECT_THAT(torn.err, HasSubstr("not listed: " + family_.native()));
 }
 
+TEST_F(FamilyCacheTest, ASizeIsShownWithTheKernelOfItsFamily) {
+  const auto show = [this](const std::string& m, std::vector<std::string> further = {}) {
+    further.insert(further.begin(),
+                   {"show", "matmul", "m=" + m, "n=6144", "k=4096", "dtype=bf16", "--sku", "h200"});
+    return kernwright(further);
+  };
+  const Ran few = show("17");
+  EXPECT_EQ(few.exit_code, 0) << few.err;
+  EXPECT_THAT(few.out, HasSubstr("family    matmul m=1..8192 n=6144 k=4096 dtype=bf16\n"));
+  EXPECT_THAT(few.out, HasSubstr("kernel    matmul/tiled BM=64\n"));
+  EXPECT_THAT(few.out, HasSubstr("; tune again to renew it")) << "its template is another";
+  EXPECT_EQ(show("65", {"--json"}).json()["kernel"], "matmul/persistent_wave STAGES=4 GROUP=-8");
+  const Ran beyond = show("8193");
+  EXPECT_EQ(beyond.exit_code, 1);
+  EXPECT_THAT(beyond.err, HasSubstr("no record for matmul m=8193"));
+}
+
 TEST_F(FamilyCacheTest, VerifyReadsFamiliesWholeAndTheBitsOfTheirKernels) {
   const Ran whole = kernwright({"cache", "verify"});
   EXPECT_EQ(whole.exit_code, 0) << whole.out;
