@@ -206,6 +206,28 @@ std::string refusal(const Include& include) {
 
 IncludeScan scan_includes(std::string_view text) { return Scanner(text).scan(); }
 
+std::vector<HeaderText> reached_headers(std::string_view source,
+                                        const std::vector<HeaderText>& offered) {
+  std::vector<bool> is_reached(offered.size());
+  std::vector<std::string_view> pending{source};
+  while (!pending.empty()) {
+    const std::string_view text = pending.back();
+    pending.pop_back();
+    for (const Include& include : scan_includes(text).includes) {
+      const auto found = std::ranges::find(offered, include.name, &HeaderText::first);
+      const auto at = static_cast<std::size_t>(found - offered.begin());
+      if (found == offered.end() || is_reached[at]) continue;
+      is_reached[at] = true;
+      pending.push_back(found->second);
+    }
+  }
+  std::vector<HeaderText> reached;
+  for (std::size_t i = 0; i < offered.size(); ++i) {
+    if (is_reached[i]) reached.push_back(offered[i]);
+  }
+  return reached;
+}
+
 Result<std::vector<Include>> foreign_includes(const CompileRequest& request) {
   std::map<std::string_view, std::string_view> offered(request.headers.begin(),
                                                        request.headers.end());

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compile/compile_request.h"
@@ -33,6 +34,14 @@ struct IncludeScan {
 };
 
 IncludeScan scan_includes(std::string_view text);
+
+/// A header's name as it is included, and its text.
+using HeaderText = std::pair<std::string_view, std::string_view>;
+
+/// Returns those of the headers that a source reaches, in their order: it includes them, or one of
+/// them does. Of two with one name the first counts.
+std::vector<HeaderText> reached_headers(std::string_view source,
+                                        const std::vector<HeaderText>& offered);
 
 /// Returns the includes that the request does not offer itself, so that the toolkit must have them.
 /// They come from the request's source and from its headers, as far as the source reaches them.

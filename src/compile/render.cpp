@@ -1,5 +1,9 @@
 #include "compile/render.h"
 
+#include <utility>
+#include <vector>
+
+#include "compile/includes.h"
 #include "model/candidate/config_header.h"
 #include "support/hash.h"
 #include "support/text.h"
@@ -22,8 +26,17 @@ void add_functions(CompileRequest& request, const BoundProblem& problem) {
   }
 }
 
-/// Makes a request that offers all device headers; the compiler finds the ones that a source
-/// includes.
+/// Returns all that a source may include.
+std::vector<HeaderText> offered_headers(const std::vector<DeviceHeader>& device_headers,
+                                        const std::vector<DeviceHeader>& beside) {
+  std::vector<HeaderText> offered;
+  for (const auto* headers : {&device_headers, &beside}) {
+    for (const DeviceHeader& header : *headers) offered.emplace_back(header.name, header.text);
+  }
+  return offered;
+}
+
+/// Makes a request with the device headers that the source reaches: others may change.
 CompileRequest make_request(std::string name, std::string source,
                             const std::vector<DeviceHeader>& beside, std::string config,
                             const Catalog& catalog, std::string target,
@@ -33,12 +46,15 @@ CompileRequest make_request(std::string name, std::string source,
   request.source = std::move(source);
   request.target = std::move(target);
   request.headers.emplace_back("kernwright/config.cuh", std::move(config));
-  for (const auto* headers : {&catalog.headers(), &beside}) {
-    for (const DeviceHeader& header : *headers) {
-      request.headers.emplace_back(header.name, header.text);
-    }
-  }
   add_functions(request, problem);
+  std::vector<HeaderText> offered(request.headers.begin(), request.headers.end());
+  for (const HeaderText& header : offered_headers(catalog.headers(), beside))
+    offered.push_back(header);
+  std::vector<std::pair<std::string, std::string>> headers;
+  for (const auto& [header, text] : reached_headers(request.source, offered)) {
+    headers.emplace_back(header, text);
+  }
+  request.headers = std::move(headers);
   return request;
 }
 
@@ -58,12 +74,14 @@ CompileRequest render_reference(const BoundProblem& problem, const Catalog& cata
                       concat("sm_", sm_arch), problem);
 }
 
-std::string template_digest(const KernelTemplate& kernel_template, const Catalog& catalog) {
+std::string template_digest(const KernelTemplate& kernel_template,
+                            const std::vector<DeviceHeader>& device_headers) {
   Hasher hasher;
   for (const JsonFile& manifest : kernel_template.manifests) hasher.add("manifest", manifest.text);
   hasher.add("source", kernel_template.source);
-  for (const auto* headers : {&catalog.headers(), &kernel_template.headers}) {
-    for (const DeviceHeader& header : *headers) hasher.add(header.name, header.text);
+  for (const auto& [name, text] : reached_headers(
+           kernel_template.source, offered_headers(device_headers, kernel_template.headers))) {
+    hasher.add(name, text);
   }
   return hasher.finish().hex();
 }

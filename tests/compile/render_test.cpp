@@ -50,6 +50,31 @@ TEST_F(RenderTest, ARequestHasTheSourceTheConfigurationAndTheDeviceHeaders) {
   };
   EXPECT_TRUE(has("kernwright/config.cuh"));
   EXPECT_TRUE(has("kernwright/math/types.cuh"));
+  EXPECT_FALSE(has("kernwright/attention/scores.cuh")) << "no product includes it";
+}
+
+TEST_F(RenderTest, AHeaderChangesTheDigestsOfTemplatesThatReachIt) {
+  const auto digests = [this](std::string_view added_to) {
+    std::string changed;
+    std::vector<DeviceHeader> headers = catalog_->headers();
+    for (DeviceHeader& header : headers) {
+      if (header.name != added_to) continue;
+      changed = std::string(header.text) + "// a line\n";
+      header.text = changed;
+    }
+    std::map<std::string, std::string> by_template;
+    for (const KernelTemplate& one : catalog_->templates()) {
+      by_template[one.name] = template_digest(one, headers);
+    }
+    return by_template;
+  };
+  const auto now = digests("");
+  const auto changed = digests("kernwright/attention/scores.cuh");
+  EXPECT_NE(now.at("attention/wave"), changed.at("attention/wave"));
+  EXPECT_EQ(now.at("matmul/tiled"), changed.at("matmul/tiled"));
+  EXPECT_EQ(now.at("rmsnorm/row"), changed.at("rmsnorm/row"));
+  // By another header.
+  EXPECT_NE(now.at("rmsnorm/row"), digests("kernwright/math/types.cuh").at("rmsnorm/row"));
 }
 
 TEST_F(RenderTest, RunTimeParametersDoNotChangeTheRequest) {
