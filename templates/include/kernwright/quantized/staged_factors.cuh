@@ -54,36 +54,41 @@ struct StagedFactors {
 template <int Parts>
 class StagedPowers {
  public:
+  StagedPowers() = default;
   // `scales` is the shared address of the first group, and `places` are the numbers of the parts'
-  // groups from there. Run by a whole warp.
+  // groups from there.
   __device__ __forceinline__ StagedPowers(unsigned scales, const int (&places)[Parts], int slab) {
     const int row = slab * 16 + static_cast<int>(threadIdx.x) % 32 / 4 * 2;
-    unsigned any = 0;
 #pragma unroll
     for (int part = 0; part < Parts; ++part) {
       both_[part] = load_shared<2>(scales + places[part] * 64 + row).word[0];
-      any |= both_[part];
     }
-    are_large_ = __any_sync(~0u, (any & 0x8080) != 0);
   }
 
-  // Sets `weights` to the codes of four steps times their scales, exactly.
+  // Returns true if some are 2 or more: with the power of codes too large for a bf16, or NaN.
+  __device__ __forceinline__ bool are_large() const {
+    unsigned any = 0;
+#pragma unroll
+    for (int part = 0; part < Parts; ++part) any |= both_[part];
+    return (any & 0x8080) != 0;
+  }
+
+  // Sets `weights` to the codes of four steps times their scales, exactly if these are not large or
+  // with kLarge.
+  template <bool kLarge>
   __device__ __forceinline__ void decode(unsigned (&weights)[4][4],
                                          const Packed<16> (&vectors)[kVectors]) const {
     using config::dtype_t;
-    const auto bits = [&](int i) { return small_pair(vectors[0].word[i / 4], i % 4); };
-    if (are_large_) {
 #pragma unroll
-      for (int i = 0; i < 16; ++i) {
-        const unsigned x = exponent(i);
+    for (int i = 0; i < 16; ++i) {
+      const unsigned bits = small_pair(vectors[0].word[i / 4], i % 4);
+      const unsigned x = both_[i / 4 * Parts / 4] >> 8 * (i % 2) & 255;
+      unsigned& weight = weights[i / 4][i % 4];
+      if constexpr (kLarge) {
         const unsigned power = x == 255 ? 0x7fff7fff : x == 0 ? 0x00400040 : x * kTwice;
-        const unsigned number = multiply_words<dtype_t>(bits(i), kSmallPower);
-        weights[i / 4][i % 4] = multiply_words<dtype_t>(number, power);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < 16; ++i) {
-        weights[i / 4][i % 4] = multiply_words<dtype_t>(bits(i), (exponent(i) + 126) * kTwice);
+        weight = multiply_words<dtype_t>(multiply_words<dtype_t>(bits, kSmallPower), power);
+      } else {
+        weight = multiply_words<dtype_t>(bits, (x + 126) * kTwice);
       }
     }
   }
@@ -91,13 +96,7 @@ class StagedPowers {
  private:
   static constexpr unsigned kTwice = 0x00800080;  // moves an exponent to its place in two bf16
 
-  // Returns the scale of pair `i` of 16.
-  __device__ __forceinline__ unsigned exponent(int i) const {
-    return both_[i / 4 * Parts / 4] >> 8 * (i % 2) & 255;
-  }
-
   unsigned both_[Parts];
-  bool are_large_;  // some are 2 or more: with the power of codes too large for a bf16, or NaN
 };
 
 }  // namespace kernwright

@@ -177,6 +177,34 @@ __device__ __forceinline__ void add_products(float (&sums)[kHalves][4], const un
   }
 }
 
+// Loads a lane's codes of slab `slab` of the tile in a block.
+__device__ __forceinline__ void load_codes(Packed<16> (&vectors)[kVectors], unsigned stage,
+                                           int block, int slab) {
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    vectors[v] = load_shared<16>(stage + block * kPartBytes + (slab * kVectors + v) * 512 +
+                                 threadIdx.x % 32 * 16);
+  }
+}
+
+// Adds the products of mxfp4's rows and 64 columns: of slabs `first_slab` and on of the tile. One
+// branch for all of them lets their instructions mix.
+template <bool kLarge>
+__device__ __forceinline__ void multiply_powers(Sums& sums, unsigned stage, int block,
+                                                int first_slab,
+                                                const StagedPowers<kParts> (&powers)[SLABS],
+                                                const unsigned (&rows_a)[kHalves][2][4]) {
+#pragma unroll
+  for (int i = 0; i < SLABS; ++i) {
+    Packed<16> vectors[kVectors];
+    load_codes(vectors, stage, block, first_slab + i);
+    unsigned w[4][4];
+    powers[i].template decode<kLarge>(w, vectors);
+#pragma unroll
+    for (int step = 0; step < 4; ++step) add_products(sums[i], w[step], rows_a, step);
+  }
+}
+
 // Adds the products of 16 rows and 64 columns, whose groups begin with `group_at` in the stage.
 // `slab` counts in the tile, and `slab_of_block` in the block.
 __device__ __forceinline__ void multiply_slab(float (&sums)[kHalves][4], unsigned stage, int block,
@@ -184,18 +212,7 @@ __device__ __forceinline__ void multiply_slab(float (&sums)[kHalves][4], unsigne
                                               const int (&group_at)[kParts],
                                               const unsigned (&rows_a)[kHalves][2][4]) {
   Packed<16> vectors[kVectors];
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    vectors[v] = load_shared<16>(stage + block * kPartBytes + (slab * kVectors + v) * 512 +
-                                 threadIdx.x % 32 * 16);
-  }
-  if constexpr (kExponents) {
-    unsigned w[4][4];
-    StagedPowers<kParts>(stage + kScalesAt, group_at, slab_of_block).decode(w, vectors);
-#pragma unroll
-    for (int step = 0; step < 4; ++step) add_products(sums, w[step], rows_a, step);
-    return;
-  }
+  load_codes(vectors, stage, block, slab);
   constexpr int kSteps = SCALED / 16;  // of a part
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
@@ -258,10 +275,25 @@ __device__ __forceinline__ void consume(const Shape& shape, int warp, Addresses 
         for (int part = 0; part < kParts; ++part) {
           group_at[part] = shape.group_of(column + part * SCALED) - first_group;
         }
+        if constexpr (kExponents) {
+          StagedPowers<kParts> powers[SLABS];
+          bool are_large = false;
 #pragma unroll
-        for (int i = 0; i < SLABS; ++i) {
-          const int slab = first_slab + i;
-          multiply_slab(sums[i], stage, block, slab, slabs_ahead + slab, group_at, rows_a);
+          for (int i = 0; i < SLABS; ++i) {
+            powers[i] = {stage + kScalesAt, group_at, slabs_ahead + first_slab + i};
+            are_large |= powers[i].are_large();
+          }
+          if (__any_sync(~0u, are_large)) {
+            multiply_powers<true>(sums, stage, block, first_slab, powers, rows_a);
+          } else {
+            multiply_powers<false>(sums, stage, block, first_slab, powers, rows_a);
+          }
+        } else {
+#pragma unroll
+          for (int i = 0; i < SLABS; ++i) {
+            const int slab = first_slab + i;
+            multiply_slab(sums[i], stage, block, slab, slabs_ahead + slab, group_at, rows_a);
+          }
         }
       }
       __syncwarp();
