@@ -31,6 +31,7 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
 
   struct Compile {
     std::string label;
+    bool gathered;  ///< keys are copied one by one
     Build result;
     InstructionCounts count;  ///< of the kernel of the template's name
   };
@@ -43,6 +44,7 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
     const KernelTemplate& made = **catalog_->kernel_template("attention/" + name);
     for (const Candidate& candidate : chosen(made, most)) {
       compiles.push_back({concat(candidate.problem->text(), ": ", candidate.id()),
+                          gathers(candidate),
                           pool_->submit(render(candidate, *catalog_, profile_.sm_arch)),
                           {}});
     }
@@ -114,6 +116,10 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
     return candidates;
   }
 
+  static bool gathers(const Candidate& candidate) {
+    return candidate.scope.find("BOX_KEYS") == std::int64_t{1};
+  }
+
   /// Returns the values of a candidate that the compiler sees.
   static Row row_of(const Candidate& candidate) {
     const Operation& operation = candidate.problem->operation();
@@ -128,15 +134,15 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
     for (const Flag& flag : operation.flags) row.push_back(value(flag.name));
     const std::int64_t head_dim = value("head_dim");
     const std::int64_t head_dim_v = value("head_dim_v");
-    row.insert(row.end(),
-               {head_dim / 64,
-                head_dim % 64 == 0   ? 0
-                : head_dim % 16 == 0 ? 1
-                                     : 2,
-                head_dim_v % 64 == 0   ? 0
-                : head_dim_v % 16 == 0 ? 1
-                                       : 2,
-                head_dim_v - head_dim > 0, value("heads") / value("kv_heads"), value("page")});
+    row.insert(row.end(), {head_dim / 64,
+                           head_dim % 64 == 0   ? 0
+                           : head_dim % 16 == 0 ? 1
+                                                : 2,
+                           head_dim_v % 64 == 0   ? 0
+                           : head_dim_v % 16 == 0 ? 1
+                                                  : 2,
+                           head_dim_v - head_dim > 0, value("heads") / value("kv_heads"),
+                           value("page"), gathers(candidate)});
     return row;
   }
 };
@@ -157,9 +163,9 @@ bool softmax_beside_products(const InstructionCounts& count) {
   return false;
 }
 
-TEST_F(AttentionInstantiationsToolkitTest, ThoseOfWaveAreCleanWgmmaFedByTma) {
+TEST_F(AttentionInstantiationsToolkitTest, ThoseOfWaveAreCleanWgmma) {
   // Three warpgroups with a window: 92 bytes, and 392 with a soft cap too.
-  int beside = 0;
+  int beside = 0, gathered = 0;
   for (const Compile& made : compile("wave", 2)) {
     if (made.label.find("OVERLAP=2") != std::string::npos) {
       ++beside;
@@ -168,8 +174,11 @@ TEST_F(AttentionInstantiationsToolkitTest, ThoseOfWaveAreCleanWgmmaFedByTma) {
     EXPECT_GT(made.count.count("HGMMA"), 0) << made.label;
     EXPECT_EQ(made.count.count("HMMA"), 0) << made.label;
     EXPECT_GT(made.count.count("UTMALDG"), 0) << made.label;
+    EXPECT_TRUE(!made.gathered || made.count.count("LDGSTS") > 0) << made.label;
+    gathered += made.gathered ? 1 : 0;
   }
   EXPECT_GT(beside, 0);
+  EXPECT_GT(gathered, 0);
 }
 
 TEST_F(AttentionInstantiationsToolkitTest, ThoseOfNarrowWaveAreCleanFp8WgmmaFedByTma) {
@@ -182,12 +191,16 @@ TEST_F(AttentionInstantiationsToolkitTest, ThoseOfNarrowWaveAreCleanFp8WgmmaFedB
   }
 }
 
-TEST_F(AttentionInstantiationsToolkitTest, ThoseOfStreamAreCleanMmaFedByTma) {
+TEST_F(AttentionInstantiationsToolkitTest, ThoseOfStreamAreCleanMma) {
   // A window with ALiBi in three blocks a multiprocessor: 40 bytes, of 16 bits 48.
+  int gathered = 0;
   for (const Compile& made : compile("stream", 1)) {
     EXPECT_GT(made.count.count("HMMA"), 0) << made.label;
-    EXPECT_GT(made.count.count("UTMALDG"), 0) << made.label;
+    EXPECT_EQ(made.count.count("UTMALDG") > 0, !made.gathered) << made.label;
+    EXPECT_TRUE(!made.gathered || made.count.count("LDGSTS") > 0) << made.label;
+    gathered += made.gathered ? 1 : 0;
   }
+  EXPECT_GT(gathered, 0);
 }
 
 TEST_F(AttentionInstantiationsToolkitTest, ThoseOfTiledAreCleanMmaAndAsynchronousCopies) {

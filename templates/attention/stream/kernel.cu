@@ -28,8 +28,10 @@
 #include <kernwright/attention/schedule.cuh>
 #include <kernwright/attention/scores.cuh>
 #include <kernwright/attention/sequences.cuh>
+#include <kernwright/attention/token_rows.cuh>
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
+#include <kernwright/math/vector.cuh>
 #include <kernwright/ptx/ldmatrix.cuh>
 #include <kernwright/ptx/mbarrier.cuh>
 #include <kernwright/ptx/mma.cuh>
@@ -52,29 +54,56 @@ using Acc = float[kColumns / 2];
 using Queries = unsigned[M_TILES][kStepsD][4];
 using Bias = BiasOfScores<kKeys / 2>[M_TILES];
 
-__device__ __forceinline__ void load_tile(const TilePipeline& pipeline, const TensorMap& map_k,
-                                          const TensorMap& map_v, const Sequences& of,
-                                          const Sequence& sequence, int key, int kv_head,
-                                          Addresses at) {
-  pipeline.warp_acquire(kStageBytes);
-  load_tokens<kBoxesD, kTile, kRowD>(at.k(pipeline.stage()), map_k, pipeline.full(), of, sequence,
-                                     key, kv_head);
-  load_tokens<kBoxesDv, kTile, kRowDv>(at.v(pipeline.stage()), map_v, pipeline.full(), of, sequence,
-                                       key, kv_head);
+// Keys and values in memory.
+struct Tokens {
+  const TensorMap &map_k, &map_v;
+  HeadRows k, v;
+};
+
+// Loads a tile to the ring's next stage. Run by one warp.
+__device__ __forceinline__ void load_tile(const TilePipeline& pipeline, const Tokens& tokens,
+                                          const Sequences& of, const Sequence& sequence, int key,
+                                          int kv_head, Addresses at) {
+  if constexpr (kGathered) {
+    const TokenRows<kTile> rows(of, sequence, key, kv_head);
+    pipeline.producer_wait();
+    rows.copy<kBoxesD, kRowD>(at.k(pipeline.stage()), tokens.k);
+    rows.copy<kBoxesDv, kRowDv>(at.v(pipeline.stage()), tokens.v);
+    mbarrier_arrive_copied(pipeline.full());
+  } else {
+    pipeline.warp_acquire(kStageBytes);
+    load_tokens<kBoxesD, kTile, kRowD>(at.k(pipeline.stage()), tokens.map_k, pipeline.full(), of,
+                                       sequence, key, kv_head);
+    load_tokens<kBoxesDv, kTile, kRowDv>(at.v(pipeline.stage()), tokens.map_v, pipeline.full(), of,
+                                         sequence, key, kv_head);
+  }
+}
+
+// Prefetches the table entries of a share into the L2. Copies of a tile wait for its entries, and
+// those of small pages are too many for a tile's lookup to bring the next one's along.
+__device__ __forceinline__ void prefetch_pages(const Sequences& of, const Share& share) {
+  if constexpr (!kGathered) return;
+  constexpr int kOfLine = 128 / sizeof(int);
+  const int* const entries =
+      of.page_table + static_cast<long long>(share.sequence.number) * of.table_columns;
+  const int end = (share.end + page - 1) / page;
+  for (int i = share.begin / page + threadIdx.x % 32 * kOfLine; i < end; i += 32 * kOfLine) {
+    prefetch_line(entries + i);
+  }
 }
 
 // Loads the tiles of a share that were not loaded ahead. At least `passed` tiles pass the ring: if
 // a share has fewer, the last of them are empty.
-__device__ __forceinline__ void produce(TilePipeline& pipeline, const TensorMap& map_k,
-                                        const TensorMap& map_v, const Sequences& of,
-                                        const Share& share, int loaded, int passed, Addresses at) {
+__device__ __forceinline__ void produce(TilePipeline& pipeline, const Tokens& tokens,
+                                        const Sequences& of, const Share& share, int loaded,
+                                        int passed, Addresses at) {
   const int tiles = share.tiles();
+  if (loaded == 0) prefetch_pages(of, share);
 #pragma unroll 1
   for (int i = 0; i < (kReadsAhead ? max(tiles, passed) : tiles); ++i) {
     if (!kReadsAhead || (i >= loaded && i < tiles)) {
-      load_tile(pipeline, map_k, map_v, of, share.sequence, share.begin + i * kTile, share.kv_head,
-                at);
-    } else if (i >= loaded && threadIdx.x % 32 == 0) {
+      load_tile(pipeline, tokens, of, share.sequence, share.begin + i * kTile, share.kv_head, at);
+    } else if (i >= loaded && threadIdx.x % 32 < kLoaders) {
       mbarrier_arrive(pipeline.full());
     }
     pipeline.advance();
@@ -93,14 +122,15 @@ __device__ __forceinline__ int keys_of(const Sequences& of, int sequence) {
 // Loads the first tiles of a share before the previous kernel ends, which changes none of their
 // keys except the new one. Returns how many. The share has the likely keys, which only decide which
 // tiles are worth loading: pages behind them are looked up too.
-__device__ __forceinline__ int produce_ahead(TilePipeline pipeline, const TensorMap& map_k,
-                                             const TensorMap& map_v, const Sequences& of,
-                                             const Share& share, int most, Addresses at) {
+__device__ __forceinline__ int produce_ahead(TilePipeline pipeline, const Tokens& tokens,
+                                             const Sequences& of, const Share& share, int most,
+                                             Addresses at) {
   const Sequence sequence(share.sequence.number, 1, of.kv_len, 0);
   const int tiles = min(most, share.tiles());
+  prefetch_pages(of, share);
 #pragma unroll 1
   for (int i = 0; i < tiles; ++i) {
-    load_tile(pipeline, map_k, map_v, of, sequence, share.begin + i * kTile, share.kv_head, at);
+    load_tile(pipeline, tokens, of, sequence, share.begin + i * kTile, share.kv_head, at);
     pipeline.advance();
   }
   return tiles;
@@ -367,7 +397,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   if (warp == WARPS && elect_one()) {
     tma_prefetch(map_k);
     tma_prefetch(map_v);
-    TilePipeline(at.barriers()).init(WARPS);
+    TilePipeline(at.barriers()).init(WARPS, kLoaders);
     if constexpr (CLUSTER > 1) mbarrier_init(at.landed(), 1);
     mbarrier_init_fence();
   }
@@ -385,13 +415,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const int number = blockIdx.x / SPLITS / kv_heads;
   int keys = 0;
   NewToken token;
+  const Tokens tokens{map_k, map_v, {k, ldk, head_dim}, {v, ldv, head_dim_v}};
   const Operands operands{q, k, v, ldq, ldk, ldv};
   if constexpr (kAppends) {
     if (passed == 0) await_previous_kernel();
     keys = keys_of(of, number);
     if (warp == WARPS) {
       const Share share(Sequence(number, 1, keys, 0), SPLITS, SPLIT);
-      if (passed > 0) loaded = produce_ahead(pipeline, map_k, map_v, of, share, passed, at);
+      if (passed > 0) loaded = produce_ahead(pipeline, tokens, of, share, passed, at);
       await_previous_kernel();
       keys = keys_of(of, number);
     } else {
@@ -419,7 +450,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   // head's other shares.
   const auto attend = [&](const Share& share, int loaded, int passed) {
     if (warp == WARPS) {
-      produce(pipeline, map_k, map_v, of, share, loaded, passed, at);
+      produce(pipeline, tokens, of, share, loaded, passed, at);
       return;
     }
     const int rows = kAppends ? kGroup : kGroup * share.sequence.queries;

@@ -26,6 +26,7 @@
 #include "layout.cuh"
 #include <kernwright/attention/scores.cuh>
 #include <kernwright/attention/tile_loop.cuh>
+#include <kernwright/attention/token_rows.cuh>
 #include <kernwright/math/types.cuh>
 #include <kernwright/ptx/mbarrier.cuh>
 #include <kernwright/ptx/programmatic.cuh>
@@ -56,8 +57,29 @@ __device__ __forceinline__ Tile take(WorkQueue& work, const Sequences& of) {
   });
 }
 
+// Loads the tile of `Boxes` boxes along the head from `key` on to the ring's next stage, by TMA or
+// row by row. Run by one warp.
+template <int Boxes>
+__device__ __forceinline__ void load_tile(const TilePipeline& ring, unsigned to,
+                                          const TensorMap& map, const Sequences& of,
+                                          const Sequence& sequence, int key, int kv_head) {
+  const TokenBoxes<Boxes, BN> boxes(of, sequence, key, kv_head);
+  ring.warp_acquire(Boxes * BN * kSwizzleBytes);
+  boxes.load(to, map, ring.full());
+}
+template <int Boxes>
+__device__ __forceinline__ void load_tile(const TilePipeline& ring, unsigned to,
+                                          const HeadRows& from, const Sequences& of,
+                                          const Sequence& sequence, int key, int kv_head) {
+  const TokenRows<BN> rows(of, sequence, key, kv_head);
+  ring.producer_wait();
+  rows.copy<Boxes>(to, from);
+  mbarrier_arrive_copied(ring.full());
+}
+
 // Finds the tiles of this block, and loads their queries and keys. Run by one warp.
-__device__ __forceinline__ void produce_keys(const TensorMap& map_q, const TensorMap& map_k,
+template <typename Source>
+__device__ __forceinline__ void produce_keys(const TensorMap& map_q, const Source& source,
                                              const Sequences& of, Addresses at, int tiles,
                                              int section, int* counters) {
   const int lane = threadIdx.x % 32;
@@ -71,9 +93,8 @@ __device__ __forceinline__ void produce_keys(const TensorMap& map_q, const Tenso
     work.advance();
     if (lane == 0) number = WorkQueue::next_number(counters);
     const auto load_keys = [&](int j) {
-      const TokenBoxes<kBoxesD, BN> boxes(of, tile.sequence, j * BN, tile.kv_head());
-      keys.warp_acquire(kKeyBytes);
-      boxes.load(at.k(keys.stage()), map_k, keys.full());
+      load_tile<kBoxesD>(keys, at.k(keys.stage()), source, of, tile.sequence, j * BN,
+                         tile.kv_head());
       keys.advance();
     };
     if (tile.sees()) {
@@ -91,7 +112,8 @@ __device__ __forceinline__ void produce_keys(const TensorMap& map_q, const Tenso
 }
 
 // Loads the values of the tiles that are published. Run by one warp.
-__device__ __forceinline__ void produce_values(const TensorMap& map_v, const Sequences& of,
+template <typename Source>
+__device__ __forceinline__ void produce_values(const Source& source, const Sequences& of,
                                                Addresses at) {
   TilePipeline values(at.value_barriers());
   WorkQueue work(at.work());
@@ -100,9 +122,8 @@ __device__ __forceinline__ void produce_values(const TensorMap& map_v, const Seq
     const Sequence sequence(tile.sequence.number, of);  // with the place of its keys
 #pragma unroll 1
     for (int j = tile.last - 1; j >= tile.first; --j) {
-      const TokenBoxes<kBoxesDv, BN> boxes(of, sequence, j * BN, tile.kv_head());
-      values.warp_acquire(kValueBytes);
-      boxes.load(at.v(values.stage()), map_v, values.full());
+      load_tile<kBoxesDv>(values, at.v(values.stage()), source, of, sequence, j * BN,
+                          tile.kv_head());
       values.advance();
     }
   }
@@ -193,7 +214,7 @@ class Worker {
     int key = (tile.last - 1) * BN;
     const OperandQ q(at_.q(queries_.stage()), group_ * 64);
     queries_.consumer_wait();
-    keys_.consumer_wait();
+    await(keys_);
     take_turn(group_);
     issue_scores(s, q);
     give_turn(group_);
@@ -203,7 +224,7 @@ class Worker {
 #pragma unroll 1
     for (; key > tile.first * BN; key -= BN) {
       if constexpr (OVERLAP) {
-        keys_.consumer_wait();
+        await(keys_);
         take_turn(group_);
         issue_scores(s, q);
         await_values(tile, key);
@@ -216,7 +237,7 @@ class Worker {
       } else {
         await_values(tile, key);
         issue_results(o, p);
-        keys_.consumer_wait();
+        await(keys_);
         await_results(o, p);
         issue_scores(s, q);
         await_scores<0>(s, tile, key - BN);
@@ -233,6 +254,14 @@ class Worker {
   }
 
  private:
+  // Waits for a stage, so that wgmma sees it.
+  static __device__ __forceinline__ void await(const TilePipeline& ring) {
+    ring.consumer_wait();
+    // wgmma reads as TMA does, and cp.async writes as ordinary stores do. Copies end later than the
+    // warp that starts them could run a fence, so their readers do.
+    if constexpr (kGathered) tma_store_fence();
+  }
+
   __device__ __forceinline__ void issue_scores(Scores& s, const OperandQ& q) const {
     wgmma_pin(s[0]);
     wgmma_fence();
@@ -253,7 +282,7 @@ class Worker {
   }
 
   __device__ __forceinline__ void await_values(const Tile& tile, int key) const {
-    values_.consumer_wait();
+    await(values_);
     clear_unseen(at_.v(values_.stage()), tile, key, group_);
   }
 
@@ -355,8 +384,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     tma_prefetch(map_q);
     tma_prefetch(map_k);
     tma_prefetch(map_v);
-    TilePipeline(at.key_barriers()).init(WGS * 4);
-    TilePipeline(at.value_barriers()).init(WGS * 4);
+    TilePipeline(at.key_barriers()).init(WGS * 4, kGathered ? 32 : 1);
+    TilePipeline(at.value_barriers()).init(WGS * 4, kGathered ? 32 : 1);
     QueryPipeline(at.query_barriers()).init(WGS * 4);
     WorkQueue(at.work()).init(WGS * 4 + (biased ? 3 : 1));
     if constexpr (biased) BiasPipeline(at.bias_barriers()).init(4, kBiasThreads);
@@ -369,8 +398,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       Logits::of(scale, cap, slopes, seen, bias, kv_len, ldbias_batch, ldbias_head, ldbias);
   if (role == 0) {
     registers_release<kRegisters.producer>();
-    if (warp == 0) produce_keys(map_q, map_k, of, at, tiles, SECTION, counters);
-    if (warp == 1) produce_values(map_v, of, at);
+    if constexpr (kGathered) {
+      const HeadRows keys{k, ldk, head_dim}, values{v, ldv, head_dim_v};
+      if (warp == 0) produce_keys(map_q, keys, of, at, tiles, SECTION, counters);
+      if (warp == 1) produce_values(values, of, at);
+    } else {
+      if (warp == 0) produce_keys(map_q, map_k, of, at, tiles, SECTION, counters);
+      if (warp == 1) produce_values(map_v, of, at);
+    }
     if constexpr (biased) {
       WorkQueue work(at.work());
       if (warp >= 2) {

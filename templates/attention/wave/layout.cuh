@@ -22,14 +22,16 @@ constexpr int kValueBytes = TileOfKeys<BN>::kValueBytes;
 constexpr int kHeads = PACK ? GROUP : 1;  // that share a tile
 using Tile = QueryTile<kHeads>;
 static_assert(BM == 64 * WGS && BN % 16 == 0);
-// Warps that load a bias need more registers than those that leave loads to TMA.
-constexpr RegisterSplit kBesideBias = WGS == 4      ? RegisterSplit{32, 112}
-                                      : WGS == 3    ? RegisterSplit{56, 152}
-                                      : WGS == 2    ? RegisterSplit{56, 224}
-                                      : BLOCKS == 2 ? RegisterSplit{56, 200}
-                                                    : RegisterSplit{0, 0};
+constexpr bool kGathered = TileOfKeys<BN>::kGathered;
+// Warps that load a bias need more registers than those that leave loads to TMA, and so do those
+// that copy rows if three or four warpgroups leave them few.
+constexpr RegisterSplit kBesideCopies = WGS == 4      ? RegisterSplit{32, 112}
+                                        : WGS == 3    ? RegisterSplit{56, 152}
+                                        : WGS == 2    ? RegisterSplit{56, 224}
+                                        : BLOCKS == 2 ? RegisterSplit{56, 200}
+                                                      : RegisterSplit{0, 0};
 constexpr RegisterSplit kRegisters =
-    biased ? kBesideBias : register_split(WGS, BLOCKS, false, false);
+    COPIES ? kBesideCopies : register_split(WGS, BLOCKS, false, false);
 static_assert(can_be_claimed(kRegisters, WGS, BLOCKS));
 
 using TilePipeline = Pipeline<STAGES>;

@@ -29,12 +29,14 @@ template <int Keys>
 struct TileOfKeys {
   static constexpr bool kPaged = config::cache == config::cache_paged;
   // Keys of a box, in a paged cache not more than a page.
-  static constexpr int kBoxKeys = kPaged && config::page < Keys ? config::page : Keys;
+  static constexpr int kBoxKeys = config::BOX_KEYS;
+  // True if pages are no boxes, and keys are copied one by one.
+  static constexpr bool kGathered = kBoxKeys == 1;
   static constexpr int kPieces = Keys / kBoxKeys;  // boxes, beside the boxes along the head
   static constexpr int kKeyBytes = kBoxesD * Keys * kRowD;
   static constexpr int kValueBytes = kBoxesDv * Keys * kRowDv;
 
-  static_assert(Keys % kBoxKeys == 0 && kBoxKeys % 8 == 0);
+  static_assert(kGathered || (Keys % kBoxKeys == 0 && kBoxKeys % 8 == 0));
   static_assert(!kPaged || config::page % kBoxKeys == 0);
 };
 
@@ -83,6 +85,10 @@ class TokenBoxes {
       }
     }
   }
+
+  // Return the token of the lane's box of a round, and its place along the outermost dim.
+  __device__ __forceinline__ int token(int round) const { return token_[round]; }
+  __device__ __forceinline__ int outer(int round) const { return outer_[round]; }
 
  private:
   using Tile = TileOfKeys<Keys>;
