@@ -3,15 +3,29 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "support/text.h"
 
 namespace kernwright {
 
 Result<void> check_values(const TensorShape& tensor, std::span<const std::int64_t> values,
-                          std::span<const std::int64_t> counts) {
+                          std::span<const std::int64_t> counts,
+                          std::span<const std::int64_t> rows) {
   const ValueRange<std::int64_t>& range = *tensor.values;
   const auto columns = static_cast<std::size_t>(tensor.columns());
+  if (!range.per && !counts.empty()) {
+    const std::int64_t used = std::max<std::int64_t>(counts.back(), 0);
+    values = values.first(std::min(values.size(), static_cast<std::size_t>(used)));
+  }
+  std::vector<std::int64_t> of_rows(counts.begin(), counts.end());
+  if (range.per && !rows.empty()) {
+    of_rows.assign(values.size() / columns, 0);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      std::int64_t& used = of_rows[static_cast<std::size_t>(rows[i])];
+      used = std::max(used, i < counts.size() ? counts[i] : *range.per * tensor.columns());
+    }
+  }
   const auto wrong = [&](std::size_t at, const auto&... what) {
     const std::string place =
         tensor.extent.size() < 2 ? std::to_string(at) : concat(at / columns, ",", at % columns);
@@ -19,8 +33,8 @@ Result<void> check_values(const TensorShape& tensor, std::span<const std::int64_
                  concat(tensor.name, "[", place, "] is ", values[at], what...)};
   };
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (range.per && i / columns < counts.size()) {
-      const std::int64_t used = std::max<std::int64_t>(counts[i / columns], 0);
+    if (range.per && i / columns < of_rows.size()) {
+      const std::int64_t used = std::max<std::int64_t>(of_rows[i / columns], 0);
       if (static_cast<std::int64_t>(i % columns) * *range.per >= used) continue;
     }
     if (values[i] < range.least || values[i] > range.most) {

@@ -168,7 +168,8 @@ Result<std::vector<std::int64_t>> LoadedKernel::read_integers(CUstream stream, s
                                                               DevicePointer address) const {
   const TensorShape& shape = plan().tensors[tensor];
   const auto copy = [&](auto& values) -> Result<std::vector<std::int64_t>> {
-    values.resize(static_cast<std::size_t>(shape.elements()));
+    const Layout layout = shape.layout();
+    values.resize(static_cast<std::size_t>(layout.span()));
     const DriverApi& api = launcher_->api();
     const OutsideOfCaptures waits(api);
     for (const DriverStatus status :
@@ -178,7 +179,11 @@ Result<std::vector<std::int64_t>> LoadedKernel::read_integers(CUstream stream, s
           DriverStatus{"cuStreamSynchronize", api.stream_synchronize(stream)}}) {
       if (!status) return driver_error(api, status);
     }
-    return std::vector<std::int64_t>(values.begin(), values.end());
+    std::vector<std::int64_t> elements(static_cast<std::size_t>(layout.elements));
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      elements[i] = values[static_cast<std::size_t>(layout.place(static_cast<std::int64_t>(i)))];
+    }
+    return elements;
   };
   std::vector<std::int32_t> narrow;
   std::vector<std::int64_t> wide;
@@ -195,10 +200,13 @@ Result<void> LoadedKernel::check_device_values(CUstream stream, const BoundArgum
     const TensorShape& shape = plan().tensors[i];
     if (!shape.values) continue;
     KW_ASSIGN(known[shape.name], read_integers(stream, i, bound.tensors_[i]));
-    const auto counts = known.find(shape.values->counted_by);
-    const Result<void> checked = check_values(
-        shape, known[shape.name],
-        counts == known.end() ? std::span<const std::int64_t>() : std::span(counts->second));
+    const auto values_of = [&](const std::string& name) {
+      const auto found = known.find(name);
+      return found == known.end() ? std::span<const std::int64_t>() : std::span(found->second);
+    };
+    const Result<void> checked =
+        check_values(shape, known[shape.name], values_of(shape.values->counted_by),
+                     values_of(shape.values->rows));
     if (!checked) return bad_argument(i, checked.error().message);
   }
   return {};

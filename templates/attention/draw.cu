@@ -33,6 +33,7 @@ enum Stream {
   kQueryNorm,
   kKeyNorm,
   kBias,
+  kRows,
   kStreams
 };
 
@@ -42,6 +43,8 @@ constexpr bool kAppends = append != append_none;
 constexpr bool kNorms = append == append_norm_rope;
 constexpr bool kRagged = lengths == lengths_ragged;
 constexpr bool kPaged = cache == cache_paged;
+constexpr bool kListed = table == table_list;
+constexpr bool kGivenRows = config::table_rows == table_rows_given;
 // Fills places that no query sees, in a cache that is a result: sums that include it are far off.
 constexpr float kUnseen = 16384;
 // Keys at the end of a sequence among which the NaN set has NaN: few enough that most rows of a
@@ -68,13 +71,13 @@ struct Draw {
   kv_t *k, *v;
   dtype_t *k_new, *v_new, *q_norm, *k_norm;
   float *cosine, *sine;
-  int *q_offsets, *kv_offsets, *kv_lengths, *page_table;
+  int *q_offsets, *kv_offsets, *kv_lengths, *table_rows, *page_table, *page_offsets, *page_list;
   float *sinks, *slopes, *q_descale, *k_descale, *v_descale;
   int* work;
   bool* seen;
   bias_dtype_t* bias;
   long long batch, heads, kv_heads, q_len, kv_len, head_dim, head_dim_v, q_total, kv_total;
-  long long page, pages, window, slots, ldq, ldk, ldv;
+  long long page, pages, table_sequences, ld_table, window, slots, ldq, ldk, ldv;
   long long ldk_new, ldv_new;
   BiasRows bias_rows;
 
@@ -306,12 +309,18 @@ struct Draw {
       kv_offsets[s.number + 1] = static_cast<int>(s.kv_first + s.keys);
     }
     if (kv_lengths) kv_lengths[s.number] = static_cast<int>(s.keys);
-    if (!page_table) return;
-    const long long columns = ceil_div(kv_len, page);
+    const Order row_order(hash_at(seed, kRows), table_sequences);
+    const long long row = kGivenRows ? row_order(s.number) : s.number;
+    if (table_rows) table_rows[s.number] = static_cast<int>(row);
     const long long used = ceil_div(s.keys, page);
-    for (long long c = 0; c < columns; ++c) {
-      page_table[s.number * columns + c] =
-          c < used ? static_cast<int>(order(s.page_first + c)) : kNoPage;
+    if (page_offsets) {
+      page_offsets[s.number] = static_cast<int>(s.page_first);
+      page_offsets[s.number + 1] = static_cast<int>(s.page_first + used);
+    }
+    for (long long c = 0; c < ceil_div(kv_len, page); ++c) {
+      const int of_column = c < used ? static_cast<int>(order(s.page_first + c)) : kNoPage;
+      if (page_table) page_table[row * ld_table + c] = of_column;
+      if (page_list && c < used) page_list[s.page_first + c] = of_column;
     }
   }
 
@@ -412,7 +421,10 @@ struct Draw {
        kRagged ? q_offsets : nullptr,                                            \
        kRagged && !kPaged ? kv_offsets : nullptr,                                \
        lengths == lengths_kv || (kRagged && kPaged) ? kv_lengths : nullptr,      \
-       kPaged ? page_table : nullptr,                                            \
+       kGivenRows ? table_rows : nullptr,                                        \
+       kPaged && !kListed ? page_table : nullptr,                                \
+       kListed ? page_offsets : nullptr,                                         \
+       kListed ? page_list : nullptr,                                            \
        sink == sink_head ? sinks : nullptr,                                      \
        config::bias == bias_alibi ? slopes : nullptr,                            \
        descale == descale_head && dtype == dtype_fp8_e4m3 ? q_descale : nullptr, \
@@ -432,6 +444,8 @@ struct Draw {
        kv_total,                                                                 \
        page,                                                                     \
        pages,                                                                    \
+       table_sequences,                                                          \
+       ld_table,                                                                 \
        window,                                                                   \
        slots,                                                                    \
        ldq,                                                                      \

@@ -103,6 +103,12 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps)
   Shared& shared = of_warps[threadIdx.x / 32];
   const int lane = threadIdx.x % 32;
   const bool is_ragged = lengths == lengths_ragged;
+  // Returns the page of the keys [i * page, (i + 1) * page) of a sequence.
+  const auto page_at = [&](long long sequence, long long i) -> long long {
+    if (table == table_list) return page_list[page_offsets[sequence] + i];
+    const long long row = config::table_rows == table_rows_given ? table_rows[sequence] : sequence;
+    return page_table[row * ld_table + i];
+  };
   const BiasRows bias_rows{bias_batch, bias_heads, bias_q, ldbias_batch, ldbias_head, ldbias};
   const long long rows = (is_ragged ? q_tokens : batch * q_tokens) * heads;
   const long long warps = static_cast<long long>(gridDim.x) * kWarps;
@@ -144,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps)
     // Returns the first element of a key, in k or in v.
     const auto key_at = [&](long long j, long long own_size, long long pitch) {
       if (cache == cache_paged) {
-        const long long used = page_table[sequence * table_columns + j / page];
+        const long long used = page_at(sequence, j / page);
         return place_of(used, j % page, k_head, page, kv_heads, own_size, pitch);
       }
       const long long first = is_ragged ? kv_offsets[sequence] : 0;
@@ -321,10 +327,9 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps)
       for (long long s = threadIdx.x; s < batch; s += blockDim.x) {
         const long long last = kv_lengths[s] - 1ll;
         if (last < 0) continue;
-        const bool here =
-            cache == cache_paged
-                ? page_table[s * table_columns + last / page] == entry && last % page == entry_token
-                : s == entry && last == entry_token;
+        const bool here = cache == cache_paged
+                              ? page_at(s, last / page) == entry && last % page == entry_token
+                              : s == entry && last == entry_token;
         if (here) shared_sequence = s;
       }
       __syncthreads();

@@ -12,13 +12,14 @@ using Range = ValueRange<std::int64_t>;
 
 std::string found(std::vector<std::int64_t> extent, const Range& range,
                   const std::vector<std::int64_t>& values,
-                  const std::vector<std::int64_t>& counts = {}) {
+                  const std::vector<std::int64_t>& counts = {},
+                  const std::vector<std::int64_t>& rows = {}) {
   TensorShape shape;
   shape.name = "t";
   shape.dtype = DType::int32;
   shape.extent = std::move(extent);
   shape.values = range;
-  const Result<void> checked = check_values(shape, values, counts);
+  const Result<void> checked = check_values(shape, values, counts, rows);
   return checked ? "" : checked.error().message;
 }
 
@@ -57,6 +58,24 @@ TEST(DeviceValuesTest, OfATableOnlyWhatARowUsesCounts) {
   EXPECT_EQ(found({2, 3}, pages, {4, 0, behind, 0, 0, 0}),
             "t[0,2] is 2147483647, and may be 0 to 4")
       << "all count where no tensor says how many";
+}
+
+TEST(DeviceValuesTest, OfATableOnlyRowsThatAreNamedCount) {
+  const Range pages{.least = 0, .most = 4, .counted_by = "lengths", .per = 16, .rows = "rows"};
+  const std::int64_t behind = 2147483647;
+  const std::vector<std::int64_t> table{behind, behind, 3, behind, 9, 0};
+  EXPECT_EQ(found({3, 2}, pages, table, {16}, {1}), "");
+  EXPECT_EQ(found({3, 2}, pages, table, {16, 32}, {1, 2}), "t[2,0] is 9, and may be 0 to 4");
+  EXPECT_EQ(found({3, 2}, pages, table, {17}, {1}), "t[1,1] is 2147483647, and may be 0 to 4");
+  EXPECT_EQ(found({3, 2}, pages, table, {}, {1}), "t[1,1] is 2147483647, and may be 0 to 4")
+      << "without lengths a row that is named counts to its end";
+}
+
+TEST(DeviceValuesTest, OfAListOnlyWhatIsBeforeTheLastOffsetCounts) {
+  const Range pages{.least = 0, .most = 4, .counted_by = "offsets"};
+  EXPECT_EQ(found({4}, pages, {4, 0, 7, 7}, {0, 1, 2}), "");
+  EXPECT_EQ(found({4}, pages, {4, 0, 7, 7}, {0, 1, 3}), "t[2] is 7, and may be 0 to 4");
+  EXPECT_EQ(found({4}, pages, {4, 0, 7, 7}, {0, 0}), "");
 }
 
 }  // namespace

@@ -138,6 +138,29 @@ TEST_F(LoadedKernelTest, ACheckedLaunchLooksAtLengthsAndTablesOnTheDevice) {
   EXPECT_THAT(message(launched(checked)), HasSubstr("cuMemcpyDtoHAsync"));
 }
 
+TEST_F(LoadedKernelTest, ACheckedLaunchPassesOverGapsAndRowsThatNoSequenceHas) {
+  TensorShape lengths = tensor("lengths", TensorRole::in, DType::int32, {1});
+  lengths.values = {.least = 0, .most = 32};
+  TensorShape rows = tensor("rows", TensorRole::in, DType::int32, {1});
+  rows.values = {.least = 0, .most = 2};
+  TensorShape table = tensor("table", TensorRole::in, DType::int32, {3, 2});
+  table.pitches = {3};
+  table.values = {.least = 0, .most = 4, .counted_by = "lengths", .per = 16, .rows = "rows"};
+  for (const TensorShape& shape : {lengths, rows, table}) plan_.tensors.push_back(shape);
+  const auto kernel = load();
+  constexpr std::uint64_t kLengths = 0x30000, kRows = 0x40000, kTable = 0x50000;
+  const auto launched = [&] {
+    return message(
+        kernel->handle().launch_checked(stream(0x77), {kX, kY, kLengths, kRows, kTable}, nullptr));
+  };
+  driver_.integers = {{kLengths, {32}}, {kRows, {1}}, {kTable, {77, 77, 77, 4, 0, 77, 77, 77}}};
+  EXPECT_EQ(launched(), "");
+  driver_.integers[kRows] = {2};
+  EXPECT_EQ(launched(), "argument 4 of scale rows=32 (table): table[2,0] is 77, and may be 0 to 4");
+  driver_.integers[kRows] = {3};
+  EXPECT_EQ(launched(), "argument 3 of scale rows=32 (rows): rows[0] is 3, and may be 0 to 2");
+}
+
 TEST_F(LoadedKernelTest, AFailedLaunchGivesItsWorkspaceBack) {
   const auto kernel = load();
   driver_.failures["cuLaunchKernelEx"] = CUDA_ERROR_INVALID_VALUE;

@@ -127,6 +127,7 @@ inline std::vector<std::string> attention_problems_of(const AttentionLists& list
     kSink,
     kInvariant,
     kSchedule,
+    kTable,
     kDescale
   };
   const auto count = [](const auto& list) { return static_cast<int>(list.size()); };
@@ -150,6 +151,7 @@ inline std::vector<std::string> attention_problems_of(const AttentionLists& list
                                2,
                                2,
                                2,
+                               4,
                                count(lists.descales)};
   const int vector = lists.vector;
 
@@ -184,9 +186,16 @@ inline std::vector<std::string> attention_problems_of(const AttentionLists& list
     if (row[kLengths] > 0) text += concat(" kv_total=", total(kv_len));
     if (row[kLengths] == 2) text += concat(" q_total=", total(q_len));
     if (page > 0) text += concat(" cache=paged page=", page);
-    if (page > 0 && row[kPitches] == 2) {
-      text += concat(" pages=", batch * ((kv_len + page - 1) / page) + 5);
+    const int columns = page > 0 ? (kv_len + page - 1) / page : 0;
+    if (page > 0 && row[kPitches] == 2) text += concat(" pages=", batch * columns + 5);
+    // Rows side by side, apart, given, or none.
+    if (page > 0 && (row[kTable] == 1 || row[kTable] == 2)) {
+      text += concat(" ld_table=", columns + 3);
     }
+    if (page > 0 && row[kTable] == 2) {
+      text += concat(" table_rows=given table_sequences=", batch + 2);
+    }
+    if (page > 0 && row[kTable] == 3) text += " table=list";
     const bool scheduled = row[kSchedule] == 1 && row[kLengths] > 0;
     if (scheduled) text += concat(" slots=", 1 + 5 * row[kTotals] + row[kPitches]);
     const bool heads_inside = row[kLayout] == 0;
@@ -242,7 +251,7 @@ inline std::vector<std::string> attention_fp8_problems() {
 inline std::vector<std::string> attention_append_problems() {
   constexpr std::array<int, 7> head_dims{16, 64, 80, 96, 128, 192, 256};
   constexpr std::array<int, 6> kv_lengths{1, 17, 129, 544, 1001, 2099};
-  constexpr std::array<int, 6> pages{0, 8, 16, 32, 64, 128};  // 0: contiguous
+  constexpr std::array<int, 6> pages{0, 1, 16, 32, 64, 128};  // 0: contiguous
   constexpr std::array<int, 6> groups{1, 2, 4, 7, 8, 16};
   constexpr std::array<const char*, 3> masks{"none", "causal", "window window=65"};
   enum Column {
@@ -277,6 +286,10 @@ inline std::vector<std::string> attention_append_problems() {
                               " q_len=1 kv_len=", kv_len, " head_dim=", head_dim,
                               " head_dim_v=", std::min(head_dim_v, 256), " kv_total=", total);
     if (page > 0) text += concat(" cache=paged page=", page);
+    if (page > 0 && row[kTotals] == 1) {
+      text += concat(" table_rows=given table_sequences=", batch + 2,
+                     " ld_table=", (kv_len + page - 1) / page + 3);
+    }
     if (row[kPitches] == 1) {  // q, k and v of one product
       const int all = (heads + 2 * kv_heads) * (head_dim + head_dim_v);
       text += concat(" ldq=", all, " ldk_new=", all, " ldv_new=", all);
@@ -303,7 +316,7 @@ inline std::vector<std::string> attention_bias_problems() {
   constexpr std::array<const char*, 4> masks{"none", "causal", "causal_first", "window window=65"};
   constexpr std::array<const char*, 4> dtypes{"bf16", "fp16", "bf16 kv=fp8_e4m3",
                                               "fp8_e4m3 out=bf16"};
-  constexpr std::array<int, 4> pages{0, 8, 24, 64};  // 0: contiguous
+  constexpr std::array<int, 4> pages{0, 1, 24, 64};  // 0: contiguous
   constexpr std::array<int, 3> groups{1, 4, 7};
   constexpr std::array<const char*, 3> lse{"none", "natural", "base2"};
   enum Column {

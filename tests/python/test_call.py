@@ -86,6 +86,16 @@ def test_attention_with_pages(planned):
     slots = planned(kw.attention, q, *pool, kv_lengths=ints(4), page_table=ints(4, 20),
                     work=ints(33, 8), kv_total=400, out=out)
     assert "kv_total=400" in slots and "slots=33" in slots and "schedule=given" in slots
+    pages = [tensor(1000, 2, 1, 64) for _ in "kv"]
+    rows = planned(kw.attention, q, *pages, kv_lengths=ints(4), table_rows=ints(4), out=out,
+                   page_table=tensor(50, 300, dtype="int32", strides=(512, 1)))
+    assert rows == ("attention batch=4 heads=8 kv_heads=2 q_len=1 kv_len=300 head_dim=64 kv_total=1000 "
+                    "page=1 pages=1000 table_sequences=50 ld_table=512 dtype=bf16 layout=bhsd "
+                    "lengths=kv cache=paged table_rows=given")
+    listed = planned(kw.attention, q, *pages, kv_lengths=ints(4), page_offsets=ints(5),
+                     page_list=ints(700), kv_len=300, out=out)
+    assert listed == ("attention batch=4 heads=8 kv_heads=2 q_len=1 kv_len=300 head_dim=64 kv_total=700 "
+                      "page=1 pages=1000 dtype=bf16 layout=bhsd lengths=kv cache=paged table=list")
 
 
 def test_attention_of_ragged_sequences(planned):

@@ -299,14 +299,23 @@ class OperationReader {
       const bool is_integer =
           tensor.dtype_variable.empty() &&
           (tensor.fixed_dtype == DType::int32 || tensor.fixed_dtype == DType::int64);
-      if (tensor.role != TensorRole::in || !is_integer || !tensor.pitches.empty()) {
-        values.fail("only a contiguous input of int32 or int64 has them");
+      if (tensor.role != TensorRole::in || !is_integer) {
+        values.fail("only an input of int32 or int64 has them");
       }
       tensor.values = read_values(values);
     }
     read_comparison(json, tensor);
     read_in_place(json, tensor);
     operation_.tensors.push_back(std::move(tensor));
+  }
+
+  std::string earlier_tensor(const JsonReader& json) const {
+    std::string name = json.string();
+    if (std::none_of(operation_.tensors.begin(), operation_.tensors.end(),
+                     [&](const Tensor& known) { return known.name == name; })) {
+      json.fail(concat("no tensor \"", name, "\" before this one"));
+    }
+    return name;
   }
 
   ValueRange<Expression> read_values(const JsonReader& json) const {
@@ -320,14 +329,14 @@ class OperationReader {
       range.falls = falls.boolean();
     }
     if (const JsonReader counted_by = json.optional("counted_by"); counted_by.present()) {
-      counted_by.expect_keys({"tensor", "per"});
-      const JsonReader tensor = counted_by.required("tensor");
-      range.counted_by = tensor.string();
-      if (std::none_of(operation_.tensors.begin(), operation_.tensors.end(),
-                       [&](const Tensor& known) { return known.name == range.counted_by; })) {
-        tensor.fail(concat("no tensor \"", range.counted_by, "\" before this one"));
+      counted_by.expect_keys({"tensor", "per", "rows"});
+      range.counted_by = earlier_tensor(counted_by.required("tensor"));
+      if (const JsonReader per = counted_by.optional("per"); per.present()) {
+        range.per = per.expression(names_);
       }
-      range.per = counted_by.required("per").expression(names_);
+      if (const JsonReader rows = counted_by.optional("rows"); rows.present()) {
+        range.rows = earlier_tensor(rows);
+      }
     }
     return range;
   }

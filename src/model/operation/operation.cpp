@@ -73,8 +73,9 @@ Result<ValueRange<std::int64_t>> evaluate(const ValueRange<Expression>& range,
     KW_ASSIGN(found.rise, range.rise->evaluate(values));
   }
   found.falls = range.falls;
+  found.counted_by = range.counted_by;
+  found.rows = range.rows;
   if (range.per) {
-    found.counted_by = range.counted_by;
     KW_ASSIGN(found.per, range.per->evaluate(values));
   }
   return found;

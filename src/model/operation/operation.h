@@ -86,9 +86,13 @@ struct ValueRange {
   std::optional<Number> rise = {};
   bool falls = true;  ///< false for ends of segments: none is below the one before
   /// For a table: the tensor whose element for a row says how much of the row counts, and how much
-  /// of it an element of the table stands for. Empty: all elements count.
+  /// of it an element of the table stands for; without that its last element says how many elements
+  /// count. Empty: all elements count.
   std::string counted_by = {};
   std::optional<Number> per = {};
+  /// The tensor whose elements name the rows that `counted_by` has elements for; other rows do not
+  /// count. Empty, or not there: it has them for all rows in order.
+  std::string rows = {};
 };
 
 /// A row-major tensor, whose entries need not be contiguous in any dim. Its dtype comes from type

@@ -402,8 +402,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const Addresses at{aligned_shared(memory)};
   const int role = warpgroup_number();
   const int warp = warp_number();
-  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
-                     kv_len,    Q_TOKENS,   KV_TOKENS,  pages,      table_columns};
+  const Sequences of{q_offsets, kv_offsets, kv_lengths,   page_table, batch,
+                     q_len,     kv_len,     Q_TOKENS,     KV_TOKENS,  pages,
+                     ld_table,  table_rows, page_offsets, page_list};
   const int tiles = (q_len + BM - 1) / BM * heads * batch;
   if (warp == 0 && elect_one()) {
     tma_prefetch(map_q);
@@ -441,8 +442,9 @@ extern "C" __global__ void __launch_bounds__(32 * TRANSPOSERS)
   extern __shared__ unsigned char memory[];
   const unsigned from = aligned_shared(memory), to = from + kValueBytes;
   const unsigned full = to + kTransposedBytes;
-  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
-                     kv_len,    Q_TOKENS,   KV_TOKENS,  pages,      table_columns};
+  const Sequences of{q_offsets, kv_offsets, kv_lengths,   page_table, batch,
+                     q_len,     kv_len,     Q_TOKENS,     KV_TOKENS,  pages,
+                     ld_table,  table_rows, page_offsets, page_list};
   if (threadIdx.x == 0) {
     mbarrier_init(full, 1);
     mbarrier_init_fence();

@@ -84,8 +84,7 @@ __device__ __forceinline__ void load_tile(const TilePipeline& pipeline, const To
 __device__ __forceinline__ void prefetch_pages(const Sequences& of, const Share& share) {
   if constexpr (!kGathered) return;
   constexpr int kOfLine = 128 / sizeof(int);
-  const int* const entries =
-      of.page_table + static_cast<long long>(share.sequence.number) * of.table_columns;
+  const int* const entries = of.pages_of(share.sequence.number);
   const int end = (share.end + page - 1) / page;
   for (int i = share.begin / page + threadIdx.x % 32 * kOfLine; i < end; i += 32 * kOfLine) {
     prefetch_line(entries + i);
@@ -392,8 +391,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   extern __shared__ unsigned char memory[];
   const Addresses at{aligned_shared(memory)};
   const int warp = warp_number();
-  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
-                     kv_len,    Q_TOKENS,   KV_TOKENS,  pages,      table_columns};
+  const Sequences of{q_offsets, kv_offsets, kv_lengths,   page_table, batch,
+                     q_len,     kv_len,     Q_TOKENS,     KV_TOKENS,  pages,
+                     ld_table,  table_rows, page_offsets, page_list};
   if (warp == WARPS && elect_one()) {
     tma_prefetch(map_k);
     tma_prefetch(map_v);

@@ -274,8 +274,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     attention_tiled(KW_PARAMETERS(attention_tiled)) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned ring = shared_address(shared);
-  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
-                     kv_len,    q_tokens,   kv_tokens,  0,          table_columns};
+  const Sequences of{q_offsets, kv_offsets, kv_lengths,   page_table, batch,
+                     q_len,     kv_len,     q_tokens,     kv_tokens,  0,
+                     ld_table,  table_rows, page_offsets, page_list};
   await_previous_kernel();
   release_next_kernel();
   const Share share = share_of_block(of, parts, SPLIT);

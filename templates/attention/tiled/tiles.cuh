@@ -152,7 +152,7 @@ class Copies {
         slots_(slots),
         k_(k + first_place(of, share, ldk, head_dim)),
         v_(v + first_place(of, share, ldv, head_dim_v)),
-        table_(of.page_table + share.sequence.number * static_cast<long long>(of.table_columns)),
+        table_(kPaged ? of.pages_of(share.sequence.number) : nullptr),
         first_key_(share.first_key),
         tiles_(share.tiles()),
         keys_(share.keys) {

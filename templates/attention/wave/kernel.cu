@@ -377,8 +377,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const Addresses at{aligned_shared(memory)};
   const int role = warpgroup_number();
   const int warp = warp_number();
-  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
-                     kv_len,    Q_TOKENS,   KV_TOKENS,  pages,      table_columns};
+  const Sequences of{q_offsets, kv_offsets, kv_lengths,   page_table, batch,
+                     q_len,     kv_len,     Q_TOKENS,     KV_TOKENS,  pages,
+                     ld_table,  table_rows, page_offsets, page_list};
   const int tiles = (q_len + Tile::kQueries - 1) / Tile::kQueries * (heads / kHeads) * batch;
   if (warp == 0 && elect_one()) {
     tma_prefetch(map_q);

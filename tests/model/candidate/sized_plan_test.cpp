@@ -30,7 +30,7 @@ std::string facts_of(const TensorShape& tensor) {
   if (tensor.intermediate) text += to_string(*tensor.intermediate);
   if (const auto& values = tensor.values) {
     text += concat(' ', values->least, "..", values->most, ' ', values->rise.value_or(-1),
-                   values->falls, values->counted_by, values->per.value_or(-1));
+                   values->falls, values->counted_by, values->per.value_or(-1), values->rows);
   }
   return text;
 }

@@ -110,6 +110,23 @@ TEST_F(AttentionContractTest, WhatLiesOnTheDeviceHasARange) {
   EXPECT_EQ(paged.at("page_table").values->per, 4);
 }
 
+TEST_F(AttentionContractTest, ATableHasRowsOfItsOwnOrIsAList) {
+  const auto rows =
+      shapes("lengths=kv cache=paged page=1 table_rows=given table_sequences=9 ld_table=64");
+  EXPECT_EQ(rows.at("table_rows").extent, Sizes{2});
+  EXPECT_EQ(rows.at("table_rows").values->most, 8);
+  EXPECT_EQ(rows.at("page_table").extent, (Sizes{9, 5}));
+  EXPECT_EQ(rows.at("page_table").pitches, Sizes{64});
+  EXPECT_EQ(rows.at("page_table").values->rows, "table_rows");
+  const auto list = shapes("lengths=kv cache=paged page=2 table=list table_total=8");
+  EXPECT_EQ(list.at("page_offsets").extent, Sizes{3});
+  EXPECT_EQ(list.at("page_offsets").values->most, 8);
+  EXPECT_EQ(list.at("page_list").extent, Sizes{8});
+  EXPECT_EQ(list.at("page_list").values->counted_by, "page_offsets");
+  EXPECT_EQ(list.count("page_table"), 0U);
+  EXPECT_EQ(shapes("cache=paged page=2 table=list").at("page_list").extent, Sizes{6});
+}
+
 TEST_F(AttentionContractTest, SizesThatDoNotGoTogetherAreRefused) {
   const auto says = [&](std::string_view more, std::string_view why) {
     const std::string message = refusal(more);
@@ -121,6 +138,15 @@ TEST_F(AttentionContractTest, SizesThatDoNotGoTogetherAreRefused) {
   says("lengths=kv kv_total=4", "kv_len is the largest");
   says("page=4", "only a paged cache has pages");
   says("cache=paged page=4 pages=3", "the pages of all sequences lie in the pool");
+  says("ld_table=4", "rows of a padded table have so many entries");
+  says("cache=paged ld_table=4 page=1", "rows of a padded table have so many entries");
+  says("table=list", "only a paged cache has a table");
+  says("cache=paged table=list table_rows=given", "a list has no rows");
+  says("cache=paged table_sequences=9", "each sequence has a row of the table");
+  says("cache=paged table_rows=given table_sequences=1", "each sequence has a row of the table");
+  says("cache=paged page=2 table=list table_total=5", "a list has the pages of all sequences");
+  says("cache=paged table_total=5", "only table=list has one");
+  says("lengths=kv q_len=1 cache=paged append=rope table=list", "before a length is known");
   says("window=4", "only mask=window has a window");
   says("head_dim_v=12", "rows are whole vectors of 16 bytes");
   EXPECT_THAT(refusal("", "q_len=3 kv_len=5 heads=5"), HasSubstr("is given twice"));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <limits>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -90,7 +91,8 @@ TEST_F(AttentionLimitsTest, SizesAreCountedIn64Bits) {
   EXPECT_EQ(square.operation().flops.evaluate(square.scope()).value(), 32 * 512 * pairs);
 }
 
-// A tile of keys that is wider than a page consists of whole pages, and any other of a part of one.
+// A tile of keys consists of boxes, each a page or a part of one; a box of one key is copied by no
+// TMA.
 TEST_F(AttentionLimitsTest, NoTileOfKeysCrossesTheEndOfAPage) {
   for (const int page : {1, 5, 8, 24, 40, 64, 192, 1000}) {
     for (const char* queries : {"q_len=1", "q_len=300 mask=causal"}) {
@@ -103,9 +105,24 @@ TEST_F(AttentionLimitsTest, NoTileOfKeysCrossesTheEndOfAPage) {
         const auto wave = candidate.scope.find("BN");
         EXPECT_EQ((wave ? *wave : *candidate.scope.find("TILE")) % *box, 0);
         EXPECT_EQ(page % *box, 0);
+        EXPECT_TRUE(*box == 1 || *box % 8 == 0) << *box;
       });
-      EXPECT_GE(templates, 1) << page;
+      EXPECT_GE(templates, 2) << page;
     }
+  }
+}
+
+TEST_F(AttentionLimitsTest, RowsThatAreCopiedOneByOneAreCountedIn32Bits) {
+  for (const char* queries : {"q_len=1", "q_len=300"}) {
+    const auto names = [&](const char* pool) {
+      std::set<std::string> found;
+      each(problem(concat("batch=1 heads=1 kv_len=4096 head_dim=64 cache=paged ", queries, pool)),
+           [&](const Candidate& candidate) { found.insert(candidate.kernel_template->name); });
+      return found;
+    };
+    EXPECT_EQ(names(" page=3 pages=715827882").size(), 3U) << "2^31 - 2 rows; tiled takes all";
+    EXPECT_EQ(names(" page=3 pages=715827883"), std::set<std::string>{"attention/tiled"});
+    EXPECT_EQ(names(" page=64 pages=715827883").size(), 3U) << "boxes are counted by pages";
   }
 }
 

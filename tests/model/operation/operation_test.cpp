@@ -423,7 +423,7 @@ TEST(OperationTest, AnIntegerInputSaysItsValues) {
   EXPECT_EQ(shapes[1].values->counted_by, "a");
   EXPECT_EQ(shapes[1].values->per, 10);
   EXPECT_EQ(with("fp32", R"({"from": "0", "to": "1"})").error().message,
-            "o.json:9: tensors[1].values: only a contiguous input of int32 or int64 has them");
+            "o.json:9: tensors[1].values: only an input of int32 or int64 has them");
   EXPECT_EQ(with("int32", R"({"from": "0", "to": "1", "counted_by": {"tensor": "d", "per": "1"}})")
                 .error()
                 .message,

@@ -96,14 +96,17 @@ TEST_F(AttentionGpuTest, LargeCountsAreRight) {
                   "dtype=bf16"});
 }
 
-// Pages beyond 2^31 elements and 4 GiB, first of k and then of v.
+// Pages beyond 2^31 elements and 4 GiB, first of k and then of v; as boxes, and row by row.
 TEST_F(AttentionGpuTest, PoolsOfMoreThan4GiBAreRead) {
   constexpr std::int64_t kNeeded = std::int64_t{48} << 30;  // five sets of 6 GB, and their results
   if (!device_->allocate(kNeeded)) GTEST_SKIP() << "the device has no 48 GiB free";
-  for (const char* heads : {"head_dim=256 head_dim_v=8", "head_dim=64 head_dim_v=256"}) {
+  for (const char* form : {"head_dim=256 head_dim_v=8 page=16 pages=280000",
+                           "head_dim=64 head_dim_v=256 page=16 pages=280000",
+                           "head_dim=256 head_dim_v=8 page=1 pages=4480000",
+                           "head_dim=64 head_dim_v=256 page=1 pages=4480000"}) {
     const BoundProblem problem =
         bound(concat("attention batch=8 heads=4 kv_heads=2 q_len=1 kv_len=2000 kv_total=12000 ",
-                     heads, " page=16 pages=280000 dtype=bf16 lengths=kv cache=paged lse=natural"));
+                     form, " dtype=bf16 lengths=kv cache=paged lse=natural"));
     const CandidateList list = enumerate(problem);
     check(problem, list, defaults(list), 5);
     if (HasFatalFailure()) return;

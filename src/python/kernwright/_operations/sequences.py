@@ -33,7 +33,8 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[f
     Result: as q, with v's head_dim. Source: the operation attention.
 
     By keyword also what else the operation takes: page_table, for pages [pages, kv_heads, page,
-    head_dim]; q_offsets and kv_offsets of sequences of different lengths, with q_len and kv_len, the
+    head_dim], with table_rows, the row of each sequence in a table of more sequences; page_offsets
+    and page_list in place of it, with kv_len; q_offsets and kv_offsets of sequences of different lengths, with q_len and kv_len, the
     longest, and q as the transposed view of [all tokens, heads, head_dim]; q_descale, k_descale and
     v_descale, or the numbers q_scale, k_scale and v_scale, of fp8; k_new, v_new, cos, sin, q_norm,
     k_norm and eps of new tokens that are rotated and written to the caches; work of

@@ -56,8 +56,8 @@ class TokenBoxes {
       int token = sequence.kv_first + key + piece(round) * Tile::kBoxKeys;
       int outer = sequence.kv_batch;
       if constexpr (cache == cache_paged) {
-        const long long line = static_cast<long long>(sequence.number) * of.table_columns;
-        outer = token < sequence.keys ? of.page_table[line + token / page] : of.pages;
+        const int* const used = of.pages_of(sequence.number);
+        outer = token < sequence.keys ? used[token / page] : of.pages;
         // With append tiles are loaded ahead, and an entry behind the last page may have any value.
         if constexpr (append != append_none) {
           outer = static_cast<int>(

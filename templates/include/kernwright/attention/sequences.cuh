@@ -15,7 +15,16 @@ struct Sequences {
   const int* page_table;
   int batch, q_len, kv_len;
   int q_tokens, kv_tokens;  // of an entry of the outermost dim, if the cache is not paged
-  int pages, table_columns;
+  int pages, table_pitch;
+  const int *table_rows, *page_offsets, *page_list;
+
+  // Returns the page of each `page` keys of a sequence, from the first on.
+  __device__ __forceinline__ const int* pages_of(int sequence) const {
+    if constexpr (config::table == config::table_list) return page_list + page_offsets[sequence];
+    const long long row =
+        config::table_rows == config::table_rows_given ? table_rows[sequence] : sequence;
+    return page_table + row * table_pitch;
+  }
 };
 
 // One sequence: its number of queries and keys, its first tokens in q and o, and in k and v, and
@@ -84,9 +93,8 @@ __device__ __forceinline__ long long key_place(const Sequence& sequence, int key
                                                const Sequences& of, int ld, int width) {
   using namespace config;
   if constexpr (cache == cache_paged) {
-    const long long line = static_cast<long long>(sequence.number) * of.table_columns;
-    return place_of(of.page_table[line + key / page], key % page, kv_head, page, kv_heads, ld,
-                    width);
+    return place_of(of.pages_of(sequence.number)[key / page], key % page, kv_head, page, kv_heads,
+                    ld, width);
   } else {
     return place_of(sequence.kv_batch, sequence.kv_first + key, kv_head, of.kv_tokens, kv_heads, ld,
                     width);

@@ -87,11 +87,22 @@ double descale(const Arrays& in, const Problem& problem, const std::string& name
   return kind == "head" && found != in.end() ? found->second[place] : 1;
 }
 
+/// Returns page number `i` of a sequence, from a list or from a table of `columns`.
+std::size_t page_of(const Arrays& in, std::size_t sequence, std::size_t i, std::size_t columns) {
+  const auto whole = [&](const char* name, std::size_t at) {
+    return static_cast<std::size_t>(in.at(name)[at]);
+  };
+  if (in.contains("page_list")) return whole("page_list", whole("page_offsets", sequence) + i);
+  const std::size_t row = in.contains("table_rows") ? whole("table_rows", sequence) : sequence;
+  return whole("page_table", row * columns + i);
+}
+
 Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
   const double scale = static_cast<float>(0.11), cap = 3;  // as in checks
   const Order order{flag(problem, "layout") == "bhsd"};
   const std::string mask = flag(problem, "mask"), lse = flag(problem, "lse");
-  const bool ragged = in.contains("q_offsets"), paged = in.contains("page_table");
+  const bool ragged = in.contains("q_offsets");
+  const bool paged = in.contains("page_table") || in.contains("page_list");
   const bool narrow = flag(problem, "dtype") == "fp8_e4m3";
   const std::size_t heads = d.at("heads"), kv_heads = d.at("kv_heads"), page = d.at("page");
   const std::size_t size = d.at("head_dim"), size_v = d.at("head_dim_v");
@@ -115,10 +126,7 @@ Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& prob
       const auto place = [&](std::size_t j, std::size_t own) {
         const std::size_t first =
             ragged && !paged ? static_cast<std::size_t>(in.at("kv_offsets")[token.sequence]) : 0;
-        const std::size_t outer =
-            paged
-                ? static_cast<std::size_t>(in.at("page_table")[token.sequence * columns + j / page])
-                : entry;
+        const std::size_t outer = paged ? page_of(in, token.sequence, j / page, columns) : entry;
         return order.place(outer, paged ? j % page : first + j, head / (heads / kv_heads),
                            kv_tokens, kv_heads, own);
       };
