@@ -81,6 +81,21 @@ inline std::vector<std::vector<int>> pairwise_rows(const std::vector<int>& sizes
   return rows;
 }
 
+/// Pages of a size, 0 for a contiguous cache, and the table that names them.
+struct AttentionPages {
+  int page;
+  char kind;  ///< plain, apart (rows), given (rows, and apart), list
+
+  /// Returns what a problem of `batch` sequences with so many pages at most says of the table.
+  std::string table(int batch, int columns) const {
+    if (kind == 'l') return " table=list";
+    if (kind == 'p') return "";
+    const std::string rows =
+        kind == 'g' ? concat(" table_rows=given table_sequences=", batch + 2) : "";
+    return concat(rows, " ld_table=", columns + 3);
+  }
+};
+
 /// The values that problems of attention are made of.
 struct AttentionLists {
   std::vector<int> head_dims;  ///< of k; the head dims of v are around them
@@ -104,7 +119,8 @@ inline std::vector<std::string> attention_problems_of(const AttentionLists& list
                                              "window window=65",
                                              "window window=128",
                                              "window window=300"};
-  constexpr std::array<int, 7> pages{0, 1, 8, 16, 24, 64, 128};  // 0: contiguous
+  constexpr std::array<AttentionPages, 8> pages{
+      {{0, 'p'}, {1, 'g'}, {1, 'l'}, {8, 'a'}, {16, 'p'}, {24, 'g'}, {64, 'l'}, {128, 'p'}}};
   constexpr std::array<int, 5> groups{1, 7, 8, 14, 16};
   enum Column {
     kHeadDim,
@@ -127,7 +143,6 @@ inline std::vector<std::string> attention_problems_of(const AttentionLists& list
     kSink,
     kInvariant,
     kSchedule,
-    kTable,
     kDescale
   };
   const auto count = [](const auto& list) { return static_cast<int>(list.size()); };
@@ -135,7 +150,7 @@ inline std::vector<std::string> attention_problems_of(const AttentionLists& list
                                count(lists.q_lengths),
                                count(lists.kv_lengths),
                                8,
-                               7,
+                               8,
                                6,
                                5,
                                3,
@@ -151,7 +166,6 @@ inline std::vector<std::string> attention_problems_of(const AttentionLists& list
                                2,
                                2,
                                2,
-                               4,
                                count(lists.descales)};
   const int vector = lists.vector;
 
@@ -171,7 +185,7 @@ inline std::vector<std::string> attention_problems_of(const AttentionLists& list
     const int batch = 1 + row[kBatch];
     const int q_len = lists.q_lengths[index(kQueries)];
     const int kv_len = lists.kv_lengths[index(kKeys)];
-    const int page = pages[index(kPage)];
+    const int page = pages[index(kPage)].page;
     constexpr std::array<std::string_view, 3> lengths{"full", "kv", "ragged"};
     constexpr std::array<std::string_view, 3> lse{"none", "natural", "base2"};
 
@@ -186,16 +200,11 @@ inline std::vector<std::string> attention_problems_of(const AttentionLists& list
     if (row[kLengths] > 0) text += concat(" kv_total=", total(kv_len));
     if (row[kLengths] == 2) text += concat(" q_total=", total(q_len));
     if (page > 0) text += concat(" cache=paged page=", page);
-    const int columns = page > 0 ? (kv_len + page - 1) / page : 0;
-    if (page > 0 && row[kPitches] == 2) text += concat(" pages=", batch * columns + 5);
-    // Rows side by side, apart, given, or none.
-    if (page > 0 && (row[kTable] == 1 || row[kTable] == 2)) {
-      text += concat(" ld_table=", columns + 3);
+    if (page > 0) {
+      const int columns = (kv_len + page - 1) / page;
+      if (row[kPitches] == 2) text += concat(" pages=", batch * columns + 5);
+      text += pages[index(kPage)].table(batch, columns);
     }
-    if (page > 0 && row[kTable] == 2) {
-      text += concat(" table_rows=given table_sequences=", batch + 2);
-    }
-    if (page > 0 && row[kTable] == 3) text += " table=list";
     const bool scheduled = row[kSchedule] == 1 && row[kLengths] > 0;
     if (scheduled) text += concat(" slots=", 1 + 5 * row[kTotals] + row[kPitches]);
     const bool heads_inside = row[kLayout] == 0;
@@ -287,8 +296,7 @@ inline std::vector<std::string> attention_append_problems() {
                               " head_dim_v=", std::min(head_dim_v, 256), " kv_total=", total);
     if (page > 0) text += concat(" cache=paged page=", page);
     if (page > 0 && row[kTotals] == 1) {
-      text += concat(" table_rows=given table_sequences=", batch + 2,
-                     " ld_table=", (kv_len + page - 1) / page + 3);
+      text += AttentionPages{page, 'g'}.table(batch, (kv_len + page - 1) / page);
     }
     if (row[kPitches] == 1) {  // q, k and v of one product
       const int all = (heads + 2 * kv_heads) * (head_dim + head_dim_v);
@@ -316,7 +324,7 @@ inline std::vector<std::string> attention_bias_problems() {
   constexpr std::array<const char*, 4> masks{"none", "causal", "causal_first", "window window=65"};
   constexpr std::array<const char*, 4> dtypes{"bf16", "fp16", "bf16 kv=fp8_e4m3",
                                               "fp8_e4m3 out=bf16"};
-  constexpr std::array<int, 4> pages{0, 1, 24, 64};  // 0: contiguous
+  constexpr std::array<AttentionPages, 4> pages{{{0, 'p'}, {1, 'g'}, {24, 'l'}, {64, 'p'}}};
   constexpr std::array<int, 3> groups{1, 4, 7};
   constexpr std::array<const char*, 3> lse{"none", "natural", "base2"};
   enum Column {
@@ -347,12 +355,15 @@ inline std::vector<std::string> attention_bias_problems() {
     const int heads = kv_heads * groups[index(kGroup)];
     const int batch = 1 + row[kBatch];
     const int kv_len = kv_lengths[index(kKeys)];
-    const int page = pages[index(kPage)];
+    const int page = pages[index(kPage)].page;
     std::string text = concat("attention batch=", batch, " heads=", heads, " kv_heads=", kv_heads,
                               " q_len=", q_lengths[index(kQueries)], " kv_len=", kv_len,
                               " head_dim=", head_dims[index(kHeadDim)]);
     if (row[kLengths] == 1) text += concat(" kv_total=", (kv_len * (batch + 1) + 1) / 2);
-    if (page > 0) text += concat(" cache=paged page=", page);
+    if (page > 0) {
+      text += concat(" cache=paged page=", page,
+                     pages[index(kPage)].table(batch, (kv_len + page - 1) / page));
+    }
     if (row[kBias] >= 2) {
       if (row[kSharedBatch] == 1) text += " bias_batch=1";
       if (row[kSharedHeads] == 1) text += " bias_heads=1";

@@ -146,7 +146,6 @@ TEST_F(AttentionContractTest, SizesThatDoNotGoTogetherAreRefused) {
   says("cache=paged table_rows=given table_sequences=1", "each sequence has a row of the table");
   says("cache=paged page=2 table=list table_total=5", "a list has the pages of all sequences");
   says("cache=paged table_total=5", "only table=list has one");
-  says("lengths=kv q_len=1 cache=paged append=rope table=list", "before a length is known");
   says("window=4", "only mask=window has a window");
   says("head_dim_v=12", "rows are whole vectors of 16 bytes");
   EXPECT_THAT(refusal("", "q_len=3 kv_len=5 heads=5"), HasSubstr("is given twice"));
@@ -385,6 +384,7 @@ TEST_F(AttentionContractTest, WhatDoesNotGoWithANewTokenIsRefused) {
   says("append=rope kv=fp8_e4m3", kDecode, "a new key of 16 bits");
   says("append=rope dtype=fp8_e4m3 out=bf16", kDecode, "a new key of 16 bits");
   says("append=rope schedule=given slots=4", kDecode, "which a work list shares out");
+  says("append=rope cache=paged table=list", kDecode, "before a length is known");
   says("pairs=neighbours", kDecode, "only what is rotated has pairs");
   says("ldk_new=64", kDecode, "only a token that is appended has new keys");
   says("append=rope ldk_new=24", kDecode, "a token of k_new has so many elements");
