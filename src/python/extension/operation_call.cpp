@@ -17,7 +17,7 @@
 namespace kernwright::python {
 namespace {
 
-constexpr Py_ssize_t kMostArrays = 24;
+constexpr Py_ssize_t kMostArrays = 28;
 
 /// The arrays of a call, inputs and then outputs, each read once.
 class Arrays {
