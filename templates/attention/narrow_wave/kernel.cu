@@ -224,7 +224,6 @@ class Worker {
   // Multiplies a tile's values by its probabilities, one part of the columns after the other.
   // Recursion over the parts would make ptxas spill.
   __device__ __forceinline__ void multiply_values(Acc& o, const RowFactors& factor, OperandP& p) {
-    static_assert(PARTS <= 4);
     multiply_part<0>(o, factor, p);
     multiply_part<PART_COLUMNS>(o, factor, p);
     multiply_part<2 * PART_COLUMNS>(o, factor, p);
