@@ -182,7 +182,7 @@ class Evaluator {
 
   Error take_error() { return {ErrorCode::invalid_argument, std::move(error_)}; }
 
-  // What `detail::evaluate` asks for.
+  // `detail::evaluate` asks for these.
   const Node& node(int index) const { return program_.nodes[static_cast<std::size_t>(index)]; }
   bool look_up(const Node& node, std::int64_t& out) {
     const std::string& name = program_.names[static_cast<std::size_t>(node.a)];

@@ -205,7 +205,7 @@ class PlacedExpression::Folding {
                                ? value_of(node.a)
                                : std::nullopt) {
       if (is_choice) return fold(*first != 0 ? node.b : node.c);
-      // What is left is the second operand, as 0 or 1.
+      // The second operand is left, as 0 or 1.
       node.op = Op::not_equal;
       node.a = fold(node.b);
       node.b = literal(0);
