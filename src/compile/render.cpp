@@ -1,5 +1,7 @@
 #include "compile/render.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -36,7 +38,8 @@ std::vector<HeaderText> offered_headers(const std::vector<DeviceHeader>& device_
   return offered;
 }
 
-/// Makes a request with the device headers that the source reaches: others may change.
+/// Makes a request with what is of the candidate or the problem alone, and the device headers that
+/// the source reaches: others may change.
 CompileRequest make_request(std::string name, std::string source,
                             const std::vector<DeviceHeader>& beside, std::string config,
                             const Catalog& catalog, std::string target,
@@ -48,13 +51,16 @@ CompileRequest make_request(std::string name, std::string source,
   request.headers.emplace_back("kernwright/config.cuh", std::move(config));
   add_functions(request, problem);
   std::vector<HeaderText> offered(request.headers.begin(), request.headers.end());
-  for (const HeaderText& header : offered_headers(catalog.headers(), beside))
+  for (const HeaderText& header : offered_headers(catalog.headers(), beside)) {
     offered.push_back(header);
-  std::vector<std::pair<std::string, std::string>> headers;
-  for (const auto& [header, text] : reached_headers(request.source, offered)) {
-    headers.emplace_back(header, text);
   }
-  request.headers = std::move(headers);
+  std::vector<std::pair<std::string, std::string>> reached;
+  for (const auto& [header, text] : reached_headers(request.source, offered)) {
+    const bool is_own =
+        std::ranges::any_of(request.headers, [&](const auto& own) { return own.first == header; });
+    if (!is_own) reached.emplace_back(header, text);
+  }
+  std::ranges::move(reached, std::back_inserter(request.headers));
   return request;
 }
 
