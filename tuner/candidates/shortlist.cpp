@@ -8,6 +8,7 @@
 
 #include "model/candidate/size_check.h"
 #include "support/names.h"
+#include "support/processes/threads.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/candidates/candidate_list.h"
@@ -150,20 +151,25 @@ Result<void> add_table(Shortlist& list, const Catalog& catalog, const BoundProbl
                        const DeviceProfile& profile, const SplitDims& split,
                        const std::function<bool()>& stopped) {
   if (split.free.empty()) return {};
+  const std::vector<SizedProblem> samples = spread(problem, split, kSizesOfTable);
+  std::vector<std::vector<double>> of_sample(samples.size());  // the losses of the choices
+  parallel_for(samples.size(), [&](std::size_t i) {
+    if (stopped()) return;
+    const auto ranked = rank_shortlist(list.choices, catalog, samples[i].problem, profile);
+    if (ranked.empty()) return;
+    of_sample[i].assign(list.choices.size(), kNotValid);
+    for (const Shortlisted& one : ranked) {
+      of_sample[i][one.number] = std::max(1.0, one.predicted_us / ranked.front().predicted_us);
+    }
+    of_sample[i][ranked.front().number] = 1.0;
+  });
+  if (stopped()) return was_stopped();
   std::vector<std::vector<std::int64_t>> sizes;
   std::vector<std::vector<double>> losses(list.choices.size());
-  for (const SizedProblem& sample : spread(problem, split, kSizesOfTable)) {
-    if (stopped()) return was_stopped();
-    const auto ranked = rank_shortlist(list.choices, catalog, sample.problem, profile);
-    if (ranked.empty()) continue;
-    sizes.push_back(sample.sizes);
-    for (std::size_t c = 0; c < list.choices.size(); ++c) {
-      const auto one = std::ranges::find(ranked, c, &Shortlisted::number);
-      losses[c].push_back(one == ranked.end() ? kNotValid
-                          : one == ranked.begin()
-                              ? 1.0
-                              : std::max(1.0, one->predicted_us / ranked.front().predicted_us));
-    }
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (of_sample[i].empty()) continue;
+    sizes.push_back(samples[i].sizes);
+    for (std::size_t c = 0; c < losses.size(); ++c) losses[c].push_back(of_sample[i][c]);
   }
   if (sizes.empty()) return {};
   list.table = DispatchTable::fit(sizes, losses);
@@ -283,12 +289,13 @@ Result<RankedChoices> rank_family(const Catalog& catalog, const BoundProblem& pr
     looked_at.push_back(&one);
   }
   if (looked_at.empty()) return none;
-  for (const ListedChoice& choice : all) {
-    std::vector<double>& losses = ranked.losses.emplace_back();
-    for (std::size_t i = 0; i < looked_at.size(); ++i) {
-      losses.push_back(loss_of(choice, catalog, *looked_at[i], profile, best_us[i]));
+  ranked.losses.resize(all.size());
+  parallel_for(all.size(), [&](std::size_t c) {
+    for (std::size_t i = 0; i < looked_at.size() && !stopped(); ++i) {
+      ranked.losses[c].push_back(loss_of(all[c], catalog, *looked_at[i], profile, best_us[i]));
     }
-  }
+  });
+  if (stopped()) return was_stopped();
   return ranked;
 }
 
