@@ -65,27 +65,27 @@ class OperatorsGpu(unittest.TestCase):
         yield QuantizedMixture(QuantizedExperts.join([own[:2] for own in weights], gate="stacked"),
                                QuantizedExperts.join([own[2:] for own in weights]))
 
-    @torch.no_grad()
     def test_experts(self):
-        for mixture, tokens in itertools.product(self.mixtures(), (1, 5, 64, 500)):
-            def routed():
-                shares, index = torch.rand(tokens, 6, device="cuda").topk(3)
-                index[torch.rand(index.shape, device="cuda") < 0.2] = -1  # experts of other ranks
-                return torch.randn(tokens, 160, device="cuda").bfloat16(), index.int(), shares
+        with torch.no_grad():
+            for mixture, tokens in itertools.product(self.mixtures(), (1, 5, 64, 500)):
+                def routed():
+                    shares, index = torch.rand(tokens, 6, device="cuda").topk(3)
+                    index[torch.rand(index.shape, device="cuda") < 0.2] = -1  # experts of other ranks
+                    return torch.randn(tokens, 160, device="cuda").bfloat16(), index.int(), shares
 
-            def expected(x, index, shares):
-                return mixture.plain(x, index.clamp(min=0), shares.masked_fill(index < 0, 0)).double()
+                def expected(x, index, shares):
+                    return mixture.plain(x, index.clamp(min=0), shares.masked_fill(index < 0, 0)).double()
 
-            given = routed()
-            self.expect_near(_operators.quantized_mixture(given[0], mixture, *given[1:]), expected(*given), 0.02)
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                found = _operators.quantized_mixture(given[0], mixture, *given[1:])
-            for mine, other in zip(given, routed()):
-                mine.copy_(other)
-            graph.replay()
-            self.expect_near(found, expected(*given), 0.02)
+                given = routed()
+                self.expect_near(_operators.quantized_mixture(given[0], mixture, *given[1:]), expected(*given), 0.02)
+                torch.cuda.synchronize()
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    found = _operators.quantized_mixture(given[0], mixture, *given[1:])
+                for mine, other in zip(given, routed()):
+                    mine.copy_(other)
+                graph.replay()
+                self.expect_near(found, expected(*given), 0.02)
 
     def test_fp8_with_one_scale(self):
         weight, bias = torch.randn(208, 528, device="cuda").to(torch.float8_e4m3fn), torch.randn(208, device="cuda").bfloat16()
