@@ -13,9 +13,9 @@ constexpr double kSpecialFunctionsPerClock = 16;
 
 // Fitted to the times that were measured on an H200: bench/results/h200, trials and searches, and
 // the winners in rows_vs_pytorch.json.
-constexpr double kTogether = 3;    ///< norm of the times of memory and multiprocessors
-constexpr double kQueueing = 1.4;  ///< times the latency, if loads queue
-constexpr double kFromMemory = 2;  ///< times as long as from the L2, to one multiprocessor
+constexpr double kTogether = 3;     ///< norm of the times of memory and multiprocessors
+constexpr double kQueueing = 1.4;   ///< times the latency, if loads queue
+constexpr double kFromMemory = 21;  ///< bytes a clock at most, to one multiprocessor
 constexpr double kUnderWay = 0.4;  ///< of a ring's stages, if blocks of a tile wait for one another
 constexpr double kReused = 1.7;  ///< times that a byte is loaded from the L2 at most, if loads wait
 constexpr double kSaturation = 3;        ///< how sharply the memory's rate ends their growth
@@ -244,18 +244,20 @@ class Prediction {
     const double bytes = traffic();
     // The rate that the bytes under way allow, and the memory's, without a corner between them. A
     // block that loads nothing ahead has them under way for a part of its time, stores come on top,
-    // and no multiprocessor gets more than the L2 sends it, including what others load too, or what
-    // comes through the L2 from memory.
+    // and no multiprocessor gets more than the L2 sends it, including what others load too, nor
+    // more than comes to it from memory.
     const double latency = rates_.load_latency_clocks;
     const double share = demands_.stages > 1 ? 1 : latency / (latency + of(demands_.step_clocks));
     const double running = std::min(tiles_, sms_ * (persistent_ ? resident_ : fitting_));
     const double most = std::min(running * in_flight_bytes(), bytes - written_);
     const double under_way = most * share / us_of(kQueueing * latency);
-    const double sent = std::min(tiles_, sms_) * rates_.l2_bytes_per_clock * profile_.sm_clock_mhz /
-                        std::max(steps() * of(demands_.l2_bytes) / read_, kFromMemory);
-    const double asked =
-        std::min(under_way, sent) / memory_rate(written_ / bytes) * bytes / (bytes - written_);
-    return std::pow(1 + std::pow(asked, -kSaturation), 1 / kSaturation);
+    const double loading = std::min(tiles_, sms_) * profile_.sm_clock_mhz;
+    const double sent = loading * rates_.l2_bytes_per_clock /
+                        std::max(steps() * of(demands_.l2_bytes) / read_, 1.0);
+    const double rate = memory_rate(written_ / bytes) * (bytes - written_) / bytes;
+    const double asked = std::min(under_way, sent) / rate;
+    return std::max(std::pow(1 + std::pow(asked, -kSaturation), 1 / kSaturation),
+                    rate / (loading * kFromMemory));
   }
 
   double memory_us() const {
