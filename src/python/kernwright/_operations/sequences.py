@@ -34,12 +34,12 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[f
 
     By keyword also what else the operation takes: page_table, for pages [pages, kv_heads, page,
     head_dim], with table_rows, the row of each sequence in a table of more sequences; page_offsets
-    and page_list in place of it, with kv_len; q_offsets and kv_offsets of sequences of different lengths, with q_len and kv_len, the
-    longest, and q as the transposed view of [all tokens, heads, head_dim]; q_descale, k_descale and
-    v_descale, or the numbers q_scale, k_scale and v_scale, of fp8; k_new, v_new, cos, sin, q_norm,
-    k_norm and eps of new tokens that are rotated and written to the caches; work of
-    attention_schedule; kv_total, layout, pairs, invariant and out_dtype. `kernwright operations
-    attention` has their shapes."""
+    and page_list in place of it, with kv_len; q_offsets and kv_offsets of sequences of different
+    lengths, with q_len and kv_len, the longest, and q as the transposed view of [all tokens, heads,
+    head_dim]; q_descale, k_descale and v_descale, or the numbers q_scale, k_scale and v_scale, of
+    fp8; k_new, v_new, cos, sin, q_norm, k_norm and eps of new tokens that are rotated and written to
+    the caches; work of attention_schedule; kv_total, layout, pairs, invariant and out_dtype.
+    `kernwright operations attention` has their shapes."""
     outs = results_of(out, 2 if return_lse else 1)
     scalars: Tuple[float, ...] = (size_of("q", q, -1) ** -0.5 if scale is None else scale,)
     if softcap is not None:
