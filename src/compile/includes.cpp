@@ -1,11 +1,11 @@
 #include "compile/includes.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -202,25 +202,39 @@ std::string refusal(const Include& include) {
                 "headers, never an absolute path");
 }
 
+/// Calls `visit` with the name and the scan of a source, and of each header that it reaches, once.
+/// Returns which of the headers these are. Errors: as `visit` returns.
+template <typename Visit>
+Result<std::vector<bool>> reach(HeaderText source, const std::vector<HeaderText>& offered,
+                                const Visit& visit) {
+  std::vector<bool> is_reached(offered.size());
+  std::vector<HeaderText> pending{source};
+  while (!pending.empty()) {
+    const auto [place, text] = pending.back();
+    pending.pop_back();
+    IncludeScan scan = scan_includes(text);
+    for (const Include& include : scan.includes) {
+      const auto found = std::ranges::find(offered, include.name, &HeaderText::first);
+      const auto at = static_cast<std::size_t>(found - offered.begin());
+      if (found == offered.end() || is_reached[at]) continue;
+      is_reached[at] = true;
+      pending.push_back(*found);
+    }
+    KW_TRY(visit(place, scan));
+  }
+  return is_reached;
+}
+
 }  // namespace
 
 IncludeScan scan_includes(std::string_view text) { return Scanner(text).scan(); }
 
 std::vector<HeaderText> reached_headers(std::string_view source,
                                         const std::vector<HeaderText>& offered) {
-  std::vector<bool> is_reached(offered.size());
-  std::vector<std::string_view> pending{source};
-  while (!pending.empty()) {
-    const std::string_view text = pending.back();
-    pending.pop_back();
-    for (const Include& include : scan_includes(text).includes) {
-      const auto found = std::ranges::find(offered, include.name, &HeaderText::first);
-      const auto at = static_cast<std::size_t>(found - offered.begin());
-      if (found == offered.end() || is_reached[at]) continue;
-      is_reached[at] = true;
-      pending.push_back(found->second);
-    }
-  }
+  const std::vector<bool> is_reached =
+      reach({"", source}, offered, [](std::string_view, IncludeScan&) {
+        return Result<void>();
+      }).value();
   std::vector<HeaderText> reached;
   for (std::size_t i = 0; i < offered.size(); ++i) {
     if (is_reached[i]) reached.push_back(offered[i]);
@@ -229,35 +243,24 @@ std::vector<HeaderText> reached_headers(std::string_view source,
 }
 
 Result<std::vector<Include>> foreign_includes(const CompileRequest& request) {
-  std::map<std::string_view, std::string_view> offered(request.headers.begin(),
-                                                       request.headers.end());
+  const std::vector<HeaderText> offered(request.headers.begin(), request.headers.end());
   std::vector<Include> foreign;
   std::set<std::string, std::less<>> pieces;
   bool pastes = false;
-  std::vector<std::pair<std::string_view, std::string_view>> pending{
-      {request.name, request.source}};
-  while (!pending.empty()) {
-    const auto [place, text] = pending.back();
-    pending.pop_back();
-    IncludeScan scan = scan_includes(text);
+  const auto visit = [&](std::string_view place, IncludeScan& scan) -> Result<void> {
     pastes = pastes || scan.pastes;
     pieces.merge(scan.pieces);
     for (Include& include : scan.includes) {
       if (const std::string why = refusal(include); !why.empty()) {
         return Error{ErrorCode::compile, concat(place, "(", include.line, "): ", why)};
       }
-      if (std::ranges::any_of(request.headers,
-                              [&](const auto& header) { return header.first == include.name; })) {
-        // Each header is scanned once.
-        if (const auto header = offered.find(include.name); header != offered.end()) {
-          pending.emplace_back(header->first, header->second);
-          offered.erase(header);
-        }
-      } else {
+      if (std::ranges::find(offered, include.name, &HeaderText::first) == offered.end()) {
         foreign.push_back(std::move(include));
       }
     }
-  }
+    return {};
+  };
+  KW_TRY(reach({request.name, request.source}, offered, visit));
   if (pastes && can_be_pasted(pieces)) {
     return Error{ErrorCode::compile,
                  concat(request.name, ": pastes ", kAsks, " together of parts; it must be whole")};

@@ -38,8 +38,8 @@ IncludeScan scan_includes(std::string_view text);
 /// A header's name as it is included, and its text.
 using HeaderText = std::pair<std::string_view, std::string_view>;
 
-/// Returns those of the headers that a source reaches, in their order: it includes them, or one of
-/// them does. Of two with one name the first counts.
+/// Returns the headers that a source includes, itself or by others, in their order. If two have one
+/// name, the first counts.
 std::vector<HeaderText> reached_headers(std::string_view source,
                                         const std::vector<HeaderText>& offered);
 

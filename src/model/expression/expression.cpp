@@ -50,7 +50,7 @@ struct ScopeValues {
   std::optional<std::int64_t> find(const std::string& name) const { return scope.find(name); }
 };
 
-/// Values that a function gives.
+/// Values that a function returns.
 struct FoundValues {
   const Expression::Find& find_value;
 

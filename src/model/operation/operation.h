@@ -85,9 +85,9 @@ struct ValueRange {
   /// For offsets, which begin at `least`, end at `most` and never fall: the largest step.
   std::optional<Number> rise = {};
   bool falls = true;  ///< false for ends of segments: none is below the one before
-  /// For a table: the tensor whose element for a row says how much of the row counts, and how much
-  /// of it an element of the table stands for; without that its last element says how many elements
-  /// count. Empty: all elements count.
+  /// For a table: the tensor whose element for a row is how much of the row counts; an element
+  /// of the table has `per` of it. Without `per`, its last element is how many elements count. If
+  /// it is empty, all of them count.
   std::string counted_by = {};
   std::optional<Number> per = {};
   /// The tensor whose elements name the rows that `counted_by` has elements for; other rows do not
