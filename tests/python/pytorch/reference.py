@@ -83,10 +83,10 @@ def rope(q, k, cos, sin, *, interleaved=False):
     def rotate(x):
         shape = (*q.shape[:-2], 1, cos.shape[-1])
         c, s = cos.view(shape), sin.view(shape)
-        first, second = x.float().chunk(2, -1)
-        return torch.cat((first * c - second * s, second * c + first * s), -1).to(x.dtype)
+        first, second = (x.float()[..., ::2], x.float()[..., 1::2]) if interleaved else x.float().chunk(2, -1)
+        parts = first * c - second * s, second * c + first * s
+        return (torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)).to(x.dtype)
 
-    assert not interleaved
     return rotate(q), rotate(k)
 
 
@@ -129,21 +129,23 @@ def attention(q, k, v, sinks=None, alibi_slopes=None, kv_lengths=None, seen=None
     return result
 
 
-def append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm=None, k_norm=None, *,
-                     scale=None, eps=1e-6):
+def append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm=None, k_norm=None,
+                     sinks=None, *, scale=None, eps=1e-6, window=None, softcap=None,
+                     interleaved=False):
     batch, kv_heads, length, head_dim = k.shape
     query, key = q.view(batch, 1, -1, head_dim), k_new.view(batch, 1, kv_heads, head_dim)
     if q_norm is not None:
         query, key = rms(query, q_norm, eps), rms(key, k_norm, eps)
     places = kv_lengths.long() - 1
     turns = [table[places.clamp(max=len(table) - 1)].view(batch, 1, -1) for table in (cos, sin)]
-    query, key = rope(query, key, *turns)
-    rows = torch.arange(batch)[places < length]  # what is written behind the end is not seen
+    query, key = rope(query, key, *turns, interleaved=interleaved)
+    rows = torch.arange(batch)[(places >= 0) & (places < length)]  # what is written behind the end is not seen
     places = places[rows]
     k[rows, :, places] = key[rows, 0]
     v[rows, :, places] = v_new.view(batch, kv_heads, head_dim)[rows]
-    mask = torch.arange(length)[None, None, None] < kv_lengths[:, None, None, None]
-    return attend(query.transpose(1, 2), k, v, mask, scale).reshape(q.shape)
+    at, lengths = torch.arange(length), kv_lengths[:, None, None, None]
+    mask = (at < lengths) & (at >= lengths - (window or length))
+    return attend(query.transpose(1, 2), k, v, mask, scale, softcap, sinks).reshape(q.shape)
 
 
 def stacked(function):

@@ -1,77 +1,28 @@
 """Fusions in the graphs that torch.compile makes of models."""
 
-import contextlib
-import types
-
 import kernwright
 import pytest
 import torch
 
 pytest.importorskip("torch._inductor.custom_graph_pass")
 
+import graphs  # noqa: E402
+from graphs import CALLED, compiled, expect_near  # noqa: E402
 from kernwright import torch as kw  # noqa: E402
-from kernwright.torch import _operators  # noqa: E402
-from kernwright.torch import _lowered, _packing, inductor  # noqa: E402
+from kernwright.torch import _compiled, _packing, inductor  # noqa: E402
 from torch import nn  # noqa: E402
 
 BF16 = torch.bfloat16
 
 
 @pytest.fixture(autouse=True)
-def on_cpu(monkeypatch):
-    """Operators run their implementation on the CPU, on which kernwright refuses and PyTorch computes."""
-    monkeypatch.setattr(_lowered, "on_gpu", lambda tensor: True)
-    monkeypatch.setattr(_operators, "default_service", lambda: types.SimpleNamespace(prewarm=lambda _: None))
-    with torch.library._scoped_library("kernwright_engine", "IMPL") as library:
-        for name in ("argmax", "rms_norm", "linear_add", "gated_linear", "qkv_linear", "norm_linear", "norm_gated_linear",
-                     "norm_qkv_linear"):
-            with contextlib.suppress(RuntimeError):  # another test's is there
-                library.impl(name, getattr(_operators, f"_{name}"), "CPU")
+def on_cpu():
+    with graphs.on_cpu():
         yield
 
 
 def bf16(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).to(BF16)
-
-
-# Without kernels of Inductor, which calls PyTorch's instead: compiles in less time.
-CALLED = {"fallback_by_default": True} if hasattr(torch._inductor.config, "fallback_by_default") else {}
-
-
-def compiled(step, *calls, dynamic=None, generated=False, all_names=False):
-    """Returns what the step computes when it is compiled with our passes, and the operators that are in its graphs: those
-    of engines, and with `all_names` those of models too."""
-    names, others = [], []
-    kw.fuse_in_inductor()
-    passes = inductor._fusions
-
-    class Watched(type(passes)):
-        def __call__(self, graph):
-            super().__call__(graph)
-            graph.lint()
-            names.extend(str(node.target).split(".")[1] for node in graph.nodes
-                         if str(node.target).startswith("kernwright_engine"))
-            others.extend(str(node.target).split(".")[1] for node in graph.nodes
-                          if str(node.target).startswith("kernwright."))
-
-        def uuid(self):
-            return None
-
-    try:
-        torch._dynamo.reset()
-        with torch._inductor.config.patch(post_grad_custom_pre_pass=Watched(), force_disable_caches=True,
-                                          **({} if generated else CALLED)):
-            step = torch.compile(step, fullgraph=True, dynamic=dynamic)
-            results = [step(*arguments) for arguments in calls]
-            return (results, names, others) if all_names else (results, names)
-    finally:
-        kw.fuse_in_inductor(False)
-
-
-def expect_near(found, wanted, limit=0.02):
-    assert found.shape == wanted.shape and found.dtype is wanted.dtype
-    error = (found.float() - wanted.float()).norm() / wanted.float().norm()
-    assert error < limit, f"a relative error of {error}"
 
 
 class Norm(nn.Module):
@@ -318,6 +269,47 @@ def test_packed_weights_of_one_input_are_one_product(made, names):
         expect_near(result, wanted)
 
 
+class Split(nn.Module):
+    """q, k and v as parts of one product, of so many columns each."""
+
+    def __init__(self, sizes, bias=False):
+        super().__init__()
+        self.sizes, self.before = sizes, Norm(32)
+        self.qkv = nn.Linear(32, sum(sizes), bias=bias, dtype=BF16)
+
+    def forward(self, x):
+        y, begin, parts = self.qkv(self.before(x)), 0, []
+        for size in self.sizes:
+            parts.append(y[..., begin:begin + size].sin())
+            begin += size
+        return parts
+
+
+@pytest.mark.parametrize("made, name", [
+    (((32, 16, 16),), QKV), (((32, 16, 16), True), QKV), (((16, 16, 16),), QKV), (((24, 16, 16),), "norm_linear"),
+    (((32, 16, 24),), "norm_linear"), (((32, 16),), "norm_linear")])
+@pytest.mark.parametrize("generated", [False, True])
+def test_parts_of_one_product_are_written_apart(made, name, generated):
+    layer, x = Split(*made), bf16(2, 3, 32)
+    with torch.no_grad():
+        (results,), names = compiled(layer, (x,), generated=generated)
+        assert names == [name]
+        for result, wanted in zip(results, layer(x)):
+            expect_near(result, wanted)
+
+
+@pytest.mark.parametrize("step", [
+    lambda y: (y[..., :32].sin(), y[..., 32:48].sin(), y[..., 40:].sin()), lambda y: (y[..., :32], y[..., 32:48], y.sin()),
+    lambda y: (y[:1], y[1:, :2], y[1:, 2:]), lambda y: (y[..., :32].sin(), y[..., 32:48].sin(), y[..., 48:63].sin())])
+def test_other_parts_are_left(step):
+    product, x = nn.Linear(32, 64, bias=False, dtype=BF16), bf16(2, 3, 32)
+    with torch.no_grad():
+        (results,), names = compiled(lambda x: step(product(x)), (x,))
+        assert names == []
+        for result, wanted in zip(results, step(product(x))):
+            expect_near(result, wanted)
+
+
 def test_weights_that_are_not_packed_are_left():
     layer, x = Apart(), bf16(2, 3, 32)
     with torch.no_grad():
@@ -382,13 +374,13 @@ def test_weights_that_others_share_are_not_packed():
 @pytest.mark.parametrize("generated", [False, True])
 def test_counters_of_caches_are_added_to_at_once(monkeypatch, generated):
     counters, other, seen = [torch.tensor(number) for number in (3, 5, 7)], torch.tensor([1]), []
-    count = _lowered._count_at_once
+    count = _compiled._count_at_once
 
     def watched(graph):
         count(graph)
-        seen.extend(node.target for node in graph.nodes if "add_" in str(node.target) or "copy_" in str(node.target))
+        seen.extend(node.target for node in graph.nodes if ".count" in str(node.target) or "copy_" in str(node.target))
 
-    monkeypatch.setattr(_lowered, "_count_at_once", watched)
+    monkeypatch.setattr(_compiled, "_count_at_once", watched)
 
     def step(x):
         rows = torch.arange(16) < counters[0]
@@ -399,7 +391,7 @@ def test_counters_of_caches_are_added_to_at_once(monkeypatch, generated):
 
     with torch.no_grad():
         ((result, twice),), _ = compiled(step, (torch.ones(16),), generated=generated)
-    assert sorted(map(str, seen)) == ["aten._foreach_add_.Scalar", "aten.copy_.default", "aten.copy_.default"]
+    assert sorted(map(str, seen)) == ["aten.copy_.default", "aten.copy_.default", "kernwright_engine.count.default"]
     assert [int(each) for each in (*counters, other)] == [4, 6, 9, 2]
     assert torch.equal(result, torch.tensor([1.0] * 3 + [0.0] * 13) + 4) and int(twice) == 18
 
@@ -429,7 +421,7 @@ def test_the_most_probable_token(greedy, names, tokens):
 
 
 # Models of Transformers: what is fused in the second of their layers, and then after their weights were packed.
-MODELS = {"Phi3": (["norm_linear", SUM, GATE, SUM],) * 2,
+MODELS = {"Phi3": ([QKV, SUM, GATE, SUM],) * 2,
           "Glm4": (["gated_linear"], ["qkv_linear", "gated_linear"]),
           "Llama": ([SUM] * 2, [QKV, SUM, GATE, SUM]), "Qwen3": ([SUM] * 2, [QKV, SUM, GATE, SUM]),
           "Olmo2": ([], ["qkv_linear", "gated_linear"]), "Gemma3Text": ([], ["qkv_linear", "gated_linear"]),

@@ -5,7 +5,7 @@ import math
 from typing import Any, Optional, Sequence, Tuple
 
 from .._arrays import Array, contiguous, make_error
-from .._call import Form, Given, call, size_of
+from .._call import Form, Given, call, scalars_of, size_of
 
 _SILU_MUL = Form("gated_activation", (("gate", "gate"), ("up", "up")), (("y", "out"),))
 
@@ -131,16 +131,21 @@ def _settle_step(given: Given) -> None:
 _APPEND_ATTENTION = Form(
     "attention", (("q", "q"), ("k", "k"), ("v", "v"), ("k_new", "k_new"), ("v_new", "v_new"),
                   ("q_norm", "q_norm"), ("k_norm", "k_norm"), ("cosine", "cos"), ("sine", "sin"),
-                  ("kv_lengths", "kv_lengths")), (("o", "out"),), (), ("scale", "eps"),
-    {"layout": "bhsd"}, settle=_settle_step)
+                  ("kv_lengths", "kv_lengths"), ("sinks", "sinks")), (("o", "out"),),
+    ("mask", "window", "pairs", ""), fixed={"layout": "bhsd"}, settle=_settle_step)
 
 
 def append_attention(q: Any, k: Any, v: Any, k_new: Any, v_new: Any, kv_lengths: Any, cos: Any,
-                     sin: Any, q_norm: Any = None, k_norm: Any = None, *,
-                     scale: Optional[float] = None, eps: float = 1e-6) -> Any:
+                     sin: Any, q_norm: Any = None, k_norm: Any = None, sinks: Any = None, *,
+                     scale: Optional[float] = None, eps: float = 1e-6, window: Optional[int] = None,
+                     softcap: Optional[float] = None, interleaved: bool = False) -> Any:
     """A decode step of attention over a cache [batch, kv_heads, tokens, head_dim]. Source:
     attention with append=rope or norm_rope."""
-    scalars = (size_of("k", k, -1) ** -0.5 if scale is None else scale,)
-    return call(_APPEND_ATTENTION, ("append_attention",),
-                (q, k, v, k_new, v_new, q_norm, k_norm, cos, sin, kv_lengths), (None,),
-                scalars if q_norm is None else (*scalars, eps))
+    names, scalars = scalars_of({
+        "scale": size_of("k", k, -1) ** -0.5 if scale is None else scale, "cap": softcap,
+        "eps": None if q_norm is None else eps})
+    tag = ("append_attention", "window" if window else None, window or None,
+           "neighbours" if interleaved else None, names)
+    return call(_APPEND_ATTENTION, tag,
+                (q, k, v, k_new, v_new, q_norm, k_norm, cos, sin, kv_lengths, sinks), (None,),
+                scalars, names)

@@ -2,13 +2,13 @@
 
 import math
 import operator
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, List, Optional, Set, Tuple
 
 import torch
 from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ._passes import OWN, Finder, Finders, Found, fuse
+from ._passes import OWN, Finder, Finders, Found
 
 _ATEN = torch.ops.aten
 _CONVERT = torch.ops.prims.convert_element_type.default
@@ -19,33 +19,6 @@ _DTYPES = (torch.bfloat16, torch.float16)
 
 def on_gpu(tensor: Tensor) -> bool:
     return tensor.is_cuda
-
-
-def fuse_model(graph: fx.Graph) -> None:
-    """Fuses the graph of a model's inference, in which nothing is written in place yet. A graph with a backward stays
-    as it is."""
-    if not any(str(node.target).startswith(("primals", "tangents")) for node in graph.find_nodes(op="placeholder")):
-        fuse(graph, FINDERS)
-        _count_at_once(graph)
-
-
-def _count_at_once(graph: fx.Graph) -> None:
-    """Adds to the counters of all layers' caches, which the graph ends with, in one kernel."""
-    counts: Dict[Any, List[fx.Node]] = {}
-    for node in graph.find_nodes(op="call_function", target=_ATEN.copy_.default):
-        counter, total = node.args
-        value = _value(counter)
-        if (_is(total, _ATEN.add.Tensor) and total.args[0] is counter and type(total.args[1]) is int
-                and not total.kwargs and list(total.users) == [node] and value is not None
-                and counter.op == "placeholder" and value.dim() == 0 and on_gpu(value)):
-            counts.setdefault((total.args[1], value.dtype, value.device), []).append(node)
-    for (number, *_), nodes in counts.items():
-        if len(nodes) > 1:
-            with graph.inserting_before(nodes[-1]):
-                graph.call_function(_ATEN._foreach_add_.Scalar, ([node.args[0] for node in nodes], number))
-            totals = [node.args[1] for node in nodes]
-            for node in (*nodes, *totals):
-                graph.erase_node(node)
 
 
 def _is(node: Any, *targets: Any) -> bool:
@@ -142,7 +115,7 @@ def _is_stored(node: Any) -> bool:
         getattr(node.target, "namespace", "").startswith("kernwright"))
 
 
-def _norm(node: Any) -> Optional[Found]:
+def _any_norm(node: Any) -> Optional[Found]:
     """Finds RMSNorm with a weight, by which rows are multiplied before or after they are rounded."""
     value = _value(node)
     if value is None:
@@ -158,9 +131,15 @@ def _norm(node: Any) -> Optional[Found]:
         if found is None or not _is_weight(weight, 1) or not _fits(found.args[0], weight):
             continue
         x, eps = found.args
-        if _is_stored(x) and value.dtype is x.meta["val"].dtype and _same(value.shape, x.meta["val"].shape):
+        if value.dtype is x.meta["val"].dtype and _same(value.shape, x.meta["val"].shape):
             return Found((x, weight, eps), (nodes | found.nodes) - {weight})
     return None
+
+
+def _norm(node: Any) -> Optional[Found]:
+    """Finds a norm of what is stored."""
+    found = _any_norm(node)
+    return found if found is not None and _is_stored(found.args[0]) else None
 
 
 def _half(node: Any, which: int) -> Optional[Found]:
@@ -182,6 +161,22 @@ def _half(node: Any, which: int) -> Optional[Found]:
     if whole is None or dim not in (-1, whole.dim() - 1) or not _same(whole.shape[-1:], (2 * size,)):
         return None
     return Found((rows,), nodes)
+
+
+def _parts(node: Any) -> Optional[Found]:
+    """Finds rows that are read by parts alone, one behind the other."""
+    value = _value(node)
+    slices = [user for user in getattr(node, "users", ()) if _is(user, _ATEN.slice.Tensor) and len(user.args) == 4
+              and user.args[0] is node and user.args[1] in (-1, value.dim() - 1) and type(user.args[2]) is int]
+    slices.sort(key=lambda part: part.args[2])
+    end = 0
+    for part in slices:
+        if part.args[2] != end:
+            return None
+        end = part.args[2] + part.meta["val"].shape[-1]
+    if not slices or len(slices) != len(node.users) or not statically_known_true(end == value.shape[-1]):
+        return None
+    return Found(tuple(slices), set(slices))
 
 
 def _silu(node: Any) -> Any:
@@ -287,5 +282,5 @@ def _either(own: Finder, lowered: Finder) -> Finder:
     return lambda node: own(node) or lowered(node)
 
 
-FINDERS = Finders(*(_either(own, lowered) for own, lowered in zip(OWN, (_product, _norm, _gate, _sum, _largest))),
+FINDERS = Finders(*(_either(own, lowered) for own, lowered in zip(OWN, (_product, _norm, _gate, _sum, _largest, _parts))),
                   functional=True)

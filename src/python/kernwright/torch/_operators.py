@@ -2,7 +2,7 @@
 call takes is decided inside of the operator: kernwright's, else PyTorch's."""
 
 import logging
-from typing import Any, Callable, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
@@ -101,6 +101,11 @@ def _argmax(x: Tensor) -> Tensor:
         return make_function("argmax")(x).long()
 
     return _or_torch("argmax", ours, lambda: x.argmax(-1))
+
+
+def _count(counters: List[Tensor], number: int) -> None:
+    """Adds a number to counters in one kernel. Inductor would also read them in it, while it adds to others."""
+    torch._foreach_add_(counters, number)
 
 
 def _product(weights: Sequence[Tensor], rows: int, flags: str, parts: int = 1) -> str:
@@ -282,6 +287,7 @@ for _schema, _compute, _shape in (
         ("silu_and_mul(Tensor x) -> Tensor", _silu_and_mul, lambda x: _new(x, x.shape[-1] // 2)),
         ("argmax(Tensor x) -> Tensor", _argmax,
          lambda x: torch.empty(x.shape[:-1], dtype=torch.int64, device=x.device)),
+        ("count(Tensor(a!)[] counters, int number) -> ()", _count, lambda counters, number: None),
         ("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor", _linear,
          lambda x, weight, bias: _new_product(x, [weight])),
         ("linear_add(Tensor x, Tensor weight, Tensor? bias, Tensor residual) -> Tensor", _linear_add,

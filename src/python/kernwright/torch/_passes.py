@@ -31,6 +31,7 @@ class Finders(NamedTuple):
     gate: Finder  # the activation's name, and gate and up, or one x whose rows begin with the gate and end with up
     sum: Finder  # two tensors of one shape
     largest: Finder  # x, of whose rows it is the column of the largest value; not one that costs no kernel of its own
+    parts: Finder  # the nodes that are the parts of its rows, in their order, if these are all of its users
     functional: bool  # true if nothing is written in place, so that a layer may be computed where another one is
 
 
@@ -48,7 +49,7 @@ def _calls(node: Any, target: Any) -> bool:
 
 OWN = Finders(_of_operator(OPERATORS.linear.default, 3), _of_operator(OPERATORS.rms_norm.default, 3),
               _of_operator(OPERATORS.silu_and_mul.default, 1, "silu"), lambda node: None, lambda node: None,
-              functional=False)
+              lambda node: None, functional=False)
 
 
 def fuse(graph: fx.Graph, find: Finders = OWN) -> None:
@@ -61,6 +62,9 @@ def fuse(graph: fx.Graph, find: Finders = OWN) -> None:
                 step(graph, node, find)
     if find.functional:
         _fuse_qkv(graph, find)
+        for node in list(graph.nodes):
+            if not node._erased:
+                _split_qkv(graph, node, find)
     for node in list(graph.nodes):
         if not node._erased:
             _fuse_norm(graph, node, find)
@@ -199,6 +203,28 @@ def _fuse_qkv(graph: fx.Graph, find: Finders) -> None:
         parts = [_insert(graph, first, node.meta["val"], operator.getitem, qkv, i) for i, (node, _) in enumerate(group)]
         for (node, found), part in zip(group, parts):
             _replace(graph, node, part, found.nodes)
+
+
+def _split_qkv(graph: fx.Graph, node: fx.Node, find: Finders) -> None:
+    """Writes q, k and v without gaps, if they are the parts of one product."""
+    product, parts = find.product(node), find.parts(node)
+    if product is None or parts is None or len(parts.args) != 3:
+        return
+    sizes = [part.meta["val"].shape[-1] for part in parts.args]
+    if any(type(size) is not int for size in sizes) or sizes[1] != sizes[2] or sizes[0] % sizes[1] != 0:
+        return
+    x, *tensors = product.args
+
+    def rows(tensor: fx.Node) -> List[fx.Node]:
+        begins, value = [0, sizes[0], sizes[0] + sizes[1]], tensor.meta["val"]
+        return [_insert(graph, node, value[begin:begin + size], torch.ops.aten.slice.Tensor, tensor, 0, begin,
+                        begin + size) for begin, size in zip(begins, sizes)]
+
+    weights, biases = (rows(tensor) if tensor is not None else [] for tensor in tensors)
+    values = tuple(part.meta["val"].new_empty(part.meta["val"].shape) for part in parts.args)
+    qkv = _insert(graph, node, values, OPERATORS.qkv_linear.default, x, weights, biases)
+    for i, (part, value) in enumerate(zip(parts.args, values)):
+        _replace(graph, part, _insert(graph, node, value, operator.getitem, qkv, i), {part, *product.nodes})
 
 
 def _fuse_norm(graph: fx.Graph, node: fx.Node, find: Finders) -> None:

@@ -49,7 +49,8 @@ def use_in_inductor(enabled: bool = True) -> None:
         choices.remove(kernwright_mm)
 
 
-_SOURCES = [pathlib.Path(__file__).with_name(name) for name in ("_lowered.py", "_packing.py", "_passes.py")]
+_SOURCES = [pathlib.Path(__file__).with_name(name) for name in (
+    "_compiled.py", "_lowered.py", "_packing.py", "_passes.py")]
 
 
 def _make_pass() -> Any:
@@ -59,7 +60,7 @@ def _make_pass() -> Any:
         """The passes in Inductor's form. The hash of their sources is a part of the key of compiled graphs."""
 
         def __call__(self, graph: torch.fx.Graph) -> None:
-            from ._lowered import fuse_model  # defines operators for engines
+            from ._compiled import fuse_model  # defines operators for engines
             fuse_model(graph)
 
         def uuid(self) -> Any:
@@ -80,7 +81,9 @@ def fuse_in_inductor(enabled: bool = True) -> None:
     RMSNorm is computed in the product behind it if that is its only user and there are few rows,
     unless Inductor's own kernel makes what it normalises. One that `quantize_rows` alone reads, as with `QuantizedRows`,
     writes codes itself. The argmax of logits is ours. Counters of all layers' caches are one
-    kernel. Products are linear layers, gated ones without bias. Sums are kept in fp32 and rounded
+    kernel. A decode step of the attention "kernwright" with a StaticCache normalises the heads of q
+    and k, rotates, appends and attends in one kernel; a device assertion fails if layers' counters
+    disagree or a cache is full. Other calls of it rotate in one kernel. Products are linear layers, gated ones without bias. Sums are kept in fp32 and rounded
     once. All else is Inductor's: other norms and weights, results with other users, graphs with a
     backward. One graph is for all sizes. Graphs that are compiled already stay as they are. Errors:
     Error if this PyTorch has no place for passes, or if another's is in it."""

@@ -201,11 +201,13 @@ def attention(q: Tensor, k: Tensor, v: Tensor, sinks: Optional[Tensor] = None,
 
 def append_attention(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_new: Tensor,
                      kv_lengths: Tensor, cos: Tensor, sin: Tensor,
-                     q_norm: Optional[Tensor] = None, k_norm: Optional[Tensor] = None, *,
-                     scale: Optional[float] = None, eps: float = 1e-6) -> Tensor:
+                     q_norm: Optional[Tensor] = None, k_norm: Optional[Tensor] = None,
+                     sinks: Optional[Tensor] = None, *, scale: Optional[float] = None,
+                     eps: float = 1e-6, window: Optional[int] = None,
+                     softcap: Optional[float] = None, interleaved: bool = False) -> Tensor:
     batch, kv_heads, _, head_dim = k.shape
     heads = q.shape[-2]
-    places = kv_lengths.to(torch.int64) - 1
+    places = (kv_lengths.to(torch.int64) - 1).clamp(min=0)
     angles = [_wide(table)[places][:, None] for table in (cos, sin)]
     query = _wide(q).reshape(batch, heads, head_dim)
     key = _wide(k_new).reshape(batch, kv_heads, head_dim)
@@ -213,11 +215,13 @@ def append_attention(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_new: Tens
         query = _normal(query, q_norm, eps)
     if k_norm is not None:
         key = _normal(key, k_norm, eps)
-    query, key = (_turned(part, *angles, False).to(q.dtype) for part in (query, key))
-    sequences = torch.arange(batch, device=q.device)
-    k[sequences, :, places] = key
-    v[sequences, :, places] = v_new.reshape(batch, kv_heads, head_dim)
-    result: Tensor = attention(query[:, :, None], k, v, kv_lengths=kv_lengths, scale=scale)
+    query, key = (_turned(part, *angles, interleaved).to(q.dtype) for part in (query, key))
+    at = torch.arange(batch, device=q.device), slice(None), places
+    there = (kv_lengths > 0)[:, None, None]  # a sequence of length 0 has no new token
+    for cache, new in (k, key), (v, v_new.reshape(batch, kv_heads, head_dim)):
+        cache[at] = torch.where(there, new, cache[at])
+    result: Tensor = attention(query[:, :, None], k, v, sinks, kv_lengths=kv_lengths, scale=scale,
+                               window=window, softcap=softcap)
     return result[:, :, 0].reshape(q.shape)
 
 

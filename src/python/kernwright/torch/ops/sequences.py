@@ -127,15 +127,18 @@ def _in_four_axes(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tens
 
 _append_attention = _operator(
     "append_attention(Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor k_new, Tensor v_new, "
-    "Tensor kv_lengths, Tensor cos, Tensor sin, Tensor? q_norm=None, Tensor? k_norm=None, *, "
-    "float? scale=None, float eps=1e-6) -> Tensor", _fused.append_attention,
+    "Tensor kv_lengths, Tensor cos, Tensor sin, Tensor? q_norm=None, Tensor? k_norm=None, "
+    "Tensor? sinks=None, *, float? scale=None, float eps=1e-6, int? window=None, "
+    "float? softcap=None, bool interleaved=False) -> Tensor", _fused.append_attention,
     plain.append_attention, lambda q, *_, **named: _new(q, q.shape))
 
 
 def append_attention(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_new: Tensor,
                      kv_lengths: Tensor, cos: Tensor, sin: Tensor,
-                     q_norm: Optional[Tensor] = None, k_norm: Optional[Tensor] = None, *,
-                     scale: Optional[float] = None, eps: float = 1e-6) -> Tensor:
+                     q_norm: Optional[Tensor] = None, k_norm: Optional[Tensor] = None,
+                     sinks: Optional[Tensor] = None, *, scale: Optional[float] = None,
+                     eps: float = 1e-6, window: Optional[int] = None,
+                     softcap: Optional[float] = None, interleaved: bool = False) -> Tensor:
     """One decode step of attention in one kernel: the new token's q and k are normalised if there
     are q_norm and k_norm, and rotated; k and v go to their place in the cache; and q attends.
 
@@ -143,9 +146,10 @@ def append_attention(q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, v_new: Tens
         `qkv_linear` returns them; k, v: the cache, [batch, kv_heads, tokens, head_dim], changed
     kv_lengths: [batch] in int32, keys of each sequence with the new one
     cos, sin: [tokens, head_dim / 2] in fp32, of all positions; q_norm, k_norm: [head_dim]
+    interleaved: pairs are neighbours, as in `rope`; sinks, window, softcap: as in `attention`
     Result: as q. Source: the operation attention with append=rope or norm_rope."""
-    if _direct(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm, k_norm):
-        return _append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm, k_norm,
-                                 scale=scale, eps=eps)
-    return torch.ops.kernwright.append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin,
-                                                 q_norm, k_norm, scale=scale, eps=eps)
+    tensors = q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm, k_norm, sinks
+    compute = _append_attention if _direct(*tensors) else torch.ops.kernwright.append_attention
+    result: Tensor = compute(*tensors, scale=scale, eps=eps, window=window, softcap=softcap,
+                             interleaved=interleaved)
+    return result
