@@ -19,6 +19,8 @@ constexpr double kFromMemory = 21;  ///< bytes a clock at most, to one multiproc
 constexpr double kUnderWay = 0.4;  ///< of a ring's stages, if blocks of a tile wait for one another
 constexpr double kReused = 1.7;  ///< times that a byte is loaded from the L2 at most, if loads wait
 constexpr double kSaturation = 3;        ///< how sharply the memory's rate ends their growth
+constexpr double kReceived = 1.125;      ///< of the L2's rate, with what other blocks load for one
+constexpr double kSharedClocks = 140;    ///< of a step that four or more blocks wait for together
 constexpr double kMeetClocks = 1000;     ///< until the blocks of a cluster are all there
 constexpr double kRestartClocks = 1900;  ///< until the next block replaces one, and has loaded
 constexpr double kHeld = 0.5;            ///< share of the L2 that stays in it beside all else
@@ -180,14 +182,15 @@ class Prediction {
     const double tensor_rate = std::exp2(std::round(std::log2(std::max(dense, 1.0))));
     const double lanes = profile_.fp32_tflops * 1e6 / (2 * sms * profile_.sm_clock_mhz);
     Step step;
-    step.l2 = of(demands_.l2_bytes) / rates_.l2_bytes_per_clock;
+    const bool ahead = demands_.stages > 1;
+    step.l2 = std::max(of(demands_.l2_bytes), ahead ? of(demands_.loaded_bytes) / kReceived : 0) /
+              rates_.l2_bytes_per_clock;
     step.busy = std::max(
         {(of(demands_.wgmma_flops) + of(demands_.mma_flops) / rates_.mma_sync_share) / tensor_rate,
          of(demands_.smem_bytes) / kSmemBytesPerClock, step.l2,
          of(demands_.instructions) / std::max(lanes, 1.0),
          of(demands_.special_functions) / kSpecialFunctionsPerClock});
     // Blocks of one multiprocessor wait at the same time.
-    const bool ahead = demands_.stages > 1;
     step.chain = (of(demands_.step_clocks) + (ahead ? 0 : rates_.load_latency_clocks)) / resident_;
     if (ahead) {
       step.ring = (rates_.load_latency_clocks + step.l2) / of(demands_.stages - 1) / resident_;
@@ -199,7 +202,10 @@ class Prediction {
   /// number.
   double step_clocks() const {
     const Step parts = step();
-    return std::max({parts.busy, parts.chain, parts.ring}) + of(demands_.idle_clocks) / resident_;
+    const bool waits = cluster_ >= 4 && demands_.stages > 1 &&
+                       demands_.loaded_bytes > demands_.l2_bytes;  // blocks load for each other
+    return std::max({parts.busy, parts.chain, parts.ring}) + of(demands_.idle_clocks) / resident_ +
+           (waits ? kSharedClocks : 0);
   }
 
   /// Returns the clocks of the multiprocessor that has the most tiles.
