@@ -32,7 +32,7 @@ constexpr const char* kUsage =
     "usage: family_regret --cache DIR --families LIST [--sizes N] [--seed S] [--alone SECONDS]\n"
     "                     [--seconds N] [--predicted] [--json FILE]\n"
     "       LIST has problems with ranges, 'matmul m=1..8192 n=4096 k=4096 dtype=bf16;...'\n"
-    "       --seconds: of tuning a family without a record; --alone: of tuning a size, 0: none\n"
+    "       --seconds: of tuning a family without a record; --alone: of tuning each size too\n"
     "       --predicted: families are not tuned, and the cache should have no record of them\n";
 constexpr int kRounds = 21;
 constexpr int kSelectionRounds = 5;
@@ -229,7 +229,7 @@ int run(int argc, const char* const* argv) {
                                          {"uuid", families->identity().uuid},
                                          {"driver", families->identity().driver_version}}));
   const auto sizes = integer_option(argc, argv, "--sizes", 8);
-  const double alone_seconds = number_option(argc, argv, "--alone", 10);
+  const double alone_seconds = number_option(argc, argv, "--alone", 0);
   FamilyOptions tuning;
   tuning.seconds = number_option(argc, argv, "--seconds", tuning.seconds);
   const bool predicted =
