@@ -136,23 +136,34 @@ void add_steps(Losses& losses, const FamilyEstimate& estimate,
 /// The choices of a family while they are chosen.
 class Selection {
  public:
-  explicit Selection(const Losses& losses) {
-    for (const std::vector<double>& of_choice : losses.of_choice) {
+  /// `losses` has those of a choice at all sizes, and there is a choice.
+  explicit Selection(const std::vector<std::vector<double>>& losses) {
+    for (const std::vector<double>& of_choice : losses) {
       std::vector<double>& costs = costs_.emplace_back();
       for (const double loss : of_choice) costs.push_back(cost_of(loss));
     }
-    best_.assign(losses.sizes.size(), cost_of(kCannotRun));
+    best_.assign(losses.front().size(), cost_of(kCannotRun));
   }
 
-  /// Takes the one that gains most, until a further one gains too little, and then exchanges single
-  /// ones as long as that gains.
-  std::vector<std::size_t> choose() {
+  void take(std::size_t choice) {
+    taken_.push_back(choice);
+    for (std::size_t i = 0; i < best_.size(); ++i) best_[i] = std::min(best_[i], costs_[choice][i]);
+  }
+
+  /// Takes the one that gains most, until so many are taken or a further one gains too little.
+  void add_best(std::size_t most) {
     const auto sizes = static_cast<double>(best_.size());
-    while (taken_.size() < std::min(DispatchTable::kMostChoices, costs_.size())) {
+    while (taken_.size() < std::min(most, costs_.size())) {
       const auto [gain, next] = best_addition();
       if (gain <= (taken_.empty() ? 0 : kLeastFamilyGain * sizes)) break;
       take(next);
     }
+  }
+
+  /// Takes the best ones, and then exchanges single ones as long as that gains.
+  std::vector<std::size_t> choose() {
+    const auto sizes = static_cast<double>(best_.size());
+    add_best(DispatchTable::kMostChoices);
     for (bool exchanged = true; exchanged;) {
       exchanged = false;
       for (std::size_t i = 0; i < taken_.size(); ++i) {
@@ -170,6 +181,8 @@ class Selection {
     return taken_;
   }
 
+  const std::vector<std::size_t>& taken() const { return taken_; }
+
  private:
   double cost() const { return std::accumulate(best_.begin(), best_.end(), 0.0); }
   std::pair<double, std::size_t> best_addition() const {
@@ -180,10 +193,6 @@ class Selection {
       if (gain > most.first) most = {gain, c};
     }
     return most;
-  }
-  void take(std::size_t choice) {
-    taken_.push_back(choice);
-    for (std::size_t i = 0; i < best_.size(); ++i) best_[i] = std::min(best_[i], costs_[choice][i]);
   }
   void look_again() {
     best_.assign(best_.size(), cost_of(kCannotRun));
@@ -279,7 +288,7 @@ FamilyChoice fit_family(std::span<const Choice> choices, const std::vector<Famil
                         const std::vector<FreeDim>& free, const PredictAt& predict) {
   const FamilyEstimate estimate(choices, rows, predict);
   Losses losses = all_losses(estimate, rows, free);
-  FamilyChoice family{.kernels = Selection(losses).choose(), .table = {}};
+  FamilyChoice family{.kernels = Selection(losses.of_choice).choose(), .table = {}};
   Losses of_kernels{.sizes = std::move(losses.sizes), .of_choice = {}};
   for (const std::size_t choice : family.kernels) {
     of_kernels.of_choice.push_back(std::move(losses.of_choice[choice]));
@@ -287,6 +296,17 @@ FamilyChoice fit_family(std::span<const Choice> choices, const std::vector<Famil
   if (free.size() == 1) add_steps(of_kernels, estimate, family.kernels);
   family.table = DispatchTable::fit(of_kernels.sizes, of_kernels.of_choice, kLeastSplit);
   return family;
+}
+
+std::vector<std::size_t> best_additions(const std::vector<std::vector<double>>& times_us,
+                                        std::size_t given, std::size_t most) {
+  Losses losses;
+  for (const std::vector<double>& at : times_us) losses.add({}, at);
+  if (losses.sizes.empty()) return {};
+  Selection selection(losses.of_choice);
+  for (std::size_t c = 0; c < given; ++c) selection.take(c);
+  selection.add_best(given + most);
+  return {selection.taken().begin() + static_cast<std::ptrdiff_t>(given), selection.taken().end()};
 }
 
 double regret_of(const FamilyChoice& family, const FamilyRow& row) {

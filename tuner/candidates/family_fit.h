@@ -66,6 +66,12 @@ struct FamilyChoice {
 FamilyChoice fit_family(std::span<const Choice> choices, const std::vector<FamilyRow>& rows,
                         const std::vector<FreeDim>& free, const PredictAt& predict);
 
+/// Returns the choices behind the first `given` ones that bring the best of the given ones nearest
+/// to the best of all, at most so many, the one that gains most first. `times_us[i][c]` is the time
+/// of choice c at size i, or 0 if it is not valid there.
+std::vector<std::size_t> best_additions(const std::vector<std::vector<double>>& times_us,
+                                        std::size_t given, std::size_t most);
+
 /// Returns how much slower the choice that the table takes is than the best of the row: 0.06 is
 /// 6 %. It is infinite if none of the table's choices was measured there.
 double regret_of(const FamilyChoice& family, const FamilyRow& row);

@@ -10,6 +10,7 @@
 
 #include "compile/render.h"
 #include "model/candidate/size_check.h"
+#include "support/processes/threads.h"
 #include "support/statistics.h"
 #include "support/try.h"
 #include "tuner/candidates/candidate_list.h"
@@ -20,12 +21,14 @@ namespace {
 
 /// Choices of the cost model at a size that are looked at.
 constexpr std::size_t kListed = 300;
+/// Those of a size that may cover others.
+constexpr std::size_t kOfEachSize = 16;
 /// A choice is measured at a size if it is estimated to take at most so many times as long as the
 /// best; at most so many at a time.
-constexpr double kNear = 1.08;
+constexpr double kNear = 1.15;
 /// The same for the best choice of a template of which nothing was measured nearby.
 constexpr double kFarthest = 1.3;
-constexpr std::size_t kAtATime = 8;
+constexpr std::size_t kAtATime = 16;
 
 }  // namespace
 
@@ -73,6 +76,39 @@ FamilyEstimate FamilyMatrix::estimate() {
   choices_.clear();
   for (const Column& column : columns_) choices_.push_back(column.choice);
   return {choices_, rows_, predict_};
+}
+
+void FamilyMatrix::add_cover(std::span<const BoundProblem> problems, std::size_t most) {
+  const FamilyEstimate by = estimate();
+  std::vector<Choice> all = choices_;  // behind the columns' those that are estimated to be good
+  std::vector<std::size_t> example(all.size());
+  std::vector<std::vector<std::int64_t>> sizes;
+  for (std::size_t p = 0; p < problems.size(); ++p) {
+    sizes.push_back(sizes_of(problems[p]));
+    std::vector<std::pair<double, const Choice*>> ranked;
+    for (const Listed& one : listed(problems[p])) {
+      ranked.emplace_back(by.us(one.choice, one.predicted_us, sizes[p]), &one.choice);
+    }
+    std::ranges::stable_sort(ranked, {}, [](const auto& one) { return one.first; });
+    if (ranked.size() > kOfEachSize) ranked.resize(kOfEachSize);
+    for (const auto& [us, choice] : ranked) {
+      if (std::ranges::find(all, *choice) != all.end()) continue;
+      all.push_back(*choice);
+      example.push_back(p);
+    }
+  }
+  std::vector<std::vector<double>> times_us(problems.size());
+  parallel_for(problems.size(), [&](std::size_t p) {
+    for (std::size_t c = 0; c < all.size(); ++c) {
+      const bool failed = c < columns_.size() && columns_[c].failed;
+      const Result<Candidate> candidate = valid_at(all[c], problems[p]);
+      times_us[p].push_back(
+          candidate && !failed ? by.us(all[c], predict_us(*candidate, in_.profile), sizes[p]) : 0);
+    }
+  });
+  for (const std::size_t c : best_additions(times_us, columns_.size(), most)) {
+    add(all[c], problems[example[c]]);
+  }
 }
 
 std::vector<std::size_t> FamilyMatrix::add_likely(const BoundProblem& problem, std::size_t most) {
@@ -156,17 +192,18 @@ std::vector<std::size_t> FamilyMatrix::worth_measuring(const BoundProblem& probl
   return kept;
 }
 
-Result<Candidate> FamilyMatrix::valid_at(const Column& column, const BoundProblem& problem) const {
-  KW_TRY(applies(*column.kernel_template, problem, in_.profile));
-  KW_ASSIGN(Candidate candidate, make_candidate(*column.kernel_template, problem,
-                                                column.choice.configuration, in_.profile));
+Result<Candidate> FamilyMatrix::valid_at(const Choice& choice, const BoundProblem& problem) const {
+  KW_ASSIGN(const KernelTemplate* const found, in_.catalog.kernel_template(choice.kernel_template));
+  KW_TRY(applies(*found, problem, in_.profile));
+  KW_ASSIGN(Candidate candidate,
+            make_candidate(*found, problem, choice.configuration, in_.profile));
   if (broken_habit(candidate) == nullptr) return candidate;
   return Error{ErrorCode::not_found, "a habit is broken"};
 }
 
 Result<Candidate> FamilyMatrix::candidate_at(std::size_t c, const BoundProblem& problem) const {
   const Column& column = columns_[c];
-  KW_ASSIGN(Candidate candidate, valid_at(column, problem));
+  KW_ASSIGN(Candidate candidate, valid_at(column.choice, problem));
   KW_ASSIGN(const std::string digest,
             in_.pool.digest(render(candidate, in_.catalog, in_.profile.sm_arch)));
   if (digest == column.build.digest) return candidate;
@@ -226,7 +263,7 @@ double FamilyMatrix::predicted_us(std::size_t c, const std::vector<std::int64_t>
   if (!added) return at->second;
   const auto problem = bound_.try_emplace(sizes, in_.family.at(sizes)).first;
   if (!problem->second) return 0;
-  const Result<Candidate> candidate = valid_at(columns_[c], *problem->second);
+  const Result<Candidate> candidate = valid_at(columns_[c].choice, *problem->second);
   if (candidate) at->second = predict_us(*candidate, in_.profile);
   return at->second;
 }

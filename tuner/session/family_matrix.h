@@ -27,7 +27,8 @@ class FamilyMatrix {
     Choice choice;
     const KernelTemplate* kernel_template = nullptr;
     Build build;
-    bool failed = false;  ///< did not compile, or was wrong at some size
+    bool failed = false;   ///< did not compile, or was wrong at some size
+    bool checked = false;  ///< was right as a finalist
   };
   /// The samples of a column at one problem, in microseconds.
   struct Samples {
@@ -48,6 +49,9 @@ class FamilyMatrix {
 
   /// Has a choice compiled that is valid for `example`, to be measured where its bits are the same.
   void add(const Choice& added, const BoundProblem& example);
+  /// Adds the choices that are estimated to bring the best of the columns nearest to the best of
+  /// all choices at these problems, at most so many.
+  void add_cover(std::span<const BoundProblem> problems, std::size_t most);
   /// Adds the choices that are estimated to be the best at a problem, at most so many, if they are
   /// near the best of the columns. Returns the columns that are new.
   std::vector<std::size_t> add_likely(const BoundProblem& problem, std::size_t most);
@@ -61,6 +65,7 @@ class FamilyMatrix {
 
   /// From now on trusts a column at no size.
   void fail(std::size_t column) { columns_[column].failed = true; }
+  void pass(std::size_t column) { columns_[column].checked = true; }
   /// Adds times to the problem's row, at the scale of what both openings measured.
   void keep(const BoundProblem& problem, std::span<const Samples> samples, Use use);
   /// Makes rows for the fit of those that validated.
@@ -84,7 +89,7 @@ class FamilyMatrix {
   bool is_known_near(std::string_view kernel_template,
                      const std::vector<std::int64_t>& sizes) const;
   bool is_column(const Choice& choice) const;
-  Result<Candidate> valid_at(const Column& column, const BoundProblem& problem) const;
+  Result<Candidate> valid_at(const Choice& choice, const BoundProblem& problem) const;
   double predicted_us(std::size_t c, const std::vector<std::int64_t>& sizes);
 
   const FamilyInput& in_;

@@ -1,6 +1,7 @@
 #include "tuner/session/family_session.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <functional>
@@ -30,13 +31,15 @@ namespace {
 constexpr int kAnchors = 6;
 constexpr double kLeastAnchorSeconds = 2;
 constexpr double kAnchorShare = 0.035;
-/// The share of the budget after which no more sizes are tuned or measured at first.
+/// The shares of the budget after which no more sizes are tuned, and measured, at first.
+constexpr double kFirstAnchorsShare = 0.25;
 constexpr double kFirstShare = 0.75;
 /// Finalists of an anchor that are measured at all sizes where they may be near the best.
 constexpr std::size_t kOfAnchor = 4;
-/// Choices of the cost model that are compiled each time a size comes up, and for one that
-/// validates.
-constexpr std::size_t kNew = 3;
+/// Choices of the cost model that are compiled to cover all sizes, each time a size comes up, and
+/// for one that validates.
+constexpr std::size_t kCover = 24;
+constexpr std::size_t kNew = 1;
 constexpr std::size_t kNewForValidation = 4;
 /// Sizes whose choices are compiled before they are measured, and how often sizes come up.
 constexpr std::size_t kAhead = 6;
@@ -68,8 +71,8 @@ constexpr double kReach = 0.15;
 constexpr std::size_t kAloneSamples = 16;
 /// How long it is until the environment is looked at again.
 constexpr double kAuditSeconds = 10;
-/// How long a runner waits until the device is steady.
-constexpr double kSettleSeconds = 0.3;
+/// How long a runner keeps the device busy before it measures. Rounds show what is left.
+constexpr double kSettleSeconds = 0.1;
 
 class FamilySearch {
   using Use = FamilyMatrix::Use;
@@ -85,13 +88,9 @@ class FamilySearch {
     KW_ASSIGN(problems_, first_problems());
     KW_TRY(tune_anchors());
     KW_TRY(measure_matrix(kFirstShare * options_.seconds));
-    if (matrix_.rows(Use::fit).empty()) {
-      return Error{ErrorCode::not_found,
-                   concat("no kernel could be measured for ", in_.family.text())};
-    }
-    family_ = matrix_.fit();
+    KW_TRY(fit());
     KW_TRY(measure_breakpoints());
-    family_ = matrix_.fit();
+    KW_TRY(fit());
     while (true) {
       const double before = elapsed();
       KW_TRY(validate());
@@ -114,8 +113,9 @@ class FamilySearch {
       }
       matrix_.take_validation();
       KW_TRY(measure_matrix(options_.seconds - validated));
-      family_ = matrix_.fit();
+      KW_TRY(fit());
     }
+    KW_TRY(check_kernels());
     return record();
   }
 
@@ -213,7 +213,7 @@ class FamilySearch {
   /// Tunes as many of the problems as the budget has time for, from one end to the other.
   Result<void> tune_anchors() {
     const int anchors = std::clamp(
-        static_cast<int>(kFirstShare / 2 * options_.seconds / anchor_seconds()), 2, kAnchors);
+        static_cast<int>(kFirstAnchorsShare * options_.seconds / anchor_seconds()), 2, kAnchors);
     std::set<std::size_t> taken;
     for (int i = 0; i < anchors; ++i) {
       taken.insert(static_cast<std::size_t>(
@@ -222,7 +222,7 @@ class FamilySearch {
     std::size_t done = 0;
     for (const std::size_t at : taken) {
       report("tuning sizes", done++, taken.size());
-      if (done > 1 && elapsed() > kFirstShare / 2 * options_.seconds) break;
+      if (done > 1 && elapsed() > kFirstAnchorsShare * options_.seconds) break;
       KW_TRY(tune_anchor(problems_[at]));
     }
     return {};
@@ -248,6 +248,7 @@ class FamilySearch {
   /// nothing is left or the time is over.
   Result<void> measure_matrix(double until) {
     spread_problems();
+    matrix_.add_cover(problems_, kCover);
     for (int pass = 0; pass < kPasses; ++pass) {
       std::size_t planned = 0;
       bool measured = false;
@@ -304,7 +305,11 @@ class FamilySearch {
       if (std::ranges::find(exam, entry.column) == exam.end()) continue;
       KW_ASSIGN(const Runner::Checked checked,
                 runner->check(entry.id, Runner::CheckDepth::finalist));
-      if (checked.step.outcome != Outcome::ok) matrix_.fail(entry.column);
+      if (checked.step.outcome == Outcome::ok) {
+        matrix_.pass(entry.column);
+      } else {
+        matrix_.fail(entry.column);
+      }
     }
     audit_.merge(screening.audit());
     for (const Entry& entry : entries) runner->drop(entry.id);
@@ -448,6 +453,59 @@ class FamilySearch {
                      family_.kernels));
     }
     return {};
+  }
+
+  /// Chooses the family's kernels and table. Errors: `not_found` if no kernel is right.
+  Result<void> fit() {
+    const std::vector<FamilyRow>& rows = matrix_.rows(Use::fit);
+    const auto is_known = [&](std::size_t c) {
+      return !matrix_.columns()[c].failed &&
+             std::ranges::any_of(rows, [c](const FamilyRow& row) { return row.times_us[c] > 0; });
+    };
+    for (std::size_t c = 0; c < matrix_.columns().size(); ++c) {
+      if (!is_known(c)) continue;
+      family_ = matrix_.fit();
+      return {};
+    }
+    return Error{ErrorCode::not_found,
+                 concat("no kernel could be measured for ", in_.family.text())};
+  }
+
+  /// Checks the family's kernels that no validation did, each at a size for which the table takes
+  /// it. If one is wrong, makes another family of the rest.
+  Result<void> check_kernels() {
+    const auto failed = [&](std::size_t c) { return matrix_.columns()[c].failed; };
+    const auto unchecked = [&](std::size_t c) { return !matrix_.columns()[c].checked; };
+    while (true) {
+      if (std::ranges::any_of(family_.kernels, failed)) KW_TRY(fit());
+      const auto next = std::ranges::find_if(family_.kernels, unchecked);
+      if (next == family_.kernels.end()) return {};
+      const std::size_t column = *next;
+      if (const std::optional<BoundProblem> problem = taken_at(next - family_.kernels.begin())) {
+        KW_TRY(measure(*problem, std::array{column}, Use::fit, std::array{column}));
+      }
+      if (unchecked(column)) matrix_.fail(column);
+    }
+  }
+
+  /// Returns a problem for which the table takes this one of its kernels, if there is one among
+  /// those that were measured for it, and others.
+  std::optional<BoundProblem> taken_at(std::ptrdiff_t kernel) {
+    const std::size_t column = family_.kernels[static_cast<std::size_t>(kernel)];
+    constexpr int kDraws = 256;
+    std::vector<std::vector<std::int64_t>> sizes;
+    for (const FamilyRow& row : matrix_.rows(Use::fit)) sizes.push_back(row.sizes);
+    for (int i = 0; i < kDraws; ++i) sizes.push_back(draw());
+    for (const std::vector<std::int64_t>& one : sizes) {
+      if (family_.table.order(one).front() != kernel) continue;
+      if (std::ranges::find(matrix_.rows(Use::validation), one, &FamilyRow::sizes) !=
+          matrix_.rows(Use::validation).end()) {
+        continue;
+      }
+      Result<BoundProblem> problem = at(one);
+      if (problem && matrix_.candidate_at(column, *problem)) return *std::move(problem);
+    }
+    return std::nullopt;
   }
 
   /// Returns at most so many sizes of the validation to tune: those with the largest regrets and

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -24,9 +25,11 @@ class FamilyCoreTest : public ServiceCoreTest {
   FamilyCoreTest() { shortlists_ = true; }
 
   /// Tunes with seconds that pass on the fake device alone.
-  TunedFamily tune(ServiceCore& core, double seconds = 12) {
+  TunedFamily tune(ServiceCore& core, double seconds = 12,
+                   std::function<void(const FamilyProgress&)> progress = {}) {
     FamilyOptions options;
     options.seconds = seconds;
+    options.progress = std::move(progress);
     options.clock_seconds = [this] { return world_.clock.now_us() / 1e6; };
     return must(core.tune_family(must(Problem::parse(kText)), std::move(options)));
   }
@@ -66,6 +69,24 @@ TEST_F(FamilyCoreTest, TheRecordHasKernelsATableAndItsEvidence) {
     EXPECT_TRUE(core->cache().artifact(kernel.artifact)) << kernel.choice.id();
   }
   EXPECT_EQ(*read_family(tuned.file).value, record);
+}
+
+TEST_F(FamilyCoreTest, KernelsThatTheLastValidationFindsWrongAreNotInTheRecord) {
+  const auto threads_of = [](const Choice& choice) { return choice.configuration.at("THREADS"); };
+  const std::int64_t wrong = threads_of(tune(*open()).record.head.kernels[0].choice);
+  bool validating = false;
+  world_.outcome = [&](const ExecutionPlan& plan) {
+    const bool is_wrong = validating && plan.launches[0].block[0] == wrong;
+    return is_wrong ? Outcome::wrong_result : Outcome::ok;
+  };
+  const TunedFamily tuned = tune(*open(), 12, [&](const FamilyProgress& progress) {
+    validating = validating || progress.stage == "validating";
+  });
+  ASSERT_TRUE(validating);
+  EXPECT_FALSE(tuned.record.head.kernels.empty());
+  for (const FamilyKernel& kernel : tuned.record.head.kernels) {
+    EXPECT_NE(threads_of(kernel.choice), wrong) << kernel.choice.id();
+  }
 }
 
 TEST_F(FamilyCoreTest, ASizeOfTheRangeIsServedInAnotherProcessWithoutACompile) {
