@@ -65,13 +65,13 @@ class SglangGpuTest(unittest.TestCase):
                         batch.run(backend, layer, **(named or {}))
 
     def test_all_kinds_of_batches(self):
-        for dtype in (torch.bfloat16, torch.float16):
-            for shape in ((8, 2, 64), (4, 4, 128), (32, 8, 128), (16, 1, 256), (6, 2, 80)):
-                with self.subTest(dtype=dtype, shape=shape):
-                    self.check(self.layers(*shape), dtype=dtype)
+        for dtype, shape in ((torch.bfloat16, (32, 8, 128)), (torch.float16, (16, 1, 256)),
+                             (torch.bfloat16, (6, 2, 80))):
+            with self.subTest(dtype=dtype, shape=shape):
+                self.check(self.layers(*shape), dtype=dtype)
 
     def test_pages_of_other_sizes(self):
-        self.check(self.layers(), pages=(2, 8, 16, 32, 128, 256))
+        self.check(self.layers(), pages=(2, 16, 256))
 
     def test_all_that_a_layer_may_have(self):
         self.check(self.layers(windows=(19, 499)))
