@@ -28,10 +28,9 @@ __device__ Share share_of(double x, double most) {
   if (score == score_none) return {x, fabs(x)};
   const double value = score == score_softmax   ? exp(x - most)
                        : score == score_sigmoid ? 1 / (1 + exp(-x))
-                                                : sqrt(fmax(x, 0.0) + log1p(exp(-fabs(x))));
-  const double whole = x != x ? x : value;  // fmax drops a NaN
+                                                : sqrt(larger(x, 0.0) + log1p(exp(-fabs(x))));
   const double error = 1 + fabs(x) + (score == score_softmax ? fabs(most) : 0);
-  return {whole, whole == 0 ? 0 : whole * error};
+  return {value, value == 0 ? 0 : value * error};
 }
 
 // Chooses the experts of a token in each block of 256 threads. The numbers that are compared are

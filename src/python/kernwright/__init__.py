@@ -25,17 +25,17 @@ from .plugins import fuse_graph  # vLLM looks for a pass in the package itself
 __version__ = _version()
 
 # The operations whose functions are made from their contracts, when they are asked for.
-_MADE = ("argmax", "attention_merge", "attention_schedule", "bias_activation",
-         "dequantize_weights", "embedding", "kv_append", "pack_weights", "quantize_rows",
-         "quantized_matmul")
+_MADE = ("argmax", "attention_merge", "attention_schedule", "bias_activation", "choose_experts",
+         "combine_experts", "dequantize_weights", "embedding", "kv_append", "order_experts",
+         "pack_weights", "quantize_rows", "quantized_matmul")
 
 __all__ = ["BakedLaunch", "Chain", "ChainBuilder", "ChainSlot", "ChainTime", "Error", "Kernel",
            "LookupCount", "Problem", "Record", "Service", "TuneProgress", "argmax", "attention",
-           "attention_merge", "attention_schedule", "autotune", "bias_activation",
-           "default_service", "dequantize_weights", "doctor", "elementwise", "embedding",
-           "gated_linear", "gelu_and_mul", "grouped_matmul", "grouped_quantized_matmul",
-           "kv_append", "last_kernel",
-           "layer_norm", "linear", "lookup_counts", "matmul", "metrics", "pack_weights", "prewarm",
+           "attention_merge", "attention_schedule", "autotune", "bias_activation", "choose_experts",
+           "combine_experts", "default_service", "dequantize_weights", "doctor", "elementwise",
+           "embedding", "gated_linear", "gelu_and_mul", "grouped_matmul",
+           "grouped_quantized_matmul", "kv_append", "last_kernel", "layer_norm", "linear",
+           "lookup_counts", "matmul", "metrics", "order_experts", "pack_weights", "prewarm",
            "quantize_rows", "quantized_matmul", "record", "record_shapes", "reduce", "rms_norm",
            "rope", "scaled_matmul", "seal", "set_default", "silu_and_mul", "softmax", "tune"]
 

@@ -169,6 +169,9 @@ IMPLEMENTATIONS = {
     # test_quantized_experts.py compares it.
     "quantized_grouped_matmul": plain.quantized_grouped_matmul,
     "quantized_grouped_matmul.out": lambda *given, **named: plain.quantized_grouped_matmul(*given, **named),
+    # test_routing.py compares these.
+    "choose_experts": plain.choose_experts, "order_experts": plain.order_experts,
+    "combine_experts": plain.combine_experts,
     "rms_norm": rms, "rope": rope, "norm_rope": norm_rope, "attention": attention, "append_attention": append_attention,
     "add_rms_norm": lambda x, residual, weight=None, eps=1e-6:
         (rms(x + residual, weight, eps), x + residual),

@@ -66,19 +66,6 @@ class SwiGLU(Packed):
                                eps=eps)
 
 
-def sorted_by_expert(top_k_index: Tensor, experts: int) -> Tuple[Tensor, Tensor]:
-    """Returns the places of [tokens, choices], sorted by expert, and int32 [experts], the ends of the rows of each.
-    Places of experts beyond these are last."""
-    sorted_experts, order = top_k_index.flatten().sort()
-    here = torch.arange(experts, dtype=sorted_experts.dtype, device=order.device)
-    return order, torch.searchsorted(sorted_experts, here, right=True, out_int32=True)
-
-
-def in_place(rows: Tensor, order: Tensor, top_k_index: Tensor) -> Tensor:
-    """Returns sorted rows as [tokens, choices, columns]."""
-    return torch.empty_like(rows).index_copy_(0, order, rows).view(*top_k_index.shape, -1)
-
-
 class Experts(Front):
     """The experts of a mixture, SwiGLUs with weights [experts, out, in], as Transformers'
     ExpertsInterface has them."""
@@ -91,21 +78,19 @@ class Experts(Front):
             return NotImplemented
         x, index, shares = (call[name] for name in self._kernwright.names)
         if (takes(x, self.gate_up_proj) and takes(x, self.down_proj) and x.dim() == 2
-                and holds(self)):
+                and holds(self) and not (torch.is_grad_enabled() and shares.requires_grad)):
             return self._kernwright_mix(x, index, shares)
         return NotImplemented
 
     def _kernwright_mix(self, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-        """Sorts rows by expert for two grouped products, and puts them back. Nothing waits for the
-        GPU. An expert that is not here, as expert parallelism names them, has no rows."""
-        order, ends = sorted_by_expert(top_k_index, self.down_proj.shape[0])
-        rows = x[order // top_k_index.shape[1]]
-        inner = kw.grouped_matmul(rows, self.gate_up_proj.transpose(1, 2), ends, gated=True,
-                                  activation=self._kernwright_activation)
-        sorted_rows = kw.grouped_matmul(inner, self.down_proj.transpose(1, 2), ends,
-                                        out=torch.zeros_like(rows))
-        mixed = in_place(sorted_rows, order, top_k_index) * top_k_weights.unsqueeze(-1)
-        return mixed.sum(1).to(x.dtype)
+        """Orders rows by expert for two grouped products, and adds them up. Nothing waits for the
+        GPU. An expert that is not here, as expert parallelism names them, gives nothing."""
+        ends, row_of, place = kw.order_experts(top_k_index.to(torch.int32).contiguous(),
+                                               self.down_proj.shape[0])
+        inner = kw.grouped_matmul(x.index_select(0, row_of), self.gate_up_proj.transpose(1, 2),
+                                  ends, gated=True, activation=self._kernwright_activation)
+        rows = kw.grouped_matmul(inner, self.down_proj.transpose(1, 2), ends)
+        return kw.combine_experts(rows, place, top_k_weights.float().contiguous())
 
 
 class DecoderLayer(Packed):

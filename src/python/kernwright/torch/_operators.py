@@ -40,10 +40,11 @@ def say_once(text: str, *values: Any) -> None:
         _log.warning(line)
 
 
-def _make_ready(x: Tensor, *problems: str) -> None:
-    """Gets the kernels of problems of x's dtype into memory, unless they were asked for."""
-    missing = [problem for problem in (f"{one} dtype={dtype_text(x.dtype)}" for one in problems)
-               if problem not in _ready]
+def _make_ready(x: Optional[Tensor], *problems: str) -> None:
+    """Gets the kernels of problems, of x's dtype if there is one, into memory, unless they were
+    asked for."""
+    dtype = "" if x is None else f" dtype={dtype_text(x.dtype)}"
+    missing = [problem for problem in (one + dtype for one in problems) if problem not in _ready]
     if missing:
         _ready.update(missing)
         default_service().prewarm(missing)
@@ -359,11 +360,13 @@ def _grouped(experts: QuantizedExperts, choices: int, flags: str) -> str:
 
 
 def quantized_mixture(x: Tensor, mixture: QuantizedMixture, index: Tensor, shares: Tensor) -> Tensor:
-    """The experts of each row by their shares, beside which an engine has none of its own. An expert of the number of
-    experts, or of -1, gives nothing."""
-    choices = index.shape[1]
+    """The experts of each row by their shares, beside which an engine has none of its own. An expert that is not here
+    gives nothing."""
+    choices, experts = index.shape[1], mixture.down
     _make_ready(x, _grouped(mixture.gate_up, choices, f"tokens=1..{MOST_ROWS} a_rows=indexed gate=stacked "
                                                       f"activation={mixture.gate.activation}"),
-                _grouped(mixture.down, choices, "scale_rows=given"))
-    result: Tensor = mixture(x, index.remainder(mixture.down.experts + 1), shares)
+                _grouped(experts, choices, ""),
+                f"combine_experts tokens=1..{MOST_ROWS} top={choices} columns={experts.n}")
+    _make_ready(None, f"order_experts tokens=1..{MOST_ROWS} top={choices} experts={experts.experts}")
+    result: Tensor = mixture(x, index, shares)
     return result

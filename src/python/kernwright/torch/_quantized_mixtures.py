@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from . import _checks as checks
 from . import ops as kw
 from ._checks import MOST_EXPERTS, Left
-from ._decoder import in_place, sorted_by_expert
 from ._modules import Front, bind, fits, holds, only_argument
 from ._packing import is_shared
 from ._quantized_experts import QuantizedExperts
@@ -71,12 +70,10 @@ class QuantizedMixture(nn.Module):
         """Returns the sum of the experts of each row, by their shares. An expert that is not here, as expert
         parallelism names them, gives nothing."""
         x = hidden_states.contiguous()
-        order, ends = sorted_by_expert(top_k_index, self.down.experts)
-        inner = kw.quantized_grouped_matmul(x, self.gate_up, ends, **self.gate._asdict(),
-                                            row_of=(order // top_k_index.shape[1]).to(torch.int32))
-        rows = kw.quantized_grouped_matmul(inner, self.down, ends, row_scale=top_k_weights.flatten()[order].float(),
-                                           out=x.new_zeros((order.shape[0], self.down.n)))
-        return in_place(rows, order, top_k_index).sum(1)
+        ends, row_of, place = kw.order_experts(top_k_index.to(torch.int32).contiguous(), self.down.experts)
+        inner = kw.quantized_grouped_matmul(x, self.gate_up, ends, row_of=row_of, **self.gate._asdict())
+        rows = kw.quantized_grouped_matmul(inner, self.down, ends)
+        return kw.combine_experts(rows, place, top_k_weights.float().contiguous())
 
     def plain(self, x: Tensor, index: Tensor, shares: Tensor) -> Tensor:
         """Computes few rows in plain PyTorch, in fp32."""

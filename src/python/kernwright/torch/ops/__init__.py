@@ -8,6 +8,7 @@ docstrings say what they have besides the functions of kernwright of the same na
 `linear`, `matmul` and `gated_linear` have a backward, by PyTorch's products. The others refuse
 arguments that require a gradient."""
 
+from .experts import choose_experts, combine_experts, order_experts
 from .products import gated_linear, linear, matmul, qkv_linear
 from .quantized_products import quantize_rows, quantized_grouped_matmul, quantized_linear
 from .rows import (gelu_and_mul, layer_norm, norm_rope, rms_norm, rope, silu_and_mul, silu_mul,
@@ -15,7 +16,9 @@ from .rows import (gelu_and_mul, layer_norm, norm_rope, rms_norm, rope, silu_and
 from .scaled_products import grouped_matmul, scaled_matmul
 from .sequences import append_attention, attention, scaled_dot_product_attention
 
-__all__ = ["append_attention", "attention", "gated_linear", "gelu_and_mul", "grouped_matmul",
-           "layer_norm", "linear", "matmul", "norm_rope", "qkv_linear", "quantize_rows",
-           "quantized_grouped_matmul", "quantized_linear", "rms_norm", "rope", "scaled_dot_product_attention", "scaled_matmul", "silu_and_mul",
-           "silu_mul", "softmax"]
+__all__ = ["append_attention", "attention", "choose_experts", "combine_experts",
+           "gated_linear", "gelu_and_mul", "grouped_matmul", "layer_norm", "linear",
+           "matmul", "norm_rope", "order_experts", "qkv_linear", "quantize_rows",
+           "quantized_grouped_matmul", "quantized_linear", "rms_norm", "rope",
+           "scaled_dot_product_attention", "scaled_matmul", "silu_and_mul", "silu_mul",
+           "softmax"]

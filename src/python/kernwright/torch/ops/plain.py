@@ -343,3 +343,63 @@ def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor]
         out[begin:end] = of_group(_wide(rows), _wide(weight), activation=activation)
         begin = end
     return out
+
+
+def choose_experts(logits: Tensor, bias: Optional[Tensor] = None, real: Optional[Tensor] = None, *, top: int,
+                   score: Optional[str] = None, softmax_at: Optional[str] = None, renormalise: Optional[str] = None,
+                   expert_groups: Optional[int] = None, kept_groups: Optional[int] = None,
+                   group_score: Optional[str] = None, factor: Optional[float] = None, softcap: Optional[str] = None,
+                   cap: Optional[float] = None) -> Tuple[Tensor, Tensor]:
+    groups = expert_groups or 1
+    functions: Dict[Optional[str], Callable[[Tensor], Tensor]] = {
+        "softmax": lambda x: x.softmax(-1), "sigmoid": torch.sigmoid, "none": lambda x: x,
+        "sqrt_softplus": lambda x: functional.softplus(x).sqrt()}
+    x = logits.float()
+    if softcap == "tanh":
+        limit = 30.0 if cap is None else cap
+        x = limit * torch.tanh(x / limit)
+    scores = x if softmax_at == "after" else functions[score or "softmax"](x)
+    if bias is not None:
+        keys = scores + bias.float()
+    else:  # logits have the order of their scores
+        keys = logits.float() if groups == 1 or group_score == "best" else scores
+    ids = keys.sort(stable=True, dim=-1, descending=True).indices
+    if (kept_groups or groups) < groups:
+        best = keys.unflatten(-1, (groups, -1)).sort(-1, descending=True).values
+        of_groups = best[..., 0] if group_score == "best" else best[..., 0] + best[..., 1]
+        left = of_groups.sort(stable=True, dim=-1, descending=True).indices[..., kept_groups:]
+        is_left = torch.zeros_like(of_groups, dtype=torch.uint8).scatter(-1, left, 1)
+        of_ids = is_left.gather(-1, ids // (x.shape[-1] // groups))
+        ids = ids.gather(-1, of_ids.sort(stable=True, dim=-1).indices)
+    ids = ids[..., :top]
+    weights = scores.gather(-1, ids)
+    if softmax_at == "after":
+        weights = weights.softmax(-1)
+    elif renormalise == "sum":
+        weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
+    weights = torch.zeros_like(weights) if factor == 0 else weights * (1.0 if factor is None else factor)
+    if real is not None:
+        counts = (torch.arange(ids[..., 0].numel(), device=ids.device) < real).view(*ids.shape[:-1], 1)
+        ids, weights = ids.masked_fill(~counts, -1), weights.masked_fill(~counts, 0)
+    return ids.int(), weights
+
+
+def order_experts(ids: Tensor, *, experts: int, first: int = 0) -> Tuple[Tensor, Tensor, Tensor]:
+    own = ids.flatten().long() - first
+    own = torch.where((own >= 0) & (own < experts), own, experts)
+    ordered, pairs = own.sort(stable=True)
+    here = torch.arange(experts, device=ids.device)
+    ends = torch.searchsorted(ordered, here, right=True, out_int32=True)
+    rows = torch.arange(own.numel(), device=ids.device)
+    place = torch.empty_like(rows).scatter(0, pairs, rows).masked_fill(own == experts, -1)
+    return ends, (pairs // ids.shape[-1]).int(), place.view(ids.shape).int()
+
+
+def combine_experts(y: Tensor, place: Tensor, weights: Optional[Tensor] = None, shared: Optional[Tensor] = None,
+                    residual: Optional[Tensor] = None) -> Tensor:
+    rows = _wide(y)[place.clamp(min=0).long()]
+    rows = rows if weights is None else rows * weights.unsqueeze(-1)
+    result = rows.masked_fill((place < 0).unsqueeze(-1), 0).sum(-2)
+    for other in (shared, residual):
+        result = result if other is None else result + _wide(other)
+    return result.to(y.dtype)
