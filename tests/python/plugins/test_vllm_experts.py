@@ -316,7 +316,8 @@ def test_kernels_are_made_ready_for_all_numbers_of_tokens(ours, monkeypatch):
         "grouped_quantized_matmul experts=5 rows=1..24576 n=64 k=96 group=32 weights=mxfp4 scale=uint8 zero=none bias=expert "
         "tokens=1..8192 a_rows=indexed gate=stacked activation=swiglu_oai dtype=bf16",
         "grouped_quantized_matmul experts=5 rows=1..24576 n=96 k=64 group=32 weights=mxfp4 scale=uint8 zero=none bias=expert "
-        "scale_rows=given dtype=bf16"]
+        "dtype=bf16", "combine_experts tokens=1..8192 top=3 columns=96 dtype=bf16",
+        "order_experts tokens=1..8192 top=3 experts=5"]
 
 
 # vLLM's own methods, without the choice of a kernel that a machine without a GPU has not.

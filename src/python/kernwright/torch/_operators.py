@@ -352,20 +352,20 @@ def quantized_linear(x: Tensor, weight: QuantizedWeight, bias: Optional[Tensor])
     return result
 
 
-def _grouped(experts: QuantizedExperts, choices: int, flags: str) -> str:
+def _grouped(experts: QuantizedExperts, choices: int, flags: str = "") -> str:
     zero, bias = "none" if experts.zeros is None else "code", "none" if experts.bias is None else "expert"
     return (f"grouped_quantized_matmul experts={experts.experts} rows=1..{MOST_ROWS * choices} n={experts.n} "
             f"k={experts.k} group={experts.group} weights={experts.weights} "
-            f"scale={dtype_text(experts.scales.dtype)} zero={zero} bias={bias} {flags}")
+            f"scale={dtype_text(experts.scales.dtype)} zero={zero} bias={bias}{flags}")
 
 
 def quantized_mixture(x: Tensor, mixture: QuantizedMixture, index: Tensor, shares: Tensor) -> Tensor:
     """The experts of each row by their shares, beside which an engine has none of its own. An expert that is not here
     gives nothing."""
     choices, experts = index.shape[1], mixture.down
-    _make_ready(x, _grouped(mixture.gate_up, choices, f"tokens=1..{MOST_ROWS} a_rows=indexed gate=stacked "
+    _make_ready(x, _grouped(mixture.gate_up, choices, f" tokens=1..{MOST_ROWS} a_rows=indexed gate=stacked "
                                                       f"activation={mixture.gate.activation}"),
-                _grouped(experts, choices, ""),
+                _grouped(experts, choices),
                 f"combine_experts tokens=1..{MOST_ROWS} top={choices} columns={experts.n}")
     _make_ready(None, f"order_experts tokens=1..{MOST_ROWS} top={choices} experts={experts.experts}")
     result: Tensor = mixture(x, index, shares)
