@@ -151,11 +151,12 @@ class Collector {
     return {};
   }
 
-  /// Makes a problem. One that names no dtype has the dtype of the model.
+  /// Makes a problem. One that names no dtype has the dtype of the model, if its operation has any.
   Result<Problem> problem_of(const ModelLine& line, bool with_optional) {
     Problem::Dims dims;
     Problem::Flags flags;
-    bool has_dtype = false;
+    KW_ASSIGN(const Operation* const operation, catalog_.operation(line.operation));
+    bool has_dtype = find_named(operation->type_variables, "dtype") == nullptr;
     for (const ProblemWord& word : line.words) {
       if (word.optional && !with_optional) continue;
       has_dtype = has_dtype || word.name == "dtype";
