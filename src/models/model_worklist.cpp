@@ -10,6 +10,7 @@
 #include "models/config_values.h"
 #include "models/model_type.h"
 #include "models/quantization.h"
+#include "support/names.h"
 #include "support/text.h"
 #include "support/try.h"
 

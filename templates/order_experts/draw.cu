@@ -12,7 +12,7 @@ __device__ unsigned long long bits_at(long long seed, Stream stream, long long p
                  static_cast<unsigned long long>(place));
 }
 
-// Draws the experts of a token as a router does, where experts are not equally popular: choice j is
+// Draws the experts of a token as a router does whose experts are not equally popular: choice j is
 // the best one of a few candidates, in the j-th part of a permutation, so that no expert is chosen
 // twice if there are enough of them. Every eighth token is of other experts too.
 extern "C" __global__ void order_experts_timing(KW_PARAMETERS(order_experts_timing)) {
@@ -38,8 +38,8 @@ extern "C" __global__ void order_experts_timing(KW_PARAMETERS(order_experts_timi
   }
 }
 
-// Draws ids of five kinds: any, one expert alone, few of many, those of others and padding, and
-// both ends.
+// Draws ids of five kinds: any, one expert alone, few of many, other ranks' and padding, and both
+// ends.
 extern "C" __global__ void order_experts_exact(KW_PARAMETERS(order_experts_exact)) {
   const unsigned long long kind = bits_at(seed, kKind, 0) % 5;
   const auto count = static_cast<unsigned long long>(experts);

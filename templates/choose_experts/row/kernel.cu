@@ -11,22 +11,62 @@ namespace {
 
 constexpr int kVector = VECTOR_BYTES / sizeof(dtype_t);
 constexpr int kOwn = STEPS * kVector;              // experts of a lane
+constexpr int kKept = kOwn < top ? kOwn : top;     // of these, the largest that may be chosen
 constexpr int kSlots = (top + LANES - 1) / LANES;  // chosen experts of a lane
 constexpr bool kDivides = renormalise == renormalise_sum || softmax_at == softmax_at_after;
 constexpr bool kIsSoftmax = score == score_softmax && softmax_at == softmax_at_before;
 constexpr bool kHasSum = kIsSoftmax && (COMPARES_SCORES || !kDivides);
 
-// The largest of numbers.
+// An expert and what it is compared by as one number, which is larger for a larger score and, of
+// equal ones, for a smaller id. It is 0 for none. Logits of 16 bits and their id fit 32 bits: as
+// fp32 the lower 13 bits of their orders are equal.
+using Key = Chosen<NARROW, unsigned, unsigned long long>::Type;
+constexpr int kDropped = NARROW ? 13 : 0;
+constexpr int kIdBits = NARROW ? 10 : 32;
+constexpr unsigned kIdMask = NARROW ? 1023 : 0xffffffff;
+
+__device__ __forceinline__ Key key_of(unsigned order, int id) {
+  return static_cast<Key>(order >> kDropped) << kIdBits | (~static_cast<unsigned>(id) & kIdMask);
+}
+__device__ __forceinline__ int id_of(Key key) {
+  return static_cast<int>(~static_cast<unsigned>(key) & kIdMask);
+}
+
+// The largest key.
 struct Most {
-  using Value = unsigned;
+  using Value = Key;
   static __device__ __forceinline__ Value identity() { return 0; }
-  static __device__ __forceinline__ Value combine(Value a, Value b) { return max(a, b); }
+  static __device__ __forceinline__ Value combine(Value a, Value b) { return a > b ? a : b; }
   template <int Width>
     requires(Width == 32)
   static __device__ __forceinline__ Value over_lanes(Value x) {
-    return __reduce_max_sync(0xffffffffu, x);
+    const unsigned long long wide = x;
+    const auto lower = static_cast<unsigned>(wide), upper = static_cast<unsigned>(wide >> 32);
+    if constexpr (NARROW) return __reduce_max_sync(0xffffffffu, lower);
+    const unsigned most = __reduce_max_sync(0xffffffffu, upper);
+    const unsigned last = __reduce_max_sync(0xffffffffu, upper == most ? lower : 0);
+    return static_cast<Key>(static_cast<unsigned long long>(most) << 32 | last);
   }
 };
+
+// Sorts keys, the largest first, by Batcher's odd-even merges.
+template <int Count>
+__device__ __forceinline__ void sort(Key (&key)[Count]) {
+#pragma unroll
+  for (int half = 1; half < Count; half *= 2) {
+#pragma unroll
+    for (int distance = half; distance >= 1; distance /= 2) {
+#pragma unroll
+      for (int i = distance % half; i + distance < Count; ++i) {
+        const bool is_first = (i - distance % half) / distance % 2 == 0;
+        if (!is_first || i / (2 * half) != (i + distance) / (2 * half)) continue;
+        const Key a = key[i], b = key[i + distance];
+        key[i] = a > b ? a : b;
+        key[i + distance] = a > b ? b : a;
+      }
+    }
+  }
+}
 
 struct UnitSum {
   using Value = ExponentialSum;
@@ -45,8 +85,8 @@ struct TwoBest {
   }
 };
 
-// The experts of a lane. The lanes of a token are shared out evenly among the groups, and those of
-// a group take its vectors in turn.
+// The experts of a lane. The groups share the lanes of a token evenly, and the lanes of a group
+// take its vectors in turn.
 struct Own {
   __device__ __forceinline__ explicit Own(int lane)
       : group(lane / GROUP_LANES), in_group(lane % GROUP_LANES) {}
@@ -87,9 +127,9 @@ __device__ __forceinline__ void keep_groups(unsigned (&order)[kOwn], const Own& 
 
 }  // namespace
 
-// Chooses the experts of a token in LANES lanes of a warp, which keep its scores as numbers of the
-// same order. In each round the largest is found and taken out. The logits of chosen experts are
-// read again, so only their weights are computed.
+// Chooses the experts of a token in LANES lanes of a warp. Each lane sorts its own, and in each
+// round the largest first one of all lanes is taken. The logits of chosen experts are read again,
+// so only their weights are computed.
 extern "C" __global__ void __launch_bounds__(THREADS)
     choose_experts_row(KW_PARAMETERS(choose_experts_row)) {
   release_next_kernel();
@@ -147,25 +187,21 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
   if constexpr (kept_groups < expert_groups) keep_groups(order, own);
 
+  Key key[kOwn];
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) key[i] = order[i] == 0 ? 0 : key_of(order[i], own.id(i));
+  sort(key);
   int chosen[kSlots];
 #pragma unroll
   for (int j = 0; j < top; ++j) {
-    unsigned best = order[0];
+    const Key best = warp_reduce<Most, LANES>(key[0]);
+    if (j % LANES == lane) chosen[j / LANES] = id_of(best);
+    const bool is_own = key[0] == best;
 #pragma unroll
-    for (int i = 1; i < kOwn; ++i) best = max(best, order[i]);
-    best = warp_reduce<Most, LANES>(best);
-    // The smallest id of equal ones is the largest of ~id.
-    unsigned first = 0;
-#pragma unroll
-    for (int i = kOwn - 1; i >= 0; --i) {
-      if (order[i] == best) first = ~static_cast<unsigned>(own.id(i));
+    for (int i = 0; i < kKept; ++i) {
+      const Key next = i + 1 < kKept ? key[i + 1] : 0;
+      key[i] = is_own ? next : key[i];
     }
-    const int id = static_cast<int>(~warp_reduce<Most, LANES>(first));
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      if (own.id(i) == id) order[i] = 0;
-    }
-    if (j % LANES == lane) chosen[j / LANES] = id;
   }
 
   float share[kSlots];

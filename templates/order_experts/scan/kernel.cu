@@ -1,5 +1,5 @@
-// A stable sort of pairs by expert. A block has the EXPERTS experts that follow those of the block
-// before it, and reads the ids of all pairs, so no block waits for another one.
+// A stable sort of pairs by expert. Each block has EXPERTS neighbouring experts and reads the ids of
+// all pairs, so no block waits for another one.
 
 #include <kernwright/config.cuh>
 #include <kernwright/ptx/programmatic.cuh>
@@ -37,9 +37,9 @@ __device__ __forceinline__ int sum_before(int x, int (&of_warps)[kWarps], int& a
 
 }  // namespace
 
-// Every warp has neighbouring pairs. It counts those of each expert, and a running sum over experts
-// and the warps of each makes these the rows at which they begin. Then it takes its pairs in order
-// again. Expert `experts` stands for all that are not here.
+// Every warp has neighbouring pairs. It counts the pairs of each expert, and a running sum over
+// experts and the warps of each makes the counts the rows at which they begin. Then it takes its
+// pairs in order again. Expert `experts` stands for all that are not here.
 extern "C" __global__ void __launch_bounds__(THREADS)
     order_experts_scan(KW_PARAMETERS(order_experts_scan)) {
   __shared__ int begins[kEntries];  // by expert, then by warp
