@@ -49,22 +49,22 @@ struct Most {
   }
 };
 
-// Sorts keys, the largest first, by Batcher's odd-even merges.
-template <int Count>
+// Sorts keys, the largest first, by Batcher's odd-even merges: neighbours that are sorted in parts
+// of Half keys are compared at ever smaller distances.
+template <int Half, int Distance, int Count>
 __device__ __forceinline__ void sort(Key (&key)[Count]) {
 #pragma unroll
-  for (int half = 1; half < Count; half *= 2) {
-#pragma unroll
-    for (int distance = half; distance >= 1; distance /= 2) {
-#pragma unroll
-      for (int i = distance % half; i + distance < Count; ++i) {
-        const bool is_first = (i - distance % half) / distance % 2 == 0;
-        if (!is_first || i / (2 * half) != (i + distance) / (2 * half)) continue;
-        const Key a = key[i], b = key[i + distance];
-        key[i] = a > b ? a : b;
-        key[i + distance] = a > b ? b : a;
-      }
-    }
+  for (int i = Distance % Half; i < Count - Distance; ++i) {
+    const bool is_first = (i - Distance % Half) / Distance % 2 == 0;
+    if (!is_first || i / (2 * Half) != (i + Distance) / (2 * Half)) continue;
+    const Key a = key[i], b = key[i + Distance];
+    key[i] = a > b ? a : b;
+    key[i + Distance] = a > b ? b : a;
+  }
+  if constexpr (Distance > 1) {
+    sort<Half, Distance / 2>(key);
+  } else if constexpr (2 * Half < Count) {
+    sort<2 * Half, 2 * Half>(key);
   }
 }
 
@@ -190,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   Key key[kOwn];
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) key[i] = order[i] == 0 ? 0 : key_of(order[i], own.id(i));
-  sort(key);
+  sort<1, 1>(key);
   int chosen[kSlots];
 #pragma unroll
   for (int j = 0; j < top; ++j) {
