@@ -1,5 +1,5 @@
-// A stable sort of pairs by expert. Each block has EXPERTS neighbouring experts and reads the ids of
-// all pairs, so no block waits for another one.
+// A stable sort of pairs by expert. Each block has EXPERTS neighbouring experts and reads the ids
+// of all pairs, so no block waits for another one.
 
 #include <kernwright/config.cuh>
 #include <kernwright/ptx/programmatic.cuh>
@@ -35,6 +35,34 @@ __device__ __forceinline__ int sum_before(int x, int (&of_warps)[kWarps], int& a
   return before;
 }
 
+// The neighbouring pairs of a warp.
+struct Pairs {
+  const int* ids;
+  int from, until, first, experts, lowest;
+
+  // Calls visit(i, e) for the pairs in order, with the expert of each from the first of the block
+  // on. Lanes behind the last pair have an expert of a later block.
+  template <typename Visit>
+  __device__ __forceinline__ void each(const Visit& visit) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    for (int base = from; base < until; base += 32 * kLoads) {
+      int id[kLoads];
+#pragma unroll
+      for (int k = 0; k < kLoads; ++k) {
+        const int i = base + k * 32 + lane;
+        id[k] = i < until ? __ldg(ids + i) : 0;
+      }
+#pragma unroll
+      for (int k = 0; k < kLoads; ++k) {
+        const int i = base + k * 32 + lane;
+        const unsigned e = static_cast<unsigned>(id[k]) - static_cast<unsigned>(first);
+        const int here = static_cast<int>(min(e, static_cast<unsigned>(experts))) - lowest;
+        visit(i, i < until ? here : EXPERTS);
+      }
+    }
+  }
+};
+
 }  // namespace
 
 // Every warp has neighbouring pairs. It counts the pairs of each expert, and a running sum over
@@ -48,31 +76,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int lowest = static_cast<int>(blockIdx.x) * EXPERTS;
   const int share = ceil_div(ceil_div(rows, kWarps), 32) * 32;
-  const int from = min(warp * share, rows), until = min(from + share, rows);
+  const int from = min(warp * share, rows);
   for (int i = thread; i < kEntries; i += THREADS) begins[i] = 0;
   __syncthreads();
   await_previous_kernel();
 
-  // Returns the expert of a pair, from the first of this block on.
-  const auto expert_of = [&](int id) {
-    const unsigned e = static_cast<unsigned>(id) - static_cast<unsigned>(first);
-    return static_cast<int>(min(e, static_cast<unsigned>(experts))) - lowest;
-  };
+  const Pairs pairs{ids, from, min(from + share, rows), first, experts, lowest};
   int smaller = 0;
-  for (int i = from + lane; i < until; i += 32 * kLoads) {
-    int id[kLoads];
-#pragma unroll
-    for (int k = 0; k < kLoads; ++k) {
-      if (i + k * 32 < until) id[k] = __ldg(ids + i + k * 32);
-    }
-#pragma unroll
-    for (int k = 0; k < kLoads; ++k) {
-      if (i + k * 32 >= until) continue;
-      const int e = expert_of(id[k]);
-      smaller += e < 0 ? 1 : 0;
-      if (e >= 0 && e < EXPERTS) atomicAdd(&begins[e * kWarps + warp], 1);
-    }
-  }
+  pairs.each([&](int, int e) {
+    smaller += e < 0 ? 1 : 0;
+    if (e >= 0 && e < EXPERTS) atomicAdd(&begins[e * kWarps + warp], 1);
+  });
   int begin = 0;
   sum_before(smaller, smaller_of_warps, begin);  // its barrier is behind the counts too
 
@@ -95,12 +109,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
   __syncthreads();
 
-  for (int base = from; base < until; base += 32) {
-    const int i = base + lane;
-    const int e = i < until ? expert_of(__ldg(ids + i)) : -1;
+  pairs.each([&](int i, int e) {
     const bool is_own = e >= 0 && e < EXPERTS;
     const unsigned owns = __ballot_sync(~0u, is_own);
-    if (owns == 0) continue;
+    if (owns == 0) return;
     if (is_own) {
       const unsigned alike = __match_any_sync(owns, e);
       int* const next = &begins[e * kWarps + warp];
@@ -111,5 +123,5 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       place[i] = lowest + e < experts ? row : -1;
     }
     __syncwarp();
-  }
+  });
 }
