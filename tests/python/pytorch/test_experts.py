@@ -140,6 +140,20 @@ def test_training_runs_as_before(on_cpu):
     assert on_cpu == []
 
 
+def test_a_router_that_is_trained_alone_gets_its_gradient(on_cpu):
+    model = mixture("Qwen3Moe").requires_grad_(False)
+    experts, (index, shares) = experts_of(model), choices(5, 2)
+    x, shares = torch.randn(5, 64).bfloat16(), shares.requires_grad_(True)
+    expected = torch.autograd.grad(experts(x, index, shares).float().sum(), shares)
+    kw.patch(model)
+    on_cpu.clear()
+    torch.testing.assert_close(torch.autograd.grad(experts(x, index, shares).float().sum(), shares), expected)
+    assert on_cpu == []
+    with torch.no_grad():
+        experts(x, index, shares)
+    assert on_cpu == PARTS
+
+
 def test_experts_of_gpt_oss_that_were_trained_further_are_left_with_every_reason(on_cpu):
     model, ids = mixture("GptOss"), tokens(1, 6)
     with torch.no_grad():
