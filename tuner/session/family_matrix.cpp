@@ -21,7 +21,7 @@ namespace {
 
 /// Choices of the cost model at a size that are looked at.
 constexpr std::size_t kListed = 300;
-/// Those of a size that may cover others.
+/// Choices of a size that may cover others.
 constexpr std::size_t kOfEachSize = 16;
 /// A choice is measured at a size if it is estimated to take at most so many times as long as the
 /// best; at most so many at a time.
@@ -80,7 +80,7 @@ FamilyEstimate FamilyMatrix::estimate() {
 
 void FamilyMatrix::add_cover(std::span<const BoundProblem> problems, std::size_t most) {
   const FamilyEstimate by = estimate();
-  std::vector<Choice> all = choices_;  // behind the columns' those that are estimated to be good
+  std::vector<Choice> all = choices_;  // behind the columns, estimated to be good
   std::vector<std::size_t> example(all.size());
   std::vector<std::vector<std::int64_t>> sizes;
   for (std::size_t p = 0; p < problems.size(); ++p) {
