@@ -4,6 +4,9 @@ and in CUDA graphs, against PyTorch in fp64; and mixtures of experts that kernwr
 them, against the same models in fp32."""
 
 import copy
+import pathlib
+import subprocess
+import sys
 import unittest
 from unittest import mock
 
@@ -296,6 +299,113 @@ class MixturesGpuTest(unittest.TestCase):
             graph.replay()
             torch.cuda.synchronize()
             self.assertLess(relative(result, expected.flip(0)), 0.01)
+
+
+# Models whose decode steps the passes of torch.compile fuse, and prompts.
+DECODED = {
+    "Llama": {}, "Qwen3": {}, "Phi3": dict(original_max_position_embeddings=256, head_dim=None), "Olmo2": dict(head_dim=None),
+    "Glm4": {}, "Gemma3Text": dict(sliding_window=48, query_pre_attn_scalar=64,
+                                   layer_types=["sliding_attention", "full_attention"]),
+    "GptOss": dict(sliding_window=48, num_local_experts=4, num_experts_per_tok=4)}
+
+
+@unittest.skipIf(NO_GPU or NO_MODELS, NO_GPU or NO_MODELS)
+class CompiledStepsGpuTest(unittest.TestCase):
+    def model(self, family):
+        torch.manual_seed(3)
+        sizes = {name: value for name, value in {**SIZES, "pad_token_id": 0, **DECODED[family]}.items()
+                 if value is not None}
+        config = getattr(transformers, f"{family}Config")(**sizes)
+        model = getattr(transformers, f"{family.removesuffix('Text')}ForCausalLM")(config)
+        model = model.cuda().eval().requires_grad_(False)
+        for name, value in model.named_parameters():
+            if "norm" in name:
+                value.uniform_(0.5, 1.5)
+            elif value.dim() > 1:
+                value.normal_(0, value.shape[-1] ** -0.5)
+            value.copy_(value.bfloat16())
+        return model
+
+    def logits(self, model, ids, compiled=False):
+        """Of a prompt, and of the tokens that follow it."""
+        cache = transformers.StaticCache(config=model.config, max_cache_len=64)
+
+        def prompt(tokens):
+            return model(tokens, use_cache=True).logits
+
+        def step(token):
+            return model(token, past_key_values=cache).logits
+
+        if compiled:
+            prompt, step = (torch.compile(call, fullgraph=True, mode=mode)
+                            for call, mode in ((prompt, None), (step, "reduce-overhead")))
+        found = [prompt(ids[:, :PROMPT]).clone()]
+        model(ids[:, :PROMPT], past_key_values=cache)
+        for i in range(PROMPT, PROMPT + STEPS):
+            torch.compiler.cudagraph_mark_step_begin()
+            found.append(step(ids[:, i:i + 1].clone()).clone())
+        return torch.cat(found, 1), [part.clone() for layer in cache.layers for part in (layer.keys, layer.values)]
+
+    def expect_right(self, family):
+        ids = torch.randint(1, 512, (BATCH, PROMPT + STEPS), device="cuda",
+                            generator=torch.Generator("cuda").manual_seed(4))
+        kw.use_in_transformers()
+        torch.compiler.reset()
+        wide = self.model(family)
+        model = copy.deepcopy(wide).bfloat16()
+        with torch.no_grad():
+            exact, exact_caches = self.logits(wide, ids)
+            plain, plain_caches = self.logits(model, ids)
+            kw.pack(model)
+            model.set_attn_implementation("kernwright")
+            left = kernwright._fallbacks.counts["operator append_attention"]
+            kw.fuse_in_inductor()
+            try:
+                ours, our_caches = self.logits(model, ids, compiled=True)
+            finally:
+                kw.fuse_in_inductor(False)
+        self.assertEqual(kernwright._fallbacks.counts["operator append_attention"], left)
+        noise = relative(plain, exact)
+        print(f"{family}: off from fp32 by {noise:.4f} in bf16, {relative(ours, exact):.4f} compiled")
+        self.assertLess(relative(ours, exact), 1.5 * noise)
+        for one, other, right in zip(our_caches, plain_caches, exact_caches):
+            self.assertLess(relative(one, right), 1.5 * relative(other, right) + 1e-6)
+
+    def test_counters_that_disagree_write_nothing(self):
+        """In a process of its own, since the assertion ends the use of the device."""
+        program = """
+import sys
+import torch, transformers
+import kernwright.torch as kw
+sys.path.insert(0, sys.argv[1])
+import test_compiled_gpu as test
+model = test.CompiledStepsGpuTest().model("Llama").bfloat16()
+kw.use_in_transformers()
+model.set_attn_implementation("kernwright")
+cache = transformers.StaticCache(config=model.config, max_cache_len=64)
+with torch.no_grad():
+    model(torch.ones(1, 7, dtype=torch.int64, device="cuda"), past_key_values=cache)
+    kw.fuse_in_inductor()
+    step = torch.compile(lambda ids: model(ids, past_key_values=cache).logits, fullgraph=True)
+    token = torch.ones(1, 1, dtype=torch.int64, device="cuda")
+    step(token)
+    torch.cuda.synchronize()
+    cache.layers[1].cumulative_length.add_(1)
+    print("begins", flush=True)
+    step(token)
+    torch.cuda.synchronize()
+    print("ended", flush=True)
+"""
+        done = subprocess.run([sys.executable, "-c", program, str(pathlib.Path(__file__).parent)],
+                              capture_output=True, text=True)
+        self.assertIn("begins", done.stdout, done.stderr)
+        self.assertNotIn("ended", done.stdout)
+        self.assertIn("assert", done.stderr)
+
+
+for _family in DECODED:
+    setattr(CompiledStepsGpuTest, f"test_steps_of_{_family}",
+            lambda self, family=_family: self.expect_right(family))
 
 
 if __name__ == "__main__":
