@@ -12,7 +12,6 @@
 #include <span>
 #include <utility>
 
-#include "compile/launch_fit.h"
 #include "compile/render.h"
 #include "support/statistics.h"
 #include "support/steady_seconds.h"
@@ -21,8 +20,8 @@
 #include "support/utc.h"
 #include "tuner/candidates/family_fit.h"
 #include "tuner/cost/cost_model.h"
-#include "tuner/search/screening.h"
 #include "tuner/session/family_matrix.h"
+#include "tuner/session/family_rows.h"
 
 namespace kernwright {
 namespace {
@@ -57,22 +56,8 @@ constexpr double kTooSlow = 0.08;
 /// Larger problems are not measured; the table is extended to them.
 constexpr double kMemoryShare = 0.1;
 constexpr double kLongestUs = 8'000;
-/// Rounds of those that are within so much of the best; the others have the samples of their visit.
-constexpr int kRounds = 5;
-constexpr double kClose = 1.2;
-constexpr double kHopeless = 2;
 /// About how long the sizes take at which the finalists of a further size are measured.
 constexpr double kLearnSeconds = 3;
-/// Where arithmetic sets the roofline, clocks fall with the power of each kernel. So the best few
-/// run alone for a moment, and the later half of the samples counts.
-constexpr double kComputeBound = 1.2;  ///< of the time of the bytes
-constexpr std::size_t kAlone = 4;
-constexpr double kReach = 0.15;
-constexpr std::size_t kAloneSamples = 16;
-/// How long it is until the environment is looked at again.
-constexpr double kAuditSeconds = 10;
-/// How long a runner keeps the device busy before it measures. Rounds show what is left.
-constexpr double kSettleSeconds = 0.1;
 
 class FamilySearch {
   using Use = FamilyMatrix::Use;
@@ -260,138 +245,11 @@ class FamilySearch {
         }
         const std::vector<std::size_t> columns = matrix_.worth_measuring(problems_[i], {});
         if (columns.empty()) continue;
-        KW_TRY(measure(problems_[i], columns, Use::fit));
+        KW_TRY(rows_.measure(problems_[i], columns, Use::fit));
         measured = true;
       }
       if (!measured) break;
     }
-    return {};
-  }
-
-  /// A column at one problem.
-  struct Entry {
-    std::size_t column;
-    Runner::Id id;
-    std::vector<double> samples_us;
-  };
-
-  /// Measures columns at a problem, and adds the row, or to the row that is there. The columns in
-  /// `exam` are checked as finalists are.
-  Result<void> measure(const BoundProblem& problem, std::span<const std::size_t> columns, Use use,
-                       std::span<const std::size_t> exam = {}) {
-    KW_ASSIGN(const std::unique_ptr<Runner> runner, steps_.open(problem));
-    if (elapsed() >= next_audit_) {
-      KW_ASSIGN(const Audit audit, runner->audit());
-      audit_.merge(audit);
-      next_audit_ = elapsed() + kAuditSeconds;
-    }
-    Screening screening(*runner, options_.clock_seconds, kSettleSeconds);
-    KW_TRY(screening.settle());
-    std::vector<Entry> entries;
-    double best = std::numeric_limits<double>::infinity();
-    for (const std::size_t c : columns) {
-      KW_ASSIGN(std::optional<Entry> entry,
-                visit(*runner, screening, problem, c, kHopeless * best));
-      if (!entry) continue;
-      best = std::min(best, median(entry->samples_us));
-      entries.push_back(*std::move(entry));
-    }
-    KW_TRY(play_rounds(screening, entries, best));
-    const double bytes_us = problem.bytes() / (1e3 * in_.profile.dram_gbps);
-    if (roofline_us(problem, in_.profile) > kComputeBound * bytes_us) {
-      KW_TRY(run_alone(screening, entries));
-    }
-    for (const Entry& entry : entries) {
-      if (std::ranges::find(exam, entry.column) == exam.end()) continue;
-      KW_ASSIGN(const Runner::Checked checked,
-                runner->check(entry.id, Runner::CheckDepth::finalist));
-      if (checked.step.outcome == Outcome::ok) {
-        matrix_.pass(entry.column);
-      } else {
-        matrix_.fail(entry.column);
-      }
-    }
-    audit_.merge(screening.audit());
-    for (const Entry& entry : entries) runner->drop(entry.id);
-    std::vector<FamilyMatrix::Samples> samples;
-    for (Entry& entry : entries) samples.push_back({entry.column, std::move(entry.samples_us)});
-    if (!samples.empty()) matrix_.keep(problem, samples, use);
-    return {};
-  }
-
-  Result<std::optional<Entry>> visit(Runner& runner, Screening& screening,
-                                     const BoundProblem& problem, std::size_t c,
-                                     double hopeless_us) {
-    const FamilyMatrix::Column& column = matrix_.columns()[c];
-    if (column.failed) return std::optional<Entry>();
-    const Result<Candidate> candidate = matrix_.candidate_at(c, problem);
-    if (!candidate) return std::optional<Entry>();
-    const CompileResult compiled = column.build.get();
-    if (!compiled && compiled.error().code == ErrorCode::unavailable) return compiled.error();
-    if (check_compiled(*candidate, compiled, in_.profile).outcome != Outcome::ok) {
-      matrix_.fail(c);
-      return std::optional<Entry>();
-    }
-    KW_ASSIGN(Screening::Visit visited, screening.visit(*candidate, **compiled, hopeless_us));
-    if (visited.step.outcome != Outcome::ok) {
-      if (visited.id >= 0) runner.drop(visited.id);
-      if (runner.lost()) return Error{ErrorCode::device, visited.step.detail};
-      // A kernel that is wrong at one size is trusted at none.
-      matrix_.fail(c);
-      return std::optional<Entry>();
-    }
-    return std::optional(Entry{c, visited.id, std::move(visited.samples_us)});
-  }
-
-  /// Samples those near the best in rounds, each in another order.
-  Result<void> play_rounds(Screening& screening, std::vector<Entry>& entries, double best) {
-    std::vector<std::size_t> close;
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      if (median(entries[i].samples_us) <= kClose * best) close.push_back(i);
-    }
-    for (int round = 0; round < kRounds && close.size() > 1; ++round) {
-      std::ranges::shuffle(close, random_);
-      std::vector<Runner::Id> order;
-      for (const std::size_t i : close) order.push_back(entries[i].id);
-      KW_ASSIGN(const std::vector<Runner::Sampled> sampled, screening.top_up(order));
-      for (std::size_t i = 0; i < close.size(); ++i) {
-        if (sampled[i].step.outcome != Outcome::ok) {
-          matrix_.fail(entries[close[i]].column);
-          continue;
-        }
-        entries[close[i]].samples_us.push_back(sampled[i].sample.us);
-      }
-    }
-    return {};
-  }
-
-  /// Replaces the samples of the best few by samples of runs alone, at the scale of the rounds.
-  Result<void> run_alone(Screening& screening, std::vector<Entry>& entries) {
-    std::vector<Entry*> best;
-    for (Entry& entry : entries) best.push_back(&entry);
-    std::ranges::sort(best, {}, [](const Entry* entry) { return median(entry->samples_us); });
-    const auto is_far = [&](const Entry* entry) {
-      return median(entry->samples_us) > (1 + kReach) * median(best.front()->samples_us);
-    };
-    std::erase_if(best, is_far);
-    if (best.size() > kAlone) best.resize(kAlone);
-    if (best.size() < 2) return {};
-    std::vector<double> alone;
-    for (const Entry* entry : best) {
-      const std::vector<Runner::Id> order(kAloneSamples, entry->id);
-      KW_ASSIGN(const std::vector<Runner::Sampled> sampled, screening.top_up(order));
-      std::vector<double> later;
-      for (std::size_t i = kAloneSamples / 2; i < sampled.size(); ++i) {
-        if (sampled[i].step.outcome != Outcome::ok) {
-          matrix_.fail(entry->column);
-          return {};
-        }
-        later.push_back(sampled[i].sample.us);
-      }
-      alone.push_back(median(std::move(later)));
-    }
-    const double scale = median(best.front()->samples_us) / *std::ranges::min_element(alone);
-    for (std::size_t i = 0; i < best.size(); ++i) best[i]->samples_us = {scale * alone[i]};
     return {};
   }
 
@@ -414,8 +272,8 @@ class FamilySearch {
         sizes[dim] = side;
         const Result<BoundProblem> problem = at(sizes);
         if (problem)
-          KW_TRY(measure(*problem, matrix_.worth_measuring(*problem, family_.kernels), Use::fit,
-                         family_.kernels));
+          KW_TRY(rows_.measure(*problem, matrix_.worth_measuring(*problem, family_.kernels),
+                               Use::fit, family_.kernels));
       }
     }
     return {};
@@ -449,8 +307,8 @@ class FamilySearch {
     for (std::size_t i = 0; i < problems.size(); ++i) {
       report("validating", i, problems.size());
       if (i > 3 && elapsed() > options_.seconds) break;
-      KW_TRY(measure(problems[i], matrix_.worth_measuring(problems[i], also[i]), Use::validation,
-                     family_.kernels));
+      KW_TRY(rows_.measure(problems[i], matrix_.worth_measuring(problems[i], also[i]),
+                           Use::validation, family_.kernels));
     }
     return {};
   }
@@ -482,7 +340,7 @@ class FamilySearch {
       if (next == family_.kernels.end()) return {};
       const std::size_t column = *next;
       if (const std::optional<BoundProblem> problem = taken_at(next - family_.kernels.begin())) {
-        KW_TRY(measure(*problem, std::array{column}, Use::fit, std::array{column}));
+        KW_TRY(rows_.measure(*problem, std::array{column}, Use::fit, std::array{column}));
       }
       if (unchecked(column)) matrix_.fail(column);
     }
@@ -556,7 +414,9 @@ class FamilySearch {
     FamilyRecord record;
     record.head.key = in_.key;
     record.head.environment = in_.environment;
-    record.head.trust = audit_.trust();
+    Audit audit = audit_;
+    audit.merge(rows_.audit());
+    record.head.trust = audit.trust();
     record.head.table = family_.table.form(family_.kernels.size());
     record.head.regret = regret();
     record.head.created = utc_now();
@@ -585,7 +445,7 @@ class FamilySearch {
     record.matrix = reordered(matrix_.rows(Use::fit));
     record.validation = reordered(matrix_.rows(Use::validation));
     record.random_seed = options_.random_seed;
-    record.audit = audit_;
+    record.audit = std::move(audit);
     record.device_name = device_name_;
     record.device_uuid = in_.device_uuid;
     record.wall_seconds = elapsed();
@@ -597,12 +457,12 @@ class FamilySearch {
   FamilyOptions options_;
   std::mt19937_64 random_;
   double started_ = 0;
-  double next_audit_ = 0;
   FamilyMatrix matrix_{in_};
+  FamilyRows rows_{in_, steps_, options_, matrix_, random_};
   std::set<std::vector<std::int64_t>> anchors_;  ///< sizes that were tuned
   FamilyChoice family_;
   std::vector<BoundProblem> problems_;  ///< of the rows
-  Audit audit_;
+  Audit audit_;                         ///< of the sizes that were tuned
   std::string device_name_;
 };
 
