@@ -202,8 +202,9 @@ class Prediction {
   /// number.
   double step_clocks() const {
     const Step parts = step();
-    const bool waits = cluster_ >= 4 && demands_.stages > 1 &&
-                       demands_.loaded_bytes > demands_.l2_bytes;  // blocks load for each other
+    // Blocks that load for each other wait for the slowest load from memory.
+    const bool waits = cluster_ >= 4 && demands_.stages > 1 && !held_in_l2(read_) &&
+                       demands_.loaded_bytes > demands_.l2_bytes;
     return std::max({parts.busy, parts.chain, parts.ring}) + of(demands_.idle_clocks) / resident_ +
            (waits ? kSharedClocks : 0);
   }
