@@ -41,7 +41,7 @@ std::vector<DeviceProfile> one_profile_per_arch() {
   return profiles;
 }
 
-/// The operation's example in every dtype, and with every value of every flag; also with what is
+/// The operation's example, in every dtype, and with every value of every flag; also with what is
 /// matched by bucket at 1, for templates of small sizes.
 std::vector<BoundProblem> variations(const Operation& operation) {
   std::vector<BoundProblem> problems;
@@ -75,6 +75,7 @@ std::vector<BoundProblem> variations(const Operation& operation) {
       }
     }
   };
+  for (const Problem& sizes : {operation.example, small}) add_if_valid(sizes);
   for (const TypeVariable& variable : operation.type_variables) {
     for (const DType dtype : variable.dtypes) add(variable.name, std::string(to_string(dtype)));
   }
