@@ -51,17 +51,32 @@ class Prewarm : public Command {
     end_on_interrupt("what was compiled is kept; the same command goes on with the rest");
     Json rows = Json::array();
     int missing = 0;
+    const auto add_row = [&](const std::string& problem, const Coverage& covered,
+                             const std::string& failure) {
+      const bool lacks = covered.match == Match::none || !failure.empty();
+      if (lacks) ++missing;
+      Json row = {{"problem", problem},
+                  {"match", to_string(covered.match)},
+                  {"reason", to_string(covered.reason)}};
+      if (!failure.empty()) row["error"] = failure;
+      rows.push_back(std::move(row));
+      if (json) return;
+      page.print(lacks ? "missing" : "ready",
+                 page.abridged(concat(problem, "  ", to_string(covered.match),
+                                      covered.reason == MissReason::none
+                                          ? std::string()
+                                          : concat(" (", to_string(covered.reason), ")"),
+                                      failure.empty() ? std::string() : concat(": ", failure))));
+    };
     for (const Problem& problem : *problems) {
       if (has_range(problem)) {
-        const std::string family = service->site().bind_family(problem)->text();
-        const Result<void> ready = prewarm_family(*service, problem);
-        if (!ready) ++missing;
-        rows.push_back({{"problem", family}, {"match", ready ? "family" : "none"}});
-        if (!ready) rows.back()["error"] = ready.error().message;
-        if (json) continue;
-        page.print(
-            ready ? "ready" : "missing",
-            page.abridged(concat(family, ready ? std::string() : ": " + ready.error().message)));
+        const RangedProblem family = *service->site().bind_family(problem);
+        const Result<void> made =
+            verify_ ? Result<void>() : make_family(service->min_match(), problem);
+        Coverage covered = service->coverage(family);
+        // What has no record is predicted by each program for itself.
+        if (!verify_ && made && covered.match == Match::none) covered.match = Match::predicted;
+        add_row(family.text(), covered, made ? std::string() : made.error().message);
         continue;
       }
       Coverage covered = service->coverage(problem);
@@ -77,20 +92,7 @@ class Prewarm : public Command {
           failure = "canary: " + launched.error().message;
         }
       }
-      const bool lacks = covered.match == Match::none || !failure.empty();
-      if (lacks) ++missing;
-      Json row = {{"problem", problem.text()},
-                  {"match", to_string(covered.match)},
-                  {"reason", to_string(covered.reason)}};
-      if (!failure.empty()) row["error"] = failure;
-      rows.push_back(std::move(row));
-      if (json) continue;
-      page.print(lacks ? "missing" : "ready",
-                 page.abridged(concat(problem.text(), "  ", to_string(covered.match),
-                                      covered.reason == MissReason::none
-                                          ? std::string()
-                                          : concat(" (", to_string(covered.reason), ")"),
-                                      failure.empty() ? std::string() : concat(": ", failure))));
+      add_row(problem.text(), covered, failure);
     }
     if (json) {
       print_json(Json{{"sku", service->profile().id},
@@ -106,26 +108,12 @@ class Prewarm : public Command {
   }
 
  private:
-  /// Makes the bits of the kernels of a range, or checks that its record's are stored.
-  Result<void> prewarm_family(const ServiceCore& service, const Problem& family) const {
-    if (!verify_) {
-      ServiceOptions options = service_.options();
-      options.min_match = service.min_match();
-      KW_ASSIGN(const std::shared_ptr<ServiceCore> serves, ServiceCore::open(std::move(options)));
-      return serves->prewarm_family(family);
-    }
-    KW_ASSIGN(const RangedProblem bound, service.site().bind_family(family));
-    const RecordKey key = service.site().key(bound.text());
-    for (const TieredCache::FoundFamily& found : service.cache().families(key)) {
-      if (found.head.key != key) continue;
-      for (const FamilyKernel& kernel : found.head.kernels) {
-        if (service.cache().artifact(kernel.artifact)) continue;
-        return Error{ErrorCode::not_found, concat("the bits of ", kernel.choice.id(), ", ",
-                                                  kernel.artifact, ", are not stored")};
-      }
-      return {};
-    }
-    return Error{ErrorCode::not_found, "no record of the family"};
+  /// Makes the bits of the kernels of a range by a service that serves ranges.
+  Result<void> make_family(Match min_match, const Problem& family) const {
+    ServiceOptions options = service_.options();
+    options.min_match = min_match;
+    KW_ASSIGN(const std::shared_ptr<ServiceCore> serves, ServiceCore::open(std::move(options)));
+    return serves->prewarm_family(family);
   }
 
   ServiceFlags service_;

@@ -108,6 +108,8 @@ class ServiceCore : public std::enable_shared_from_this<ServiceCore> {
   /// Returns how well the cache alone can serve a problem, by a record whose rules hold, whose bits
   /// are there, and whose match is no worse than `min_match`.
   Coverage coverage(const Problem& problem) const;
+  /// Returns the same for a range: the worst of its kernels counts.
+  Coverage coverage(const RangedProblem& family) const;
   /// Launches once, on zeros, the kernel that get_best_kernel would serve. Errors: `unavailable`
   /// without a GPU; `not_found` if nothing is served; `device` with the driver's words.
   Result<void> canary(const Problem& problem);

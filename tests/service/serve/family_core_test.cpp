@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -164,6 +165,31 @@ TEST_F(FamilyCoreTest, AnotherDriverMakesItARecheck) {
   ASSERT_TRUE(kernel) << kernel.error().message;
   EXPECT_EQ(kernel->match(), Match::recheck);
   EXPECT_EQ(kernel->summary().reason, MissReason::other_driver);
+}
+
+TEST_F(FamilyCoreTest, TheCoverageOfARangeIsThatOfItsWorstKernel) {
+  const auto covered = [this](Match min_match) {
+    min_match_ = min_match;
+    const auto core = open();
+    return core->coverage(must(core->site().bind_family(must(Problem::parse(kText)))));
+  };
+  EXPECT_EQ(covered(Match::none).match, Match::none);
+  EXPECT_EQ(covered(Match::none).reason, MissReason::absent);
+  const TunedFamily tuned = tune(*open());
+  EXPECT_EQ(covered(Match::family).match, Match::family);
+  EXPECT_EQ(covered(Match::family).reason, MissReason::none);
+  world_.driver_version = "581.0";
+  EXPECT_EQ(covered(Match::recheck).match, Match::recheck);
+  EXPECT_EQ(covered(Match::family).match, Match::none);
+  EXPECT_EQ(covered(Match::family).reason, MissReason::other_driver);
+  for (const auto& file : std::filesystem::recursive_directory_iterator(cache_.path())) {
+    if (file.path().filename() == tuned.record.head.kernels.back().artifact + ".kwa") {
+      std::filesystem::remove(file.path());
+      break;
+    }
+  }
+  EXPECT_EQ(covered(Match::recheck).match, Match::none);
+  EXPECT_EQ(covered(Match::recheck).reason, MissReason::artifact_missing);
 }
 
 TEST_F(FamilyCoreTest, TheTunedRangeIsServedAtOnceByTheServiceThatTunedIt) {
