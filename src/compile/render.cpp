@@ -5,9 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "compile/includes.h"
 #include "model/candidate/config_header.h"
 #include "support/hash.h"
+#include "support/json.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -64,6 +67,17 @@ CompileRequest make_request(std::string name, std::string source,
   return request;
 }
 
+/// Returns a manifest without what changes no kernel and no launch: its words, the costs that times
+/// are predicted from, and the habits of the search.
+std::string binding_text(const JsonFile& manifest) {
+  nlohmann::ordered_json json = parse_value(manifest.text);
+  for (const char* name : {"description", "cost", "habits"}) json.erase(name);
+  if (const auto rules = json.find("rules"); rules != json.end()) {
+    for (nlohmann::ordered_json& rule : *rules) rule.erase("why");
+  }
+  return json.dump();
+}
+
 }  // namespace
 
 CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm_arch) {
@@ -83,7 +97,8 @@ CompileRequest render_reference(const BoundProblem& problem, const Catalog& cata
 std::string template_digest(const KernelTemplate& kernel_template,
                             const std::vector<DeviceHeader>& device_headers) {
   Hasher hasher;
-  for (const JsonFile& manifest : kernel_template.manifests) hasher.add("manifest", manifest.text);
+  for (const JsonFile& manifest : kernel_template.manifests)
+    hasher.add("manifest", binding_text(manifest));
   hasher.add("source", kernel_template.source);
   for (const auto& [name, text] : reached_headers(
            kernel_template.source, offered_headers(device_headers, kernel_template.headers))) {

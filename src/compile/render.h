@@ -19,8 +19,9 @@ CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm
 /// Makes the compile request of the reference kernel of a problem's operation.
 CompileRequest render_reference(const BoundProblem& problem, const Catalog& catalog, int sm_arch);
 
-/// Returns the digest of all text that a template's candidates and kernels are made from, in hex:
-/// of its manifests, its source, and the device headers that this reaches.
+/// Returns the digest of all text that a template's kernels and launches are made from, in hex: of
+/// its manifests, but for their words, costs and habits, its source, and the device headers that
+/// this reaches.
 std::string template_digest(const KernelTemplate& kernel_template,
                             const std::vector<DeviceHeader>& device_headers);
 inline std::string template_digest(const KernelTemplate& kernel_template, const Catalog& catalog) {

@@ -77,6 +77,28 @@ TEST_F(RenderTest, AHeaderChangesTheDigestsOfTemplatesThatReachIt) {
   EXPECT_NE(now.at("rmsnorm/row"), digests("kernwright/math/types.cuh").at("rmsnorm/row"));
 }
 
+TEST_F(RenderTest, WordsCostsAndHabitsOfAManifestDoNotChangeTheDigestOfATemplate) {
+  const auto digest_with = [this](std::string_view from, std::string_view to) {
+    KernelTemplate changed = **catalog_->kernel_template("matmul/persistent_wave");
+    int changes = 0;
+    for (JsonFile& manifest : changed.manifests) {
+      const std::size_t at = manifest.text.find(from);
+      if (at == std::string::npos) continue;
+      manifest.text.replace(at, from.size(), to);
+      ++changes;
+    }
+    EXPECT_EQ(changes, from.empty() ? static_cast<int>(changed.manifests.size()) : 1) << from;
+    return template_digest(changed, *catalog_);
+  };
+  const std::string now = digest_with("", "");
+  EXPECT_EQ(digest_with("TMA ring", "a ring by TMA"), now) << "description";
+  EXPECT_EQ(digest_with("\"steps\": \"", "\"steps\": \"2 * "), now) << "cost";
+  EXPECT_EQ(digest_with("STAGES >= 8 ||", "STAGES >= 7 ||"), now) << "habit";
+  EXPECT_EQ(digest_with("ring, staging and barriers must fit", "all must fit"), now) << "why";
+  EXPECT_NE(digest_with("SMEM_BYTES <= smem", "SMEM_BYTES < smem"), now) << "rule";
+  EXPECT_NE(digest_with("\"block\": [\"THREADS", "\"block\": [\"32 + THREADS"), now) << "launch";
+}
+
 TEST_F(RenderTest, RunTimeParametersDoNotChangeTheRequest) {
   const CompileRequest request =
       render(candidate("matmul/persistent_wave", {{"GROUP", 4}}), *catalog_, 90);
