@@ -80,7 +80,9 @@ def test_columns_of_other_orders_are_packed_by_group(n, k, group, bits):
                                                               weight_g_idx=layer.groups.int())):
         expect_exact(weight, layer)
         assert weight.order.dtype is torch.int32
-        torch.testing.assert_close(kt.quantized_linear(x, weight), (x.double() @ layer.weight().t()).float())
+        # 1,000 products are added in fp32.
+        torch.testing.assert_close(kt.quantized_linear(x, weight), (x.double() @ layer.weight().t()).float(),
+                                   rtol=1e-4, atol=1e-4)
 
 
 def test_rows_in_mxfp4():
