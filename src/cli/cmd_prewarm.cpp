@@ -74,7 +74,7 @@ class Prewarm : public Command {
         const Result<void> made =
             verify_ ? Result<void>() : make_family(service->min_match(), problem);
         Coverage covered = service->coverage(family);
-        // What has no record is predicted by each program for itself.
+        // Each program predicts a range that has no record.
         if (!verify_ && made && covered.match == Match::none) covered.match = Match::predicted;
         add_row(family.text(), covered, made ? std::string() : made.error().message);
         continue;

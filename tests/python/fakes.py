@@ -80,6 +80,18 @@ class TorchTensor(Array):
         return _Named("cuda", type="cuda", index=self.gpu)
 
 
+def tensor(*shape, **named):
+    return TorchTensor(*shape, **named)
+
+
+def ints(*shape):
+    return tensor(*shape, dtype="int32")
+
+
+def floats(*shape):
+    return tensor(*shape, dtype="fp32")
+
+
 class InterfaceArray(Array):
     """An array of CuPy or Numba."""
 

@@ -3,22 +3,10 @@
 import inspect
 
 import pytest
-from fakes import TorchTensor
+from fakes import floats, ints, tensor
 
 import kernwright as kw
 from kernwright._operations import products, rows
-
-
-def tensor(*shape, **named):
-    return TorchTensor(*shape, **named)
-
-
-def ints(*shape):
-    return tensor(*shape, dtype="int32")
-
-
-def floats(*shape):
-    return tensor(*shape, dtype="fp32")
 
 
 def test_the_signature_and_the_text_are_those_of_the_contract():

@@ -3,21 +3,9 @@
 import inspect
 
 import pytest
-from fakes import TorchTensor
+from fakes import floats, ints, tensor
 
 import kernwright as kw
-
-
-def tensor(*shape, **named):
-    return TorchTensor(*shape, **named)
-
-
-def ints(*shape):
-    return tensor(*shape, dtype="int32")
-
-
-def floats(*shape):
-    return tensor(*shape, dtype="fp32")
 
 
 def test_a_choice_follows_from_its_arrays(planned):

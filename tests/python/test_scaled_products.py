@@ -1,21 +1,13 @@
 """Which problems grouped and scaled products make of their arrays, and what they refuse."""
 
 import pytest
-from fakes import TorchTensor
+from fakes import floats, tensor
 
 import kernwright as kw
 
 
-def tensor(*shape, **named):
-    return TorchTensor(*shape, **named)
-
-
 def fp8(*shape):
     return tensor(*shape, dtype="fp8_e4m3")
-
-
-def scales(*shape):
-    return tensor(*shape, dtype="fp32")
 
 
 def swapped(array):
@@ -38,15 +30,15 @@ def test_grouped_matmul(planned):
 
 def test_grouped_matmul_of_fp8(planned, refused):
     a, b, offs = grouped(kind=fp8)
-    of_a, of_b = swapped(scales(2, 64)), swapped(scales(4, 1, 2))
+    of_a, of_b = swapped(floats(2, 64)), swapped(floats(4, 1, 2))
     assert planned(kw.grouped_matmul, a, b, offs, scale_a=of_a, scale_b=of_b,
                    out=tensor(64, 128)) == (
         "grouped_matmul groups=4 rows=64 n=128 k=256 dtype=fp8_e4m3 out=bf16")
     assert "scale_a, scale_b is missing" in refused(kw.grouped_matmul, a, b, offs, out=tensor(64, 128))
-    assert "scale_a has the strides" in refused(kw.grouped_matmul, a, b, offs, scale_a=scales(64, 2),
+    assert "scale_a has the strides" in refused(kw.grouped_matmul, a, b, offs, scale_a=floats(64, 2),
                                                 scale_b=of_b, out=tensor(64, 128))
     assert "scale_b has the shape" in refused(kw.grouped_matmul, a, b, offs, scale_a=of_a,
-                                              scale_b=swapped(scales(4, 2, 2)), out=tensor(64, 128))
+                                              scale_b=swapped(floats(4, 2, 2)), out=tensor(64, 128))
 
 
 @pytest.mark.parametrize("change, reason", [
@@ -66,7 +58,7 @@ def test_scaled_matmul(planned):
     a, b, out = fp8(64, 256), fp8(128, 256).t(), tensor(64, 128)
     assert planned(kw.scaled_matmul, a, b, 0.5, 2.0, out=out) == (
         "matmul m=64 n=128 k=256 dtype=fp8_e4m3 out=bf16 scaling=alpha")
-    assert planned(kw.scaled_matmul, a, b, swapped(scales(2, 64)), swapped(scales(1, 2)),
+    assert planned(kw.scaled_matmul, a, b, swapped(floats(2, 64)), swapped(floats(1, 2)),
                    bias=tensor(128), out=out) == (
         "matmul m=64 n=128 k=256 dtype=fp8_e4m3 out=bf16 scaling=block bias=column")
 
@@ -75,17 +67,17 @@ def test_scaled_matmul(planned):
 @pytest.mark.parametrize("n", [1, 128, 200])
 def test_scaled_matmul_by_rows(planned, dtype, n):
     a, b = tensor(2, 32, 256, dtype=dtype), tensor(n, 256, dtype=dtype).t()
-    assert planned(kw.scaled_matmul, a, b, scales(64, 1), scales(1, n), activation="silu",
+    assert planned(kw.scaled_matmul, a, b, floats(64, 1), floats(1, n), activation="silu",
                    bias=tensor(n), out=tensor(2, 32, n)) == (
         f"matmul m=64 n={n} k=256 dtype={dtype} out=bf16 scaling=row bias=column activation=silu")
 
 
 @pytest.mark.parametrize("scale_a, scale_b, reason", [
-    (1.0, scales(1, 2), "two numbers or two arrays"),
+    (1.0, floats(1, 2), "two numbers or two arrays"),
     (None, None, "two numbers or two arrays"),
-    (scales(64, 2), swapped(scales(1, 2)), "scale_a has the strides"),
-    (swapped(scales(2, 32)), swapped(scales(1, 2)), "scale_a has the shape"),
-    (swapped(tensor(2, 64)), swapped(scales(1, 2)), "scale_a is bf16, and fp32 expected"),
+    (floats(64, 2), swapped(floats(1, 2)), "scale_a has the strides"),
+    (swapped(floats(2, 32)), swapped(floats(1, 2)), "scale_a has the shape"),
+    (swapped(tensor(2, 64)), swapped(floats(1, 2)), "scale_a is bf16, and fp32 expected"),
 ])
 def test_scales_that_do_not_fit_are_refused(refused, scale_a, scale_b, reason):
     assert reason in refused(kw.scaled_matmul, fp8(64, 256), fp8(128, 256).t(), scale_a, scale_b,
@@ -94,12 +86,12 @@ def test_scales_that_do_not_fit_are_refused(refused, scale_a, scale_b, reason):
 
 def test_scales_of_rows_that_do_not_fit_are_refused(refused):
     int8 = tensor(64, 256, dtype="int8"), tensor(128, 256, dtype="int8").t()
-    assert "scale_a has the shape" in refused(kw.scaled_matmul, *int8, scales(32, 1), scales(1, 128),
+    assert "scale_a has the shape" in refused(kw.scaled_matmul, *int8, floats(32, 1), floats(1, 128),
                                               out=tensor(64, 128))
     assert "a is int8, and fp8_e4m3 expected" in refused(
-        kw.scaled_matmul, *int8, swapped(scales(2, 64)), swapped(scales(1, 2)), out=tensor(64, 128))
+        kw.scaled_matmul, *int8, swapped(floats(2, 64)), swapped(floats(1, 2)), out=tensor(64, 128))
     assert "quantized by rows" in refused(kw.scaled_matmul, tensor(64, 256), tensor(128, 256).t(),
-                                          scales(64, 1), scales(1, 128), out=tensor(64, 128))
+                                          floats(64, 1), floats(1, 128), out=tensor(64, 128))
 
 
 def test_scaled_operands_are_fp8_and_b_is_a_transposed_view(refused):

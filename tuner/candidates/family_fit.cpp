@@ -136,7 +136,7 @@ void add_steps(Losses& losses, const FamilyEstimate& estimate,
 /// The choices of a family while they are chosen.
 class Selection {
  public:
-  /// `losses` has those of a choice at all sizes, and there is a choice.
+  /// `losses` has a choice, and a loss of each at every size.
   explicit Selection(const std::vector<std::vector<double>>& losses) {
     for (const std::vector<double>& of_choice : losses) {
       std::vector<double>& costs = costs_.emplace_back();

@@ -30,8 +30,8 @@ CALLED = {"fallback_by_default": True} if hasattr(torch._inductor.config, "fallb
 
 @contextlib.contextmanager
 def passes(generated=False):
-    """What is compiled here is compiled with our passes. Gives the operators that are in its graphs: those of engines,
-    and those of models."""
+    """Compiles with our passes in its scope. Yields the names of the operators in the graphs, first of engines, then of
+    models."""
     names, others = [], []
     kw.fuse_in_inductor()
 

@@ -327,7 +327,7 @@ class CompiledStepsGpuTest(unittest.TestCase):
         return model
 
     def logits(self, model, ids, compiled=False):
-        """Of a prompt, and of the tokens that follow it."""
+        """Returns the logits of a prompt and of the tokens behind it, and the caches."""
         cache = transformers.StaticCache(config=model.config, max_cache_len=64)
 
         def prompt(tokens):

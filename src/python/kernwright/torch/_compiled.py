@@ -190,7 +190,7 @@ def _turned(node: Any, x: Any) -> Optional[bool]:
 
 def _rotated_whole(node: Any) -> Optional[Tuple[Any, _Angles]]:
     """Finds x * cos + (-b, a) * sin with angles for all elements, and (a * cos - b * sin, b * cos + a * sin) with
-    those of pairs."""
+    angles for pairs."""
     if _is(node, _ATEN.add.Tensor) and not node.kwargs:
         for x, cos in _factors(node.args[0]):
             for turned, sin in _factors(node.args[1]):

@@ -62,7 +62,7 @@ def order_experts(ids: Tensor, experts: int, *, first: int = 0) -> Tuple[Tensor,
 
     ids: [..., top] in int32. Returns int32 (ends, row_of, place): ends [experts], the end of the rows of each expert
     from `first` on, as `grouped_matmul` takes them; row_of [tokens * top], the token of each row; place [..., top], the
-    row of each id, and -1 of those of other experts, whose tokens are the last in row_of."""
+    row of each id, and -1 for other experts, whose tokens are the last in row_of."""
     compute = _order_experts if _direct(ids) else torch.ops.kernwright.order_experts
     ends, row_of, place = compute(ids, experts=experts, first=first)
     return ends, row_of, place
