@@ -11,7 +11,7 @@ using namespace kernwright::config;
 
 enum Set { kTiming, kExact };
 // Streams of random numbers: each quantity has its own, and GroupDraw has two.
-enum Stream { kRow, kWeight, kRowScale = 4, kWeightScale };
+enum Stream { kRow, kWeight, kRowScale = 4, kWeightScale, kRowOf };
 
 constexpr float kUnwritten = 777;
 
@@ -20,9 +20,9 @@ struct Draw {
   unsigned long long seed;
   dtype_t *a, *b;
   float *scale_a, *scale_b;
-  int *ends, *counts;
+  int *row_of, *ends, *counts;
   out_t* d;
-  long long groups, rows, n, k, room;
+  long long groups, rows, n, k, room, tokens;
 
   __device__ unsigned long long bits(Stream stream, long long place) const {
     return hash_at(hash_at(seed, stream), static_cast<unsigned long long>(place));
@@ -38,6 +38,13 @@ struct Draw {
     const unsigned long long random = bits(stream, place);
     return set == kExact ? static_cast<float>(1 << random % 3)
                          : 0.5f + 1.5f * static_cast<float>(random >> 40) * 0x1p-24f;
+  }
+
+  // Fills a row of a, by a block.
+  __device__ void fill_row(long long row) const {
+    for (long long c = threadIdx.x; c < k; c += blockDim.x) {
+      a[row * k + c] = from_float<dtype_t>(element(kRow, row * k + c));
+    }
   }
 
   // Fills the scales of rows by their places: a group has `room` places, or the rows of all
@@ -59,19 +66,23 @@ struct Draw {
     const long long first_thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     const GroupDraw shares(seed, set == kTiming, groups, rows, room);
     shares.each(ends, counts, [&](long long g, long long first, long long count) {
-      for (long long r = (blockIdx.x + g) % gridDim.x; a && r < count; r += gridDim.x) {
-        const long long place = (first + r) * k;
-        for (long long c = threadIdx.x; c < k; c += blockDim.x) {
-          a[place + c] = from_float<dtype_t>(element(kRow, place + c));
-        }
+      if (!a || a_rows == a_rows_indexed) return;
+      for (long long r = (blockIdx.x + g) % gridDim.x; r < count; r += gridDim.x) {
+        fill_row(first + r);
       }
     });
+    if (a && a_rows == a_rows_indexed) {
+      for (long long r = blockIdx.x; r < tokens; r += gridDim.x) fill_row(r);
+    }
     const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
     const long long stack = gate == gate_stacked ? 2 : 1;
     const long long places = is_masked ? groups * room : rows;
     fill_scales(first_thread, stride, places);
     for (long long i = first_thread; b && i < groups * stack * n * k; i += stride) {
       b[i] = from_float<dtype_t>(element(kWeight, i));
+    }
+    for (long long i = first_thread; row_of && i < rows; i += stride) {
+      row_of[i] = static_cast<int>(bits(kRowOf, i) % static_cast<unsigned long long>(tokens));
     }
     for (long long i = first_thread; d && i < places * n; i += stride) {
       d[i] = from_float<out_t>(kUnwritten);
@@ -83,10 +94,11 @@ struct Draw {
   Draw{set,     static_cast<unsigned long long>(seed), \
        a,       b,                                     \
        scale_a, scale_b,                               \
-       ends,    counts,                                \
-       d,       groups,                                \
-       rows,    n,                                     \
-       k,       room}                                  \
+       row_of,  ends,                                  \
+       counts,  d,                                     \
+       groups,  rows,                                  \
+       n,       k,                                     \
+       room,    tokens}                                \
       .run()
 
 // Draws normal numbers everywhere, with groups of unlike sizes.

@@ -22,9 +22,10 @@ __device__ float uncertainty(float unit, float absolute, double squares) {
 }
 
 // d_reference[places, n] = activation(a * b[group]^T), or with a gate activation(a * gates^T) * (a
-// * others^T). A place that belongs to no group keeps its content in d. With scales of blocks the
-// terms of each 128 of k are multiplied by the scale of a row of a, scale_a[k / 128, rows], and the
-// scale of 128 rows of b, scale_b[group, n / 128, k / 128].
+// * others^T). Row r of d is made of row row_of[r] of an indexed a. A place that belongs to no
+// group keeps its content in d. With scales of blocks the terms of each 128 of k are multiplied
+// by the scale of a row of a, scale_a[k / 128, rows], and the scale of 128 rows of b,
+// scale_b[group, n / 128, k / 128].
 //
 // A block of 256 threads computes a tile of 64x64 of one group, 4x4 elements each. Products are
 // added in fp32 over 32 of k at a time and those sums in fp64. Errors e X and e Y of the two
@@ -52,7 +53,6 @@ extern "C" __global__ void __launch_bounds__(256)
   const long long pitch_scale = is_masked ? room : rows;
   scale_a += is_masked ? group * blocks_of_k * room : its.first;
   scale_b += group * ((kStack * n + kBlock - 1) / kBlock) * blocks_of_k;
-  a += its.first * k;
   b += group * kStack * n * k;
   d_reference += its.first * n;
   d_magnitude += its.first * n;
@@ -72,7 +72,12 @@ extern "C" __global__ void __launch_bounds__(256)
         const bool in_k = k_first + c < k;
         const bool in_a = in_k && m_first + r < its.count;
         const bool in_b = in_k && n_first + r < n;
-        tile_a[c][r] = in_a ? to_float(a[(m_first + r) * k + k_first + c]) : 0.0f;
+        tile_a[c][r] = 0;
+        if (in_a) {
+          const long long place = its.first + m_first + r;
+          const long long of_a = a_rows == a_rows_indexed ? row_of[place] : place;
+          tile_a[c][r] = to_float(a[of_a * k + k_first + c]);
+        }
         tile_b[c][r] = in_b ? to_float(b[(b_first + r) * k + k_first + c]) : 0.0f;
       }
       __syncthreads();

@@ -189,9 +189,14 @@ class Case:
             wide = a.float() * self.in_blocks(scale_a.t(), rows, k, 1)
             weights = b.float() * self.in_blocks(scale_b, columns, k, BLOCK)
         else:
-            a = self.tensor(before + rows, k)[before:]
+            indexed = self.chooser.random() < 0.4
+            tokens = self.size(512, 1) if indexed else rows
+            a = self.tensor(before + tokens, k)[before:]
             b = self.tensor(groups, columns, k, scale=k ** -0.5)
             wide, weights = a.float(), b.float()
+            if indexed:
+                named["row_of"] = torch.randint(tokens, (before + rows,), device="cuda", dtype=torch.int32)[before:]
+                wide = wide[named["row_of"]]
         out = self.tensor(rows, n, dtype=torch.bfloat16 if of_fp8 else self.dtype)
         expected, scale = out.float(), torch.zeros_like(out).float()
         result = kw.grouped_matmul(a, b.transpose(1, 2), offs, activation=activation, gated=gated,

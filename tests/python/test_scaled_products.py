@@ -28,6 +28,22 @@ def test_grouped_matmul(planned):
         "grouped_matmul groups=4 rows=64 n=64 k=256 dtype=bf16 activation=silu gate=stacked")
 
 
+def test_rows_of_groups_that_an_index_names(planned, refused):
+    a, b, offs = grouped(rows=20)
+    row_of, out = tensor(64, dtype="int32"), tensor(64, 128)
+    assert planned(kw.grouped_matmul, a, b, offs, row_of=row_of, out=out) == (
+        "grouped_matmul groups=4 rows=64 n=128 k=256 tokens=20 dtype=bf16 a_rows=indexed")
+    assert planned(kw.grouped_matmul, *grouped(), row_of=row_of, activation="silu", gated=True, out=tensor(64, 64)) == (
+        "grouped_matmul groups=4 rows=64 n=64 k=256 dtype=bf16 a_rows=indexed activation=silu gate=stacked")
+    assert "row_of is int64, and int32 expected" in refused(kw.grouped_matmul, a, b, offs, out=out,
+                                                            row_of=tensor(64, dtype="int64"))
+    assert "[63, 128] expected" in refused(kw.grouped_matmul, a, b, offs, row_of=tensor(63, dtype="int32"), out=out)
+    a, b, offs = grouped(kind=fp8)
+    assert "so rows of fp8 are sorted" in refused(
+        kw.grouped_matmul, a, b, offs, row_of=row_of, scale_a=swapped(floats(2, 64)), scale_b=swapped(floats(4, 1, 2)),
+        out=out)
+
+
 def test_grouped_matmul_of_fp8(planned, refused):
     a, b, offs = grouped(kind=fp8)
     of_a, of_b = swapped(floats(2, 64)), swapped(floats(4, 1, 2))

@@ -51,6 +51,16 @@ class ScaledProductsGpuTest(unittest.TestCase):
         self.assertTrue((out[ENDS[-1]:] == 7).all())
         self.assertTrue(torch.equal(out[:ENDS[-1]], given[:ENDS[-1]]))
 
+    def test_rows_of_groups_that_an_index_names(self):
+        b = torch.randn(len(ENDS), N, K, device="cuda").bfloat16()
+        for tokens in (1, 7, ROWS, 4 * ROWS):
+            a = torch.randn(tokens, K, device="cuda").bfloat16()
+            row_of = torch.randint(tokens, (ROWS,), device="cuda", dtype=torch.int32)
+            for named in ({}, dict(activation="silu", gated=True)):
+                given = kw.grouped_matmul(a, b.transpose(1, 2), self.offs, row_of=row_of, **named)
+                sorted_rows = kw.grouped_matmul(a[row_of].contiguous(), b.transpose(1, 2), self.offs, **named)
+                self.assertTrue(near(given[:ENDS[-1]], sorted_rows[:ENDS[-1]].float()), (tokens, named))
+
     def test_grouped_matmul_of_fp8_with_scales_of_blocks(self):
         a = torch.randn(ROWS, K, device="cuda").to(torch.float8_e4m3fn)
         b = torch.randn(len(ENDS), N, K, device="cuda").to(torch.float8_e4m3fn)

@@ -3,7 +3,7 @@
 // The blocks of the grid walk the tiles of all groups (group_schedule.cuh). A tile's operands come
 // through a ring of stages of 64 of k, which all threads fill by cp.async. Rows of another group
 // are neither loaded nor stored: the old content of the ring in their place makes sums that are
-// dropped.
+// dropped. The numbers of a tile's rows in an indexed a are kept beside the ring.
 //
 // With a gate, 8 gates and the 8 rows of b that they open take turns in a stage, so that a thread
 // has both sums of an element.
@@ -51,6 +51,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     grouped_matmul_tiled(KW_PARAMETERS(grouped_matmul_tiled)) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned ring = shared_address(shared), table = ring + RING_BYTES;
+  const unsigned rows_of_tile = table + Schedule::kTableBytes;  // in an indexed a
   await_previous_kernel();
   release_next_kernel();
   const int lane_id = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -64,14 +65,24 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   Schedule schedule(table, n, GROUP, room);
   while (schedule.next()) {
     const int rows = schedule.rows(), columns = n - schedule.column();
+    if constexpr (a_rows == a_rows_indexed) {
+      for (int row = threadIdx.x; row < rows; row += THREADS) {
+        store_number(rows_of_tile + row * 4, row_of[schedule.first_row() + row]);
+      }
+      __syncthreads();  // the rows are known to all
+    }
     const dtype_t* const first_a = a + static_cast<long long>(schedule.first_row()) * k;
     const dtype_t* const first_b =
         b + (static_cast<long long>(schedule.group()) * STACK * n + schedule.column()) * k;
     const auto copy_stage = [&](int step) {
       if (step < steps) {
         const unsigned to = ring + step % STAGES * kStageBytes;
-        copy_rows<BM>(to, step * kDepth, k, [&](int row) {
-          return row < rows ? first_a + static_cast<long long>(row) * k : nullptr;
+        copy_rows<BM>(to, step * kDepth, k, [&](int row) -> const dtype_t* {
+          if (row >= rows) return nullptr;
+          if constexpr (a_rows == a_rows_indexed) {
+            return a + static_cast<long long>(load_number(rows_of_tile + row * 4)) * k;
+          }
+          return first_a + static_cast<long long>(row) * k;
         });
         copy_rows<BN>(to + BM * kRowBytes, step * kDepth, k, [&](int row) {
           const int column = STACK == 1 ? row : row / 16 * 8 + row % 8;

@@ -15,14 +15,16 @@
 // TEAM      consumers share a tile, each with BLOCKS blocks of 64 rows of b
 // PINGPONG  a consumer has a whole tile, and two take turns
 // CN        blocks of a cluster take neighbouring columns of the same rows, which they load once
-// fp8       a second warp copies the scales of a stage, whose sums are multiplied by them on their
-// way gate      block 0 of a consumer has 64 gates, and block 1 the columns that they open
+// fp8       a second warp copies the scales of a stage, which its sums are multiplied by
+// gate      block 0 of a consumer has 64 gates, and block 1 the columns that they open
+// indexed   two warps beside the producer copy the rows of a, which TMA cannot gather
 
 #include "layout.cuh"
 #include <kernwright/matmul/activate.cuh>
 #include <kernwright/matmul/multiply_stages.cuh>
 #include <kernwright/matmul/promotion.cuh>
 #include <kernwright/ptx/cluster.cuh>
+#include <kernwright/ptx/cp_async.cuh>
 #include <kernwright/ptx/programmatic.cuh>
 #include <kernwright/ptx/stmatrix.cuh>
 #include <kernwright/ptx/tma.cuh>
@@ -42,7 +44,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   while (schedule.next()) {
     if (leads) {
       const int boxes = (schedule.rows() + BOX - 1) / BOX;
-      const unsigned bytes = (boxes * BOX + BN) * kRowBytes;
+      const unsigned bytes = ((kGathers ? 0 : boxes * BOX) + BN) * kRowBytes;
       const int row_b = schedule.group() * (STACK * n) + schedule.column();
 #pragma unroll 1
       for (int step = 0; step < steps; ++step) {
@@ -56,7 +58,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
         }
 #pragma unroll
         for (int box = 0; box < BM / BOX; ++box) {
-          if (box < boxes && box % CN == rank) {
+          if (!kGathers && box < boxes && box % CN == rank) {
             tma_load_for<CN>(at.a(stage) + box * BOX * kRowBytes, map_a, step * kDepth,
                              schedule.first_row() + box * BOX, full, (1u << CN) - 1, false);
           }
@@ -113,6 +115,43 @@ __device__ __forceinline__ void produce_scales(const float* scale_a, const float
   }
 }
 
+// Copies the rows of a of each stage. Run with an indexed a, by kGatherers warps beside the
+// producer, which take 4 rows of every 4 * kGatherers in turn: this one is number `member` of them.
+// A lane knows which rows of a 1 of 32 of the warp's rows are.
+__device__ __forceinline__ void produce_rows(const dtype_t* a, const int* row_of,
+                                             Schedule& schedule, TilePipeline& pipeline,
+                                             Addresses at, int k, int steps, int member) {
+  constexpr int kVector = 16 / sizeof(dtype_t);
+  constexpr int kPassRows = 4 * kGatherers, kPasses = BM / kPassRows;
+  constexpr int kKnown = (kPasses + 7) / 8;
+  const int lane = threadIdx.x % 32, piece = lane % 8;
+  while (schedule.next()) {
+    int known[kKnown];
+#pragma unroll
+    for (int i = 0; i < kKnown; ++i) {
+      const int row = (i * 8 + lane / 4) * kPassRows + member * 4 + lane % 4;
+      known[i] = row < schedule.rows() ? row_of[schedule.first_row() + row] : 0;
+    }
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      const int column = step * kDepth + piece * kVector;
+      const bool exists = column < k;
+      pipeline.producer_wait();
+      const unsigned stage = at.a(pipeline.stage());
+#pragma unroll
+      for (int pass = 0; pass < kPasses; ++pass) {
+        if (pass * kPassRows >= schedule.rows()) break;
+        const int row = pass * kPassRows + member * 4 + lane / 8;
+        const long long of_a = __shfl_sync(~0u, known[pass / 8], pass % 8 * 4 + lane / 8);
+        cp_async<16>(stage + row * kRowBytes + swizzled_group(row, piece),
+                     a + of_a * k + (exists ? column : 0), exists ? 16 : 0);
+      }
+      mbarrier_arrive_copied(pipeline.full());
+      pipeline.advance();
+    }
+  }
+}
+
 // The operands of a stage: rows of b from the consumer's first one on, which wgmma takes as its
 // own, and rows of a.
 struct Operands {
@@ -131,7 +170,12 @@ __device__ __forceinline__ void multiply_tile(Acc<N>& d, TilePipeline& pipeline,
   // Each width has accumulators of its own. If they began undefined, the compiler would keep the
   // accumulators of all widths at once.
   clear(d);
-  const auto operands = [=](int stage) { return Operands(at, stage, first_b); };
+  const auto operands = [=](int stage) {
+    // wgmma reads as TMA does, and cp.async writes as ordinary stores do. Copies end later than the
+    // warp that starts them could run a fence, so their readers do.
+    if constexpr (kGathers) tma_store_fence();
+    return Operands(at, stage, first_b);
+  };
   multiply_stages<dtype_t, kProducts, true>(d, pipeline, steps, operands, [] {}, all_landed);
 }
 
@@ -281,7 +325,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (warp == 1 && elect_one()) {
     tma_prefetch(map_a);
     tma_prefetch(map_b);
-    TilePipeline(at.barriers()).init(TEAM * 4, SCALED ? 1 + kScaleWriters : 1);
+    TilePipeline(at.barriers())
+        .init(TEAM * 4, SCALED     ? 1 + kScaleWriters
+                        : kGathers ? 1 + kGatherers * 32
+                                   : 1);
     mbarrier_init_fence();
   }
   release_next_kernel();
@@ -300,6 +347,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (warp == 0) produce(map_a, map_b, schedule, pipeline, at, n, steps);
     if (SCALED && warp == 1) {
       produce_scales(scale_a, scale_b, schedule, pipeline, at, n, steps, room, places);
+    }
+    if (kGathers && warp >= 4 - kGatherers) {
+      produce_rows(a, row_of, schedule, pipeline, at, k, steps, warp - (4 - kGatherers));
     }
   } else {
     registers_claim<kRegisters.consumer>();

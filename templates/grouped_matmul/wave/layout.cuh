@@ -19,7 +19,11 @@ constexpr int kDepth = kRowBytes / sizeof(dtype_t);
 constexpr int kProducts = kDepth * sizeof(dtype_t) / kStepBytes;
 constexpr int kStagedRows = BM < 32 ? BM : 32;  // of a chunk, which has 64 columns
 
-constexpr RegisterSplit kRegisters = register_split(CONSUMERS, 1, ACCUMULATORS >= 160, SCALED);
+constexpr bool kGathers = a_rows == a_rows_indexed;
+constexpr int kGatherers = 2;  // warps of the producer that copy rows of an indexed a
+
+constexpr RegisterSplit kRegisters =
+    register_split(CONSUMERS, 1, ACCUMULATORS >= 160, SCALED || kGathers);
 
 using TilePipeline = Pipeline<STAGES, 1, CN>;
 using Schedule = GroupSchedule<groups, BM, COLUMNS, CN>;

@@ -51,9 +51,10 @@ def scaled_matmul(a, b, scale_a, scale_b, bias=None, residual=None, *, activatio
                   activation=activation, out_dtype=out_dtype or torch.bfloat16)
 
 
-def grouped_matmul(a, b, offs, scale_a=None, scale_b=None, *, activation=None, gated=False,
+def grouped_matmul(a, b, offs, scale_a=None, scale_b=None, row_of=None, *, activation=None, gated=False,
                    out_dtype=None):
     assert scale_a is None and scale_b is None
+    a = a if row_of is None else a[row_of]
     result = a.new_full((a.shape[0], b.shape[2] // 2 if gated else b.shape[2]), torch.nan)
     for group, (begin, end) in enumerate(zip([0, *offs.tolist()], offs.tolist())):
         of_group = gated_linear if gated else linear

@@ -36,6 +36,7 @@ BLOCKS = {**SCALED, "scale_a": ((64, 2), "fp32", (1, 64)), "scale_b": ((2, 1), "
 @pytest.mark.parametrize("operation, arguments, shape, dtype", [
     (kw.grouped_matmul, GROUPED, (64, 128), torch.bfloat16),
     (kw.grouped_matmul, {**GROUPED, "gated": True, "activation": "silu"}, (64, 64), torch.bfloat16),
+    (kw.grouped_matmul, {**GROUPED, "row_of": ((90,), "int32")}, (90, 128), torch.bfloat16),
     (kw.grouped_matmul, GROUPED_FP8, (64, 128), torch.bfloat16),
     (kw.grouped_matmul, {**GROUPED_FP8, "out_dtype": torch.float16}, (64, 128), torch.float16),
     (kw.scaled_matmul, SCALED, (64, 128), torch.bfloat16),
@@ -58,6 +59,7 @@ def test_shapes_without_data(operation, arguments, shape, dtype):
      "[4, 256, 127], and an even number expected in place of 127"),
     ("grouped_matmul", GROUPED, {"offs": ((3,), "int32")}, "offs has the shape [3], and [4]"),
     ("grouped_matmul", GROUPED, {"offs": ((4,), "int64")}, "offs is int64, and int32 expected"),
+    ("grouped_matmul", GROUPED, {"row_of": ((90,), "int64")}, "row_of is int64, and int32 expected"),
     ("grouped_matmul", GROUPED, {"scale_a": ((64, 2), "fp32", (1, 64))}, "scale_a is given, and only a problem with dtype == dtype_fp8_e4m3"),
     ("grouped_matmul", GROUPED_FP8, {"scale_b": None}, "scale_b is missing"),
     ("grouped_matmul", GROUPED_FP8, {"scale_a": ((64, 2), "fp32")}, "scale_a has the strides"),
@@ -134,6 +136,8 @@ def test_operators_are_sound(on_cpu):
     of = torch.ops.kernwright
     for operator, arguments, named in (
             (of.grouped_matmul.default, (random(5, 16), weights, offs), {"gated": True}),
+            (of.grouped_matmul.default, (random(3, 16), weights, offs, None, None,
+                                         torch.tensor([2, 0, 1, 1, 2], dtype=torch.int32)), {}),
             (of.grouped_matmul.out, (random(5, 16), weights, offs), {"out": random(5, 8)}),
             (of.scaled_matmul.default, (x, fp8, *scales), {}),
             (of.scaled_matmul.out, (x, fp8, *scales), {"out": random(5, 16)}),

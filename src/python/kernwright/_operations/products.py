@@ -128,28 +128,30 @@ def _settle_result(given: Given) -> None:
 
 _GROUPED_MATMUL = Form(
     "grouped_matmul", (("a", "a"), ("b", "b"), ("scale_a", "scale_a"), ("scale_b", "scale_b"),
-                       ("ends", "offs")), (("d", "out"),), ("activation", "gate", "out"),
+                       ("row_of", "row_of"), ("ends", "offs")), (("d", "out"),), ("activation", "gate", "out"),
     turned=("b", "scale_a", "scale_b"), settle=_settle_result)
 
 
 def grouped_matmul(a: Any, b: Any, offs: Any, *, scale_a: Any = None, scale_b: Any = None,
-                   activation: Optional[str] = None, gated: bool = False, out: Any = None,
-                   out_dtype: Any = None) -> Any:
+                   row_of: Any = None, activation: Optional[str] = None, gated: bool = False,
+                   out: Any = None, out_dtype: Any = None) -> Any:
     """activation(a of group g @ b[g]) for each group (experts of a mixture), as torch._grouped_mm.
 
-    a: [rows, k] without gaps, sorted by group, bf16, fp16 or fp8_e4m3
+    a: [rows, k] without gaps, sorted by group, bf16, fp16 or fp8_e4m3; with row_of [tokens, k] in
+        any order, bf16 or fp16
     b: [groups, k, n], the transposed view of [groups, n, k], as a
     offs: [groups], int32, on the GPU: the ends of the rows of each group. They never fall, and the
         last is at most `rows`, which nothing checks. Rows of the result that belong to no group are
         left as they are.
     scale_a, scale_b: for fp8, scales of blocks in fp32 as in `scaled_matmul`; scale_a: [rows,
         ceil(k / 128)]; scale_b: [groups, ceil(k / 128), ceil(n / 128)], both as transposed views
+    row_of: [rows], int32, on the GPU: the row of a for each row of the result, which nothing checks
     gated: b has 2 * n columns, and the result is activation(a @ first half) * (a @ second half):
         SwiGLU with activation="silu"
     Result: [rows, n], of a's dtype, and for fp8 in bf16. Source: the operation grouped_matmul."""
     return call(_GROUPED_MATMUL,
                 ("grouped_matmul", activation, "stacked" if gated else "none", out_dtype),
-                (a, b, scale_a, scale_b, offs), (out,))
+                (a, b, scale_a, scale_b, row_of, offs), (out,))
 
 
 _GROUPED_QUANTIZED_MATMUL = Form(

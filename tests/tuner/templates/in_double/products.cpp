@@ -142,11 +142,13 @@ Outputs grouped_matmul_in_double(const Arrays& in, const Dims& d, const Problem&
   Expected out;
   for (const double kept : in.at("d")) out.add(kept, 0);
   each_grouped_row(in, d.at("groups"), d.at("room"), [&](std::size_t group, std::size_t place) {
+    const auto of_a =
+        in.contains("row_of") ? static_cast<std::size_t>(in.at("row_of")[place]) : place;
     const auto sum_of = [&](std::size_t row) {
       Sum sum;
       for (std::size_t l = 0; l < k; ++l) {
         const double product =
-            in.at("a")[place * k + l] * in.at("b")[(group * (gated ? 2 : 1) * n + row) * k + l];
+            in.at("a")[of_a * k + l] * in.at("b")[(group * (gated ? 2 : 1) * n + row) * k + l];
         sum.value += product;
         sum.terms += std::fabs(product);
       }

@@ -328,9 +328,11 @@ def quantized_grouped_matmul(x: Tensor, codes: Tensor, scales: Tensor, offs: Ten
 
 
 def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor] = None,
-                   scale_b: Optional[Tensor] = None, *, activation: Optional[str] = None,
-                   gated: bool = False, out: Optional[Tensor] = None,
+                   scale_b: Optional[Tensor] = None, row_of: Optional[Tensor] = None, *,
+                   activation: Optional[str] = None, gated: bool = False,
+                   out: Optional[Tensor] = None,
                    out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    a = a if row_of is None else a.index_select(0, row_of)
     if out is None:
         dtype = out_dtype or (torch.bfloat16 if a.element_size() == 1 else a.dtype)
         out = a.new_empty((a.shape[0], b.shape[2] // 2 if gated else b.shape[2]), dtype=dtype)

@@ -52,24 +52,27 @@ def scaled_matmul(a: Tensor, b: Tensor, scale_a: Union[Tensor, float],
     return out
 
 
-def _new_grouped(a: Tensor, b: Tensor, *_: Any, gated: bool = False,
-                 out_dtype: Optional[torch.dtype] = None, **named: Any) -> Tensor:
+def _new_grouped(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor] = None,
+                 scale_b: Optional[Tensor] = None, row_of: Optional[Tensor] = None, *,
+                 gated: bool = False, out_dtype: Optional[torch.dtype] = None,
+                 **named: Any) -> Tensor:
     columns = b.shape[2] // 2 if gated else b.shape[2]
-    return _new(a, (a.shape[0], columns),
+    return _new(a, (a.shape[0] if row_of is None else row_of.shape[0], columns),
                 out_dtype or (torch.bfloat16 if a.element_size() == 1 else a.dtype))
 
 
 _grouped_matmul = _operator(
     "grouped_matmul(Tensor a, Tensor b, Tensor offs, Tensor? scale_a=None, Tensor? scale_b=None, "
-    "*, str? activation=None, bool gated=False)",
-    lambda a, b, offs, scale_a=None, scale_b=None, **named:
-    _arrays.grouped_matmul(a, b, offs, scale_a=scale_a, scale_b=scale_b, **named),
+    "Tensor? row_of=None, *, str? activation=None, bool gated=False)",
+    lambda a, b, offs, scale_a=None, scale_b=None, row_of=None, **named:
+    _arrays.grouped_matmul(a, b, offs, scale_a=scale_a, scale_b=scale_b, row_of=row_of, **named),
     plain.grouped_matmul, _new_grouped, strict=True)
 
 
 def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, *, scale_a: Optional[Tensor] = None,
-                   scale_b: Optional[Tensor] = None, activation: Optional[str] = None,
-                   gated: bool = False, out: Optional[Tensor] = None,
+                   scale_b: Optional[Tensor] = None, row_of: Optional[Tensor] = None,
+                   activation: Optional[str] = None, gated: bool = False,
+                   out: Optional[Tensor] = None,
                    out_dtype: Optional[torch.dtype] = None) -> Tensor:
     """kernwright.grouped_matmul, without a backward. A new result has anything in rows of no group.
 
@@ -77,13 +80,11 @@ def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, *, scale_a: Optional[Tens
     mat_a with 2 dimensions and mat_b with 3, without activation and gate. No kernel takes their
     bias, or a mat_b that is not a transposed view. torch._scaled_grouped_mm has a scale for each
     row instead of scales of blocks."""
-    if _direct(a, b, offs, scale_a, scale_b, out):
-        return _grouped_matmul(a, b, offs, scale_a, scale_b, activation=activation, gated=gated,
-                               out=out, out_dtype=out_dtype)
+    tensors, named = (a, b, offs, scale_a, scale_b, row_of), dict(activation=activation, gated=gated)
+    if _direct(*tensors, out):
+        result: Tensor = _grouped_matmul(*tensors, **named, out=out, out_dtype=out_dtype)
+        return result
     if out is None:
-        return torch.ops.kernwright.grouped_matmul(a, b, offs, scale_a, scale_b,
-                                                   activation=activation, gated=gated,
-                                                   out_dtype=out_dtype)
-    torch.ops.kernwright.grouped_matmul.out(a, b, offs, scale_a, scale_b, activation=activation,
-                                            gated=gated, out=out)
+        return torch.ops.kernwright.grouped_matmul(*tensors, **named, out_dtype=out_dtype)
+    torch.ops.kernwright.grouped_matmul.out(*tensors, **named, out=out)
     return out
