@@ -72,9 +72,10 @@ struct ModelType {
 
 // The names that every type has besides its own.
 inline constexpr std::string_view kGivenNames[] = {
-    "gpus",     "nested",      "plain",        "fp8_tensors",  "fp8_blocks",
+    "gpus",     "nested",      "plain",        "fp8_tensors",  "fp8_blocks",   "by_rows",
     "integers", "weight_bits", "weight_group", "weight_zeros", "mxfp4_experts"};
-inline constexpr std::string_view kGivenTexts[] = {"dtype", "quantization", "scale", "type"};
+inline constexpr std::string_view kGivenTexts[] = {"dtype",        "codes", "scaling", "quantize",
+                                                   "quantization", "scale", "type"};
 
 /// Reads a file of `catalog.models()`. Errors: `invalid_argument` naming file, line and field.
 Result<ModelType> parse_model_type(const Fragment& file, const Catalog& catalog);

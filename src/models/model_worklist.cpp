@@ -55,6 +55,8 @@ Result<std::unique_ptr<Config>> read_config(std::string_view config, std::string
   values.give("plain", read->quantization.weights == Weights::plain);
   values.give("fp8_tensors", read->quantization.weights == Weights::fp8_tensors);
   values.give("fp8_blocks", read->quantization.weights == Weights::fp8_blocks);
+  values.give("by_rows", read->quantization.weights == Weights::int8_rows ||
+                             read->quantization.weights == Weights::fp8_rows);
   values.give("integers", read->quantization.weights == Weights::integers);
   values.give("mxfp4_experts", read->quantization.mxfp4_experts);
   values.give("weight_bits", read->quantization.bits);
@@ -65,22 +67,54 @@ Result<std::unique_ptr<Config>> read_config(std::string_view config, std::string
   return read;
 }
 
+/// How both operands of the layers' products are kept: their dtype, none for the model's own, and
+/// the words of matmul and of what quantises its operands.
+struct Operands {
+  std::optional<DType> codes;
+  std::string scaling = "none";
+  std::string quantize = "none";
+};
+
+Operands operands_of(Weights weights) {
+  switch (weights) {
+    case Weights::fp8_tensors:
+      return {DType::fp8_e4m3, "alpha", "none"};
+    case Weights::fp8_blocks:
+      return {DType::fp8_e4m3, "block", "block"};
+    case Weights::int8_rows:
+      return {DType::int8, "row", "row"};
+    case Weights::fp8_rows:
+      return {DType::fp8_e4m3, "row", "row"};
+    case Weights::plain:
+    case Weights::integers:
+    case Weights::other:
+      return {};
+  }
+  return {};
+}
+
 /// Collects what one GPU runs of a model, for all token counts.
 class Collector {
  public:
   Collector(Config& config, const ModelUse& use, const Catalog& catalog, std::string_view file)
       : type_(config.type), values_(*config.values), use_(use), catalog_(catalog), file_(file) {
     const Quantization& quantization = config.quantization;
+    Weights weights = quantization.weights;
     // fp8 is the dtype of weights; results and norms have 16 bits.
     if (use_.dtype == DType::fp8_e4m3) {
       use_.dtype = DType::bf16;
-      if (quantization.weights == Weights::plain) {
+      if (weights == Weights::plain) {
+        weights = Weights::fp8_tensors;
         values_.give("plain", 0);
         values_.give("fp8_tensors", 1);
       }
     }
     values_.give("gpus", use_.tensor_parallel);
     values_.give_text("dtype", std::string(to_string(use_.dtype)));
+    const Operands operands = operands_of(weights);
+    values_.give_text("codes", std::string(to_string(operands.codes.value_or(use_.dtype))));
+    values_.give_text("scaling", operands.scaling);
+    values_.give_text("quantize", operands.quantize);
     values_.give_text("scale", scale_of(*config.text));
     list_.notes = quantization.notes;
   }

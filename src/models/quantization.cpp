@@ -4,12 +4,16 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "support/text.h"
 
 namespace kernwright {
 namespace {
+
+constexpr std::int64_t kBlock = 128;  // the block of matmul with scaling=block, in both directions
 
 std::string text_of(const JsonNode& node, std::string_view name) {
   const JsonNode* found = node.find(name);
@@ -21,14 +25,29 @@ bool is_true(const JsonNode& node, std::string_view name) {
   return found && found->boolean() && *found->boolean();
 }
 
-/// Returns if one side of a group of compressed-tensors, weights or activations, is fp8 with one
-/// fixed scale a tensor.
-bool is_static_fp8(const JsonNode* side) {
-  if (side == nullptr || !side->object()) return false;
-  const JsonNode* bits = side->find("num_bits");
-  const std::string strategy = text_of(*side, "strategy");
-  return bits && bits->integer() && *bits->integer() == 8 && text_of(*side, "type") == "float" &&
-         (strategy == "tensor" || strategy.empty()) && !is_true(*side, "dynamic");
+/// What compressed-tensors says of weights or of activations.
+struct Side {
+  std::string_view type;
+  std::vector<std::string_view> strategies;
+  bool dynamic = false;
+};
+
+/// Returns whether weights or activations have 8 bits, without zero points, and are as said.
+bool is_as(const JsonNode* node, const Side& side) {
+  if (node == nullptr || !node->object()) return false;
+  const JsonNode* bits = node->find("num_bits");
+  const JsonNode* symmetric = node->find("symmetric");
+  return bits && bits->integer() && *bits->integer() == 8 && text_of(*node, "type") == side.type &&
+         std::ranges::find(side.strategies, text_of(*node, "strategy")) != side.strategies.end() &&
+         is_true(*node, "dynamic") == side.dynamic &&
+         !(symmetric && symmetric->boolean() && !*symmetric->boolean());
+}
+
+/// Returns the sizes of the blocks that have a scale each, {0, 0} if they are not said.
+std::pair<std::int64_t, std::int64_t> block_of(const JsonNode* sizes) {
+  const JsonNode::Array* list = sizes ? sizes->array() : nullptr;
+  if (!list || list->size() != 2 || !list->at(0).integer() || !list->at(1).integer()) return {};
+  return {*list->at(0).integer(), *list->at(1).integer()};
 }
 
 std::int64_t integer_of(const JsonNode& node, std::string_view name, std::int64_t fallback) {
@@ -91,15 +110,41 @@ Quantization read_gptq_or_awq(const JsonNode& node, const std::string& method) {
   return read;
 }
 
+/// Returns how weights and activations are kept if both have 8 bits.
+std::optional<Quantization> read_eight_bits(const std::string& method, const JsonNode* groups) {
+  if (!groups || !groups->object() || groups->object()->empty()) return std::nullopt;
+  const auto all = [&](const Side& weights, const Side& activations) {
+    return std::ranges::all_of(*groups->object(), [&](const auto& group) {
+      return is_as(group.second.find("weights"), weights) &&
+             is_as(group.second.find("input_activations"), activations);
+    });
+  };
+  const auto found = [&](Weights weights, std::string_view text) {
+    return Quantization{.weights = weights, .text = concat(method, ", ", text)};
+  };
+  if (all({"float", {"tensor", ""}}, {"float", {"tensor", ""}})) {
+    return found(Weights::fp8_tensors, "fp8 with a scale a tensor");
+  }
+  for (const auto& [type, weights, text] :
+       {std::tuple{"int", Weights::int8_rows, "int8 with a scale a row"},
+        std::tuple{"float", Weights::fp8_rows, "fp8 with a scale a row"}}) {
+    if (all({type, {"channel", "tensor", ""}}, {type, {"token"}, true}))
+      return found(weights, text);
+  }
+  const bool blocks = all({"float", {"block"}}, {"float", {"group"}, true});
+  if (blocks && std::ranges::all_of(*groups->object(), [](const auto& group) {
+        return block_of(group.second.find("weights")->find("block_structure")) ==
+                   std::pair{kBlock, kBlock} &&
+               integer_of(*group.second.find("input_activations"), "group_size", 0) == kBlock;
+      })) {
+    return found(Weights::fp8_blocks, "fp8 with a scale a block");
+  }
+  return std::nullopt;
+}
+
 Quantization read_compressed_tensors(const JsonNode& node, const std::string& method) {
   const JsonNode* groups = node.find("config_groups");
-  if (groups && groups->object() && !groups->object()->empty() &&
-      std::all_of(groups->object()->begin(), groups->object()->end(), [](const auto& group) {
-        return is_static_fp8(group.second.find("weights")) &&
-               is_static_fp8(group.second.find("input_activations"));
-      })) {
-    return {.weights = Weights::fp8_tensors, .text = concat(method, ", fp8 with a scale a tensor")};
-  }
+  if (auto eight = read_eight_bits(method, groups)) return *eight;
   const std::string format = text_of(node, "format");
   if (format == "pack-quantized" && groups && groups->object() && groups->object()->size() == 1) {
     if (auto packed = read_packed(method, groups->object()->begin()->second)) return *packed;
@@ -118,17 +163,8 @@ Quantization read_fp8(const JsonNode& node) {
     if (fixed) return {.weights = Weights::fp8_tensors, .text = "fp8 with a scale a tensor"};
     return {.weights = Weights::other, .text = "fp8, activations with scales of their own"};
   }
-  constexpr std::int64_t kBlock = 128;  // of matmul
-  std::int64_t rows = kBlock;
-  std::int64_t columns = kBlock;
-  if (block) {
-    const JsonNode::Array* sizes = block->array();
-    if (!sizes || sizes->size() != 2 || !sizes->at(0).integer() || !sizes->at(1).integer()) {
-      return {.weights = Weights::other, .text = "fp8 with blocks of no known size"};
-    }
-    rows = *sizes->at(0).integer();
-    columns = *sizes->at(1).integer();
-  }
+  const auto [rows, columns] = block ? block_of(block) : std::pair{kBlock, kBlock};
+  if (rows == 0) return {.weights = Weights::other, .text = "fp8 with blocks of no known size"};
   const bool known = rows == kBlock && columns == kBlock && !fixed;
   return {.weights = known ? Weights::fp8_blocks : Weights::other,
           .text = concat("fp8 with a scale for each block of ", rows, " x ", columns)};

@@ -12,9 +12,10 @@ namespace kernwright {
 
 /// Names how the weights of the layers' products are kept. `fp8_tensors` have one scale a tensor
 /// for weights and activations each, known before the launch. `fp8_blocks` have a scale for each
-/// block of 128 x 128, and for each 128 elements of a row of activations. `integers` of 4 or 8 bits
-/// have one for each group of columns, and activations are of 16 bits.
-enum class Weights { plain, fp8_tensors, fp8_blocks, integers, other };
+/// block of 128 x 128, and for each 128 elements of a row of activations. `int8_rows` and
+/// `fp8_rows` have a scale for each row of weights, and for each row of activations. `integers` of
+/// 4 or 8 bits have one for each group of columns, and activations are of 16 bits.
+enum class Weights { plain, fp8_tensors, fp8_blocks, int8_rows, fp8_rows, integers, other };
 
 struct Quantization {
   Weights weights = Weights::plain;

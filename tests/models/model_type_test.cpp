@@ -121,16 +121,16 @@ TEST_F(ModelTypeTest, ATypeMayExtendABuiltInOne) {
 TEST_F(ModelTypeTest, MistakesInAFileAreNamed) {
   EXPECT_EQ(refused(R"({"a": "b + 1"})"),
             ":1: values.a: \"b + 1\": unknown name \"b\", known are gpus, nested, plain, "
-            "fp8_tensors, fp8_blocks, integers, weight_bits, weight_group, weight_zeros, "
+            "fp8_tensors, fp8_blocks, by_rows, integers, weight_bits, weight_group, weight_zeros, "
             "mxfp4_experts, a");
   EXPECT_EQ(refused(R"({"a": {"field": "dim", "as": "text"}})"),
             ":1: values.a.as: \"text\" is not one of size, count, flag, number, word, list");
   EXPECT_EQ(refused("{}", R"(["softmax rows=1 columns=2 depth=3"])"),
             ":1: problems[0]: \"depth=3\": softmax has no dim, dtype or flag depth");
-  EXPECT_EQ(
-      refused("{}", R"([{"note": "{a}"}])"),
-      ":1: problems[0].note: unknown name \"a\" in braces, known are gpus, nested, plain, "
-      "fp8_tensors, fp8_blocks, integers, weight_bits, weight_group, weight_zeros, mxfp4_experts");
+  EXPECT_EQ(refused("{}", R"([{"note": "{a}"}])"),
+            ":1: problems[0].note: unknown name \"a\" in braces, known are gpus, nested, plain, "
+            "fp8_tensors, fp8_blocks, by_rows, integers, weight_bits, weight_group, weight_zeros, "
+            "mxfp4_experts");
   EXPECT_EQ(refused("{}", R"([{"note": "{a"}])"), ":1: problems[0].note: a brace is not closed");
   EXPECT_EQ(refused("{}", R"([{"for": {"tokens": 0}}])"),
             ":1: problems[0].for.tokens: expected 1 to 64, is 0");

@@ -734,7 +734,16 @@ TEST_F(ModelWorklistTest, WeightsInFp8WithScalesOfBlocksGiveScaledProducts) {
                           R"({"quant_method": "fp8"})"}) {
     const std::string quantized = std::string("\"quantization_config\": ") + how;
     const Texts dense = texts(with(kLlama, quantized));
-    EXPECT_EQ(dense.size(), 14U);
+    EXPECT_EQ(dense.size(), 17U);
+    for (const char* text :
+         {"rmsnorm rows=16 columns=4096 dtype=bf16 out=fp8_e4m3 quantize=block",
+          "rmsnorm rows=16 columns=4096 dtype=bf16 out=fp8_e4m3 residual=add quantize=block",
+          "gated_activation rows=16 columns=14336 dtype=bf16 out=fp8_e4m3 layout=packed "
+          "quantize=block",
+          "quantize_rows rows=16 columns=4096 dtype=bf16 out=fp8_e4m3 scaling=block",
+          "quantize_rows rows=16 columns=14336 dtype=bf16 out=fp8_e4m3 scaling=block"}) {
+      EXPECT_TRUE(std::ranges::find(dense, text) != dense.end()) << text;
+    }
     for (const char* product :
          {"n=6144 k=4096 dtype=fp8_e4m3 out=bf16 scaling=block",
           "n=6144 k=4096 n_kv=1024 dtype=fp8_e4m3 out=bf16 scaling=block split=qkv",
@@ -748,8 +757,69 @@ TEST_F(ModelWorklistTest, WeightsInFp8WithScalesOfBlocksGiveScaledProducts) {
               (Texts{"groups=256 rows=128 n=256 k=7168 dtype=fp8_e4m3 out=bf16 activation=silu "
                      "gate=stacked",
                      "groups=256 rows=128 n=7168 k=256 dtype=fp8_e4m3 out=bf16"}));
-    EXPECT_TRUE(has(notes(with(kLlama, quantized)), "the quantising of the products' operands"));
+    EXPECT_EQ(sorted(problems_of("quantize_rows", with(kDeepseekV3, quantized), {16}, {}, 8)),
+              sorted({"rows=16 columns=512 dtype=bf16 out=fp8_e4m3 scaling=block",
+                      "rows=16 columns=2048 dtype=bf16 out=fp8_e4m3 scaling=block",
+                      "rows=16 columns=2304 dtype=bf16 out=fp8_e4m3 scaling=block",
+                      "rows=16 columns=256 dtype=bf16 out=fp8_e4m3 scaling=block",
+                      "rows=16 columns=7168 dtype=bf16 out=fp8_e4m3 scaling=block",
+                      "rows=128 columns=256 dtype=bf16 out=fp8_e4m3 scaling=block"}));
   }
+}
+
+TEST_F(ModelWorklistTest, EightBitsByRowsAreQuantisedInWhatIsBeforeAProduct) {
+  for (const auto& [type, codes] : {std::pair{"int", "int8"}, std::pair{"float", "fp8_e4m3"}}) {
+    const std::string config =
+        with(kLlama,
+             concat(R"("quantization_config": {"quant_method": "compressed-tensors", "format": ")",
+                    type, R"(-quantized", "ignore": ["lm_head"], "config_groups": {"group_0": {
+                       "weights": {"num_bits": 8, "type": ")",
+                    type, R"(", "strategy": "channel", "dynamic": false, "symmetric": true},
+                       "input_activations": {"num_bits": 8, "type": ")",
+                    type, R"(", "strategy": "token", "dynamic": true, "symmetric": true}}}})"));
+    const std::string product = concat(" dtype=", codes, " out=bf16 scaling=row");
+    const std::string quantised = concat(" dtype=bf16 out=", codes);
+    EXPECT_EQ(
+        texts(config),
+        sorted({"attention batch=1 heads=32 kv_heads=8 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
+                "mask=causal",
+                concat("matmul m=16 n=6144 k=4096", product),
+                concat("matmul m=16 n=6144 k=4096 n_kv=1024", product, " split=qkv"),
+                concat("matmul m=16 n=1024 k=4096", product),
+                concat("matmul m=16 n=4096 k=4096", product),
+                concat("quantize_rows rows=16 columns=4096", quantised),
+                "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
+                "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
+                concat("matmul m=16 n=28672 k=4096", product),
+                concat("matmul m=16 n=14336 k=4096", product, " activation=silu gate=stacked"),
+                concat("gated_activation rows=16 columns=14336", quantised,
+                       " layout=packed quantize=row"),
+                concat("quantize_rows rows=16 columns=14336", quantised),
+                concat("matmul m=16 n=4096 k=14336", product),
+                "matmul m=16 n=128256 k=4096 dtype=bf16",
+                concat("rmsnorm rows=16 columns=4096", quantised, " quantize=row"),
+                concat("rmsnorm rows=16 columns=4096", quantised, " residual=add quantize=row"),
+                "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"}))
+        << type;
+  }
+}
+
+TEST_F(ModelWorklistTest, BlocksOfCompressedTensorsAreThoseOfFp8) {
+  const auto of = [](std::string_view block, std::string_view group) {
+    return with(
+        kLlama,
+        concat(R"("quantization_config": {"quant_method": "compressed-tensors", "config_groups": {
+               "group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "block",
+                                       "block_structure": )",
+               block,
+               R"(}, "input_activations": {"num_bits": 8, "type": "float", "strategy": "group",
+                                       "dynamic": true, "group_size": )",
+               group, "}}}}"));
+  };
+  const std::string fp8 = with(kLlama, R"("quantization_config": {"quant_method": "fp8"})");
+  EXPECT_EQ(texts(of("[128, 128]", "128")), texts(fp8));
+  EXPECT_NE(texts(of("[128, 64]", "128")), texts(fp8));
+  EXPECT_NE(texts(of("[128, 128]", "64")), texts(fp8));
 }
 
 TEST_F(ModelWorklistTest, WeightsInFp8HaveResultsOfSixteenBits) {
@@ -886,9 +956,15 @@ TEST_F(ModelWorklistTest, OtherwiseQuantisedProductsAreLeftOutAndNamed) {
       {R"({"quant_method": "compressed-tensors", "format": "float-quantized",
            "config_groups": {"group_0": {
              "weights": {"num_bits": 8, "type": "float", "strategy": "channel"},
-             "input_activations": {"num_bits": 8, "type": "float", "strategy": "token",
+             "input_activations": {"num_bits": 8, "type": "float", "strategy": "tensor",
                                    "dynamic": true}}}})",
        "compressed-tensors, float-quantized"},
+      {R"({"quant_method": "compressed-tensors", "format": "int-quantized",
+           "config_groups": {"group_0": {
+             "weights": {"num_bits": 8, "type": "int", "strategy": "channel"},
+             "input_activations": {"num_bits": 8, "type": "int", "strategy": "token",
+                                   "dynamic": true, "symmetric": false}}}})",
+       "compressed-tensors, int-quantized"},
       {R"({"quant_method": "compressed-tensors", "format": "pack-quantized",
            "config_groups": {"group_0": {
              "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128},
