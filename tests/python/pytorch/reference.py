@@ -44,7 +44,9 @@ def in_blocks(scales, rows, columns, of_rows):
 def scaled_matmul(a, b, scale_a, scale_b, bias=None, residual=None, *, activation=None,
                   out_dtype=None):
     rows, weight = a.float().flatten(0, -2), b.float().t()
-    if isinstance(scale_a, torch.Tensor):
+    if isinstance(scale_a, torch.Tensor) and scale_b.shape == (1, len(weight)):  # of rows
+        scale_b = scale_b.t()
+    elif isinstance(scale_a, torch.Tensor):
         scale_a = in_blocks(scale_a, *rows.shape, 1)
         scale_b = in_blocks(scale_b.t(), *weight.shape, 128)
     return linear((rows * scale_a).view(a.shape), weight * scale_b, bias, residual,
@@ -167,6 +169,8 @@ IMPLEMENTATIONS = {
     "grouped_matmul": grouped_matmul, "grouped_matmul.out": writing(grouped_matmul),
     # test_quantized.py compares these.
     "quantized_linear": plain.quantized_linear, "quantized_gated_linear": plain.quantized_gated_linear,
+    # test_quantized_rows.py compares these.
+    "quantize_rows": plain.quantize_rows, "quantized_norm": plain.quantized_norm, "quantized_gate": plain.quantized_gate,
     # test_quantized_experts.py compares it.
     "quantized_grouped_matmul": plain.quantized_grouped_matmul,
     "quantized_grouped_matmul.out": lambda *given, **named: plain.quantized_grouped_matmul(*given, **named),

@@ -1,12 +1,16 @@
 """Models of Hugging Face from quantized checkpoints that are written here, bit by bit."""
 
+import copy
+import functools
 import json
 
 import pytest
 import torch
 from checkpoints import Layer
 
+import kernwright
 import kernwright.torch as kt
+from kernwright.torch._checkpoints import quantized_rows
 
 transformers = pytest.importorskip("transformers")
 safetensors = pytest.importorskip("safetensors.torch")
@@ -28,6 +32,41 @@ METHODS = {
     "awq": ({"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm", "zero_point": True}, {}),
     "compressed-tensors": (COMPRESSED, {}),
 }
+
+
+def by_rows(kind):
+    """The config of compressed-tensors for 8 bits by rows, int or float."""
+    def side(strategy, dynamic):
+        return {"num_bits": 8, "type": kind, "strategy": strategy, "dynamic": dynamic, "symmetric": True}
+
+    return {"quant_method": "compressed-tensors", "format": f"{kind}-quantized", "ignore": ["lm_head"], "config_groups": {
+        "group_0": {"targets": ["Linear"], "weights": side("channel", False), "input_activations": side("token", True)}}}
+
+
+def rounded(_, given, dtype):
+    codes, scales = quantized_rows(given[0].flatten(0, -2), dtype)
+    return ((codes.float() * scales).view(given[0].shape).to(given[0].dtype),)
+
+
+def written_by_rows(folder, family, kind, scale=torch.bfloat16, changes=(), **more):
+    """Writes a checkpoint in 8 bits by rows, and returns a model that rounds weights and activations alike."""
+    torch.manual_seed(1)
+    own = getattr(transformers, f"{family}Config")(**SIZES)
+    model = getattr(transformers, f"{family}ForCausalLM")(own).to(torch.bfloat16).eval().requires_grad_(False)
+    tensors = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            dtype = torch.int8 if kind == "int" else torch.float8_e4m3fn
+            rows = kt.QuantizedRows.from_float(module.weight, dtype)
+            module.register_forward_pre_hook(functools.partial(rounded, dtype=dtype))
+            scales = rows.scales.to(scale)
+            module.weight.copy_(rows.codes.float() * scales.float().t())
+            tensors.update({f"{name}.weight": rows.codes, f"{name}.weight_scale": scales.t().contiguous()})
+    save_file({**tensors, **more}, folder / "model.safetensors", {"format": "pt"})
+    config = {**by_rows(kind), **dict(changes)}
+    (folder / "config.json").write_text(json.dumps({
+        **own.to_dict(), "architectures": [f"{family}ForCausalLM"], "dtype": "bfloat16", "quantization_config": config}))
+    return model
 
 
 def tensors_of(layer, config, method):
@@ -100,7 +139,8 @@ def test_other_classes_and_patch(tmp_path, on_cpu):
     ("gptq", {"quant_method": "hqq"}, "quant_method is 'hqq'"),
     ("gptq", {"checkpoint_format": "marlin"}, "checkpoint_format is 'marlin'"),
     ("awq", {"version": "gemv"}, "version is 'gemv'"),
-    ("compressed-tensors", {"format": "float-quantized"}, "format is 'float-quantized'"),
+    ("compressed-tensors", {"format": "marlin-24"}, "format is 'marlin-24'"),
+    ("compressed-tensors", {"format": "int-quantized"}, "weights with num_bits of 4, strategy of 'group', symmetric of"),
     ("compressed-tensors", {"config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"},
                                                           "input_activations": {"num_bits": 8}}}}, "quantizes activations"),
     ("compressed-tensors", {"config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "float"}}}}, "weights of float"),
@@ -297,3 +337,107 @@ def test_experts_that_are_not_known_are_refused_by_name(tmp_path, method, change
     written_mixture(tmp_path, "Qwen3Moe", method, change)
     with pytest.raises(ValueError, match=text):
         kt.load_quantized(tmp_path)
+
+
+@pytest.fixture
+def by_eight_bits(tmp_path, on_cpu, request):
+    """A model in 8 bits by rows with what it must compute, and the operators that are called."""
+    family, kind = getattr(request, "param", ("Llama", "int"))
+    expected = written_by_rows(tmp_path, family, kind)
+    with torch.no_grad():
+        yield kt.load_quantized(tmp_path, dtype=torch.bfloat16), expected, on_cpu
+
+
+def logits(model):
+    return model(torch.arange(12).view(1, 12)).logits.float()
+
+
+def error_of(result, right):
+    return float((result - right).norm() / right.norm())
+
+
+BY_ROWS = [("Llama", "int"), ("Llama", "float"), ("Qwen3", "int"), ("Qwen3", "float")]
+
+
+@pytest.mark.parametrize("by_eight_bits", BY_ROWS, indirect=True)
+def test_norms_and_gates_quantize_for_products_of_8_bits(by_eight_bits):
+    model, expected, calls = by_eight_bits
+    rows = [module for module in model.modules() if isinstance(module, kt.QuantizedRows)]
+    assert len(rows) == 14 and all(each.codes.element_size() == 1 and each.scales.dtype is torch.float32 for each in rows)
+    calls.clear()
+    plain, right = logits(model), logits(expected)
+    assert calls.count("quantize_rows") == calls.count("scaled_matmul") == 14 and "quantized_norm" not in calls
+    assert error_of(plain, right) < 0.03
+    report = kt.patch(model)
+    assert "its norms quantize rows for the products that read them" in str(report)
+    calls.clear()
+    result = logits(model)
+    assert [calls.count(name) for name in ("quantized_norm", "quantized_gate", "quantize_rows", "scaled_matmul")] == [
+        4, 2, 2, 12], "q, k, v and o, gate and up in one, and down, in two layers"
+    assert error_of(result, right) < 0.05 and error_of(result, plain) < 0.05
+    assert model.generate(torch.arange(12).view(1, 12), max_new_tokens=3, do_sample=False).shape == (1, 15)
+    report.undo()
+    assert torch.equal(logits(model), plain)
+
+
+def hook(module):
+    return module.register_forward_hook(lambda *_: None)
+
+
+def norm_of(model):
+    return model.model.layers[0].input_layernorm
+
+
+@pytest.mark.parametrize("change, norms, gates", [
+    (lambda model: hook(model.model.layers[0].self_attn.k_proj), 3, 2), (lambda model: hook(norm_of(model)), 3, 2),
+    (lambda model: hook(model.model.layers[0].self_attn), 3, 2),
+    (lambda model: hook(model.model.layers[0].mlp.down_proj), 4, 1),
+    (lambda model: setattr(model.model.layers[0].self_attn, "v_proj", torch.nn.Linear(64, 32, False).bfloat16()), 3, 2)])
+def test_rows_are_there_for_whoever_reads_them(by_eight_bits, change, norms, gates):
+    model, _, calls = by_eight_bits
+    unpatched = copy.deepcopy(model)
+    kt.patch(model)
+    torch.manual_seed(5)
+    change(model)
+    torch.manual_seed(5)
+    change(unpatched)
+    calls.clear()
+    assert error_of(logits(model), logits(unpatched)) < 0.05
+    assert calls.count("quantized_norm") == norms and calls.count("quantized_gate") == gates
+
+
+def test_codes_are_no_rows_for_others(by_eight_bits):
+    """What the guards cannot see fails, and computes nothing wrong."""
+    model, _, _ = by_eight_bits
+    kt.patch(model)
+    codes = norm_of(model)(torch.randn(1, 3, 64).bfloat16())
+    assert codes.dtype is torch.int8
+    for read in (lambda: codes @ torch.randn(64, 8).bfloat16(), lambda: model.model.layers[0].mlp(codes.clone())):
+        with pytest.raises((RuntimeError, kernwright.Error)):
+            read()
+
+
+def test_copies_and_compiled_models_of_8_bits(by_eight_bits):
+    model, expected, calls = by_eight_bits
+    kt.patch(model)
+    right = logits(expected)
+    copied = copy.deepcopy(model)
+    del model.model.layers[1]
+    calls.clear()
+    assert error_of(logits(copied), right) < 0.05 and calls.count("quantized_norm") == 4
+    compiled = torch.compile(copied, backend="aot_eager")
+    assert error_of(logits(compiled), right) < 0.05
+
+
+def test_layers_in_8_bits_that_are_not_known_are_refused(tmp_path):
+    for changes, more, text in (
+            ({"config_groups": {"group_0": {**by_rows("int")["config_groups"]["group_0"], "input_activations": None}}}, {},
+             "group_0 of config_groups has input_activations with num_bits of None"),
+            ({"config_groups": {"group_0": {**by_rows("int")["config_groups"]["group_0"], "input_activations": {
+                "num_bits": 8, "type": "int", "strategy": "token", "dynamic": True, "symmetric": False}}}}, {},
+             "symmetric of False"),
+            ({}, {"model.layers.0.mlp.up_proj.input_scale": torch.ones(1)}, "up_proj: its tensors are .*input_scale"),
+            ({}, {"model.layers.0.mlp.up_proj.weight_scale": torch.ones(3, 1)}, r"weight_scale has the shape \[3, 1\]")):
+        written_by_rows(tmp_path, "Llama", "int", changes=changes, **more)
+        with pytest.raises(ValueError, match=text):
+            kt.load_quantized(tmp_path)

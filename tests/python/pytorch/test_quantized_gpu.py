@@ -73,6 +73,33 @@ class QuantizedGpu(unittest.TestCase):
                 for (name, one), (_, other) in zip(weight.named_buffers(), gated.part(i).named_buffers(), strict=True):
                     self.assertTrue(torch.equal(one, other), (n, k, bits, name))
 
+    def test_norms_and_gates_quantize_for_products_of_8_bits(self):
+        try:
+            from transformers import LlamaConfig, LlamaForCausalLM
+        except ImportError:
+            self.skipTest("transformers is not installed")
+        torch.manual_seed(2)
+        model = LlamaForCausalLM(LlamaConfig(
+            hidden_size=512, num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, intermediate_size=1024,
+            vocab_size=1000)).bfloat16().cuda().eval()
+        for dtype in (torch.int8, torch.float8_e4m3fn):
+            with torch.no_grad():
+                for layer in model.model.layers:
+                    for part in (layer.self_attn, layer.mlp):
+                        for name, own in list(part.named_children()):
+                            if name.endswith("_proj"):
+                                weight = own.weight
+                                weight = weight if isinstance(weight, torch.Tensor) else weight.dequantize()
+                                setattr(part, name, kw.QuantizedLinear(kw.QuantizedRows.from_float(weight, dtype)))
+                for tokens in (1, 7, 300):
+                    ids = torch.arange(tokens, device="cuda")[None]
+                    plain = model(ids).logits.double()
+                    report = kw.patch(model, ("rms_norm", "swiglu", "decoder_layer"))
+                    self.assertEqual(sum(row.op == "decoder_layer" for row in report.replaced), 2, str(report))
+                    result = model(ids).logits.double()
+                    report.undo()
+                    self.assertLess(float((result - plain).norm() / plain.norm()), 0.1, (dtype, tokens))
+
     def test_experts(self):
         draw = torch.Generator().manual_seed(3)
         for experts, rows, k, top in (5, 136, 96, 2), (32, 5760, 2880, 4), (48, 200, 320, 1):

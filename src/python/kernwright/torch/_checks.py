@@ -1,6 +1,7 @@
 """Checks that a module computes what its replacement computes: by its class and members, and by a
 run on a few random rows."""
 
+import functools
 import math
 import sys
 from typing import Any, Callable, Dict, List, Sequence, Tuple
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from .._kernwright import Error
 from . import _decoder as decoder
 from . import _modules as modules
 from ._guards import hooks_of
@@ -216,6 +218,48 @@ def _half_a_layer(layer: nn.Module, x: Tensor,
     return x, norm(layer.post_attention_layernorm, x)
 
 
+def _given_of(layer: nn.Module) -> Tuple[Tensor, Tuple[Tensor, ...]]:
+    """Returns rows and angles for a decoder layer."""
+    weight = layer.input_layernorm.weight
+    turns = random_rows(weight, 1, 4, layer.self_attn.head_dim // 2).float()
+    return random_rows(weight, 1, 4, weight.shape[0]), tuple(
+        torch.cat((table, table), -1).to(weight.dtype) for table in (turns.cos(), turns.sin()))
+
+
+def _result_of(layer: nn.Module, x: Tensor, angles: Tuple[Tensor, ...]) -> Any:
+    config = layer.self_attn.config
+    implementation, config._attn_implementation = config._attn_implementation, "sdpa"
+    try:
+        return layer(x, attention_mask=None, position_embeddings=angles)
+    finally:
+        config._attn_implementation = implementation
+
+
+def check_rows_of_norms(layer: nn.Module, norms: Dict[nn.Module, Any], quantized: Callable[..., Tensor],
+                        fronts: Dict[nn.Module, type]) -> None:
+    """Checks that a layer computes the same if these norms hand codes on in place of rows."""
+    name = type(layer).__name__
+    if name not in LAYERS:
+        raise Left(f"{name} is none of {', '.join(LAYERS)}; its parts are looked at one by one")
+    if any(fronts.get(norm) is not modules.RMSNorm or norm.weight.dtype not in modules.DTYPES for norm in norms):
+        raise Left("one of its norms was left, or is not in 16 bits")
+    _expect_no_hooks(*norms, *(part for each in norms.values() for part in (each.path[1], *each.modules())))
+    x, angles = _given_of(layer)
+    expected = _result_of(layer, x, angles)
+    try:
+        for norm in norms:
+            norm.forward = functools.partial(quantized, norm, readers=norms[norm].modules())
+        result = _result_of(layer, x, angles)
+    except (TypeError, AttributeError, RuntimeError, Error) as error:
+        raise Left(f"something else than products of 8 bits reads its norms: {error}") from error
+    finally:
+        for norm in norms:
+            vars(norm).pop("forward", None)
+    # A norm that is not rounded before it is quantized may have the next code.
+    if not relative_error(result, expected) <= 2 * LARGEST_ERROR:
+        raise Left("does not compute the same with codes in place of the rows of its norms")
+
+
 def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[str, ...]:
     """Returns the names of its arguments. `fronts` has the replacements of the modules that
     passed."""
@@ -249,18 +293,13 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[str, .
     if not getattr(attention, "is_causal", True) or not getattr(attention.config, "is_causal",
                                                                 True):
         raise Left("its attention is not causal")
-    x = random_rows(parts[0].weight, 1, 4, parts[0].weight.shape[1])
-    turns = random_rows(parts[0].weight, 1, 4, attention.head_dim // 2).float()
-    angles = tuple(torch.cat((table, table), -1).to(x.dtype) for table in (turns.cos(), turns.sin()))
-    implementation = attention.config._attn_implementation
-    attention.config._attn_implementation = "sdpa"
+    x, angles = _given_of(layer)
     fed: List[Tuple[Tuple[Tensor, ...], Tensor]] = []
     handle = layer.mlp.register_forward_hook(lambda _, given, mixed: fed.append((given, mixed)))
     try:
-        result = layer(x, attention_mask=None, position_embeddings=angles)
+        result = _result_of(layer, x, angles)
     finally:
         handle.remove()
-        attention.config._attn_implementation = implementation
     known = "a layer as it was known"
     if [len(given) for given, _ in fed] != [1]:
         raise Left(f"does not compute {known}")

@@ -25,16 +25,17 @@ _log = logging.getLogger("kernwright")
 _EVERY = frozenset(vars(nn.Module()))
 # Members that do not affect the result of a module.
 _SILENT = frozenset(("_compiled_call_impl", "_is_hf_initialized", "_kernwright",
-                     "_kernwright_activation", "_kernwright_source", "_output_capturing_hooks_installed"))
+                     "_kernwright_activation", "_kernwright_path", "_kernwright_readers", "_kernwright_source",
+                     "_output_capturing_hooks_installed"))
 # Members that others add to a module whose forward they wrap. Ours may run if they call it.
 _WRAPPED = frozenset(("forward", "_hf_hook", "_old_forward"))
-# Fields of a config that generate() and savers set, that are read at each call, or that choose
+# Fields of a config that generate(), loaders and savers set, that are read at each call, or that choose
 # among ways to compute the same.
 _SILENT_FIELDS = frozenset((
     "_commit_hash", "_experts_implementation_internal", "_name_or_path", "_output_attentions",
     "architectures", "bos_token_id", "dtype", "eos_token_id", "id2label", "label2id",
     "name_or_path", "output_attentions", "output_hidden_states", "output_router_logits",
-    "pad_token_id", "problem_type", "return_dict", "torch_dtype", "transformers_version",
+    "pad_token_id", "problem_type", "quantization_config", "return_dict", "torch_dtype", "transformers_version",
     "use_cache"))
 _IMPLEMENTATIONS = ("eager", "kernwright", "sdpa")
 _TORCH = ((nn.functional, ("gelu", "linear", "rms_norm", "scaled_dot_product_attention", "silu",

@@ -12,12 +12,14 @@ import torch
 from torch import nn
 
 from ._checks import Left, how_experts_lie
+from ._quantized import QuantizedRows
 from ._quantized_experts import QuantizedExperts
 from ._quantized_mixtures import PRODUCTS, QuantizedMixture, gate_of
 from ._quantized_modules import QuantizedLinear, names_of, pack, sources_of, tensors_of
 
 _DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "I32": torch.int32,
-           "I64": torch.int64, "U8": torch.uint8, "I8": torch.int8}
+           "I64": torch.int64, "U8": torch.uint8, "I8": torch.int8, "F8_E4M3": torch.float8_e4m3fn}
+_ROWS = ("I8", "F8_E4M3")  # of a weight with a scale for each row
 _FIRST = ("qweight", "weight_packed")  # of a linear layer
 _BLOCKS = "_blocks"  # of experts in mxfp4
 _LARGEST_HEADER = 100 << 20  # of a file, as safetensors limits it
@@ -48,19 +50,39 @@ def _layers(folder: pathlib.Path) -> _Layers:
         if name != "__metadata__":
             at, _, own = name.rpartition(".")
             modules.setdefault(at, {})[own] = [header["dtype"], header["shape"]]
-    layers = {at: tensors for at, tensors in modules.items() if any(own in _FIRST or own.endswith(_BLOCKS)
-                                                                    for own in tensors)}
+    layers = {at: tensors for at, tensors in modules.items()
+              if _is_by_rows(tensors) or any(own in _FIRST or own.endswith(_BLOCKS) for own in tensors)}
     if not layers:
         raise ValueError(f"{folder} has no quantized layers that are known, and its config.json a quantization_config")
     return layers
 
 
+def _is_by_rows(tensors: _Tensors) -> bool:
+    return "weight_scale" in tensors and tensors.get("weight", [None])[0] in _ROWS
+
+
+def _expect_rows(name: str, group: Dict[str, Any]) -> None:
+    """Refuses a group of compressed-tensors that is not quantized by rows in 8 bits, weights and activations."""
+    for side, strategies, dynamic in (("weights", ("channel", "tensor"), False), ("input_activations", ("token",), True)):
+        own = group.get(side) or {}
+        wrong = [f"{key} of {own.get(key)!r}" for key, known in (
+            ("num_bits", (8,)), ("type", ("int", "float")), ("strategy", strategies), ("symmetric", (None, True)),
+            ("dynamic", (dynamic,) if dynamic else (None, False))) if own.get(key) not in known]
+        if wrong:
+            raise ValueError(f"{name} of config_groups has {side} with {', '.join(wrong)}, and 8 bits with a scale for "
+                             "each row expected, of activations while it runs")
+
+
 def _expect_known(config: Dict[str, Any]) -> None:
     """Refuses what the layers' tensors do not say and quantized_linear does not compute."""
     method = config.get("quant_method")
-    if method == "compressed-tensors":
+    if method == "compressed-tensors" and config.get("format") in ("int-quantized", "float-quantized"):
+        for name, group in (config.get("config_groups") or {}).items():
+            _expect_rows(name, group)
+    elif method == "compressed-tensors":
         if config.get("format") != "pack-quantized":
-            raise ValueError(f"compressed-tensors' format is {config.get('format')!r}, and 'pack-quantized' expected")
+            raise ValueError(f"compressed-tensors' format is {config.get('format')!r}, and 'pack-quantized', "
+                             "'int-quantized' or 'float-quantized' expected")
         for name, group in (config.get("config_groups") or {}).items():
             if group.get("input_activations") is not None:
                 raise ValueError(f"{name} of config_groups quantizes activations, and weights alone expected")
@@ -99,6 +121,8 @@ class _Unpacked(nn.Module):
         self.register_parameter("bias", bias)
 
     def packed(self, name: str, config: Dict[str, Any]) -> QuantizedLinear:
+        if "weight" in self._buffers:
+            return QuantizedLinear(self._by_rows(name), self.bias)
         format, tensors = config.get("checkpoint_format", "gptq"), tensors_of(self)
         sources = [each for each in sources_of(tensors, _group_size(config))
                    if not each.format.startswith("gptq") or each.format == format]
@@ -106,6 +130,15 @@ class _Unpacked(nn.Module):
             raise ValueError(f"{name}: its tensors, {names_of(tensors)}, are of no format that is known")
         try:
             return QuantizedLinear(pack(tensors, sources[0]), self.bias)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+
+    def _by_rows(self, name: str) -> QuantizedRows:
+        if set(self._buffers) != {"weight", "weight_scale"}:
+            raise ValueError(f"{name}: its tensors are {', '.join(self._buffers)}, and weight and weight_scale expected")
+        try:
+            return QuantizedRows.from_compressed_tensors(self.weight, self.weight_scale)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
 
@@ -149,6 +182,8 @@ class _UnpackedLayers(_UnpackedExperts):
         experts = self.shapes["down_proj"][0]
         if not self.names or set(layers) != {str(expert) for expert in range(experts)}:
             raise ValueError(f"{name}: {len(layers)} of {experts} experts are quantized, or some of their layers alone")
+        if any(_is_by_rows(tensors) for each in layers.values() for tensors in each.values()):
+            raise ValueError(f"{name}: its experts have 8 bits by rows, and 4 or 8 bits in words expected")
         for expert in range(experts):
             self.add_module(str(expert), nn.ModuleDict({
                 each: _Unpacked(tensors, None, self.dtype) for each, tensors in layers[str(expert)].items()}))
@@ -274,7 +309,8 @@ def _register() -> None:
 def load_quantized(folder: Union[str, pathlib.Path], model_class: Any = None, **named: Any) -> nn.Module:
     """Loads a model of Hugging Face whose linear layers are quantized, for inference, with transformers
     alone: by GPTQ, also sorted by activation, by AWQ, or by compressed-tensors (pack-quantized), in 4 or
-    8 bits, with experts of mixtures in the same formats; or gpt-oss, whose experts are in MXFP4.
+    8 bits, with experts of mixtures in the same formats; by compressed-tensors in int8 or fp8 with a
+    scale for each row, of activations while it runs; or gpt-oss, whose experts are in MXFP4.
 
     folder: with config.json and *.safetensors
     model_class: a class of transformers, by default AutoModelForCausalLM

@@ -20,8 +20,9 @@ from ._guards import Guard, Tally, original
 from ._modules import Linear, RMSNorm, no_parts, pack_members, restore, swap
 from ._quantized_mixtures import (PackedExperts, PackedTritonExperts, QuantizedMixture, check_dense, check_triton,
                                   has_triton_experts, pack_dense, pack_triton)
-from ._quantized_modules import (PackedLinear, QuantizedLinear, QuantizedSwiGLU, check_quantized,
-                                 check_quantized_swiglu, is_part_quantized, is_quantized)
+from ._quantized_modules import (PackedLinear, QuantizedLinear, QuantizedSwiGLU, RowsNorm, check_quantized,
+                                 check_quantized_swiglu, is_part_quantized, is_quantized, modules_around,
+                                 quantized_norm, readers_of_norms)
 from ._whole_model import Model, RotaryEmbedding, model_parts
 
 OPS = ("linear", "quantized_linear", "rms_norm", "swiglu", "experts", "decoder_layer")
@@ -169,9 +170,28 @@ class _Patcher:
         return "packed as mxfp4, which holds them exactly, and its own tensors freed; undo() unpacks them"
 
     def decoder_layer(self, name: str, module: nn.Module) -> Callable[[], str]:
+        if isinstance(getattr(module.self_attn, "q_proj", None), QuantizedLinear):
+            return self.rows_of_norms(name, module)
         names = checks.check_layer(module, self.fronts)
         replace = self.passed(name, module, DecoderLayer, layer_parts, names=names)
         return lambda: replace() or self.pack(module, "q_proj, k_proj and v_proj")
+
+    def rows_of_norms(self, name: str, module: nn.Module) -> Callable[[], str]:
+        """Lets the norms of a layer quantize for the products of 8 bits that alone read them."""
+        norms = readers_of_norms(module)
+        checks.check_rows_of_norms(module, norms, quantized_norm, self.fronts)
+
+        def replace() -> str:
+            names = {own: at for at, own in module.named_modules(prefix=name)}
+            for norm, readers in norms.items():
+                norm.__class__ = original(norm)
+                swap(norm, RowsNorm)
+                norm._kernwright_path, norm._kernwright_readers = readers
+                norm._kernwright = None
+                norm._kernwright = Guard(names[norm], self.tally, norm, modules_around)
+            return "its norms quantize rows for the products that read them"
+
+        return replace
 
     def base_model(self, name: str, module: nn.Module) -> Callable[[], str]:
         names, caches = checks.check_model(module, self.fronts)
@@ -268,7 +288,8 @@ def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
         "rms_norm": classes named ...RMSNorm that compute weight * x / rms(x)
         "swiglu": modules with gate_proj, up_proj, down_proj and act_fn that compute
             down(activation(gate(x)) * up(x)), whose first half becomes one kernel; of quantized
-            layers if bits, groups and the order of columns are the same in gate_proj and up_proj
+            layers if bits, groups and the order of columns are the same in gate_proj and up_proj. If they
+            and down_proj are QuantizedRows, the activation quantizes for down_proj
         "experts": the experts of a mixture, as Transformers' ExpertsInterface has them, that
             compute down(activation(gate(x)) * up(x)) from weights [experts, out, in] without
             biases, by two grouped products: Mixtral, Qwen2-MoE, Qwen3-MoE and others. Experts with
@@ -277,7 +298,8 @@ def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
             layouts of Triton's kernels are packed too. Their own tensors are freed, until undo() or a
             call that needs their gradients. Others run by their `experts_implementation` as before
         "decoder_layer": layers of Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen2-MoE and Qwen3-MoE
-            whose parts were replaced. A decode step with a StaticCache then has five kernels a
+            whose parts were replaced, or whose linear layers are QuantizedRows: then its norms quantize
+            for the products that read them. A decode step with a StaticCache then has five kernels a
             layer, and a prefill eight; before a router with experts four and six
     where: where(name, module) says whether a module may be replaced
     unpadded: the promise that no sequence of a batch is ever padded, so that masks and positions of

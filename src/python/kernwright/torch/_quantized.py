@@ -1,6 +1,6 @@
 """Quantized weights as kernels read them, made from the tensors of checkpoints."""
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -351,17 +351,21 @@ class QuantizedRows(Buffers):
         self.register_buffer("scales", scales)
 
     @classmethod
+    def _of(cls, codes: Tensor, scales: Tensor) -> "QuantizedRows":
+        made = cls.__new__(cls)
+        nn.Module.__init__(made)
+        made._keep(codes, scales)
+        return made
+
+    @classmethod
     def from_compressed_tensors(cls, weight: Tensor, weight_scale: Tensor) -> "QuantizedRows":
         """Takes a layer of compressed-tensors' int-quantized or float-quantized, symmetric: weight
         [n, k], weight_scale [n, 1], [n] or one number."""
-        made = cls.__new__(cls)
-        nn.Module.__init__(made)
         n = _sizes("weight", weight)[0]
         if weight_scale.numel() not in (1, n):
             raise ValueError(f"weight_scale has the shape {list(weight_scale.shape)}, and [{n}, 1] expected")
         scales = weight_scale.detach().float().reshape(1, -1).expand(1, n)
-        made._keep(weight.detach().contiguous(), scales.contiguous())
-        return made
+        return cls._of(weight.detach().contiguous(), scales.contiguous())
 
     @classmethod
     def from_float(cls, weight: Tensor, dtype: torch.dtype = torch.int8) -> "QuantizedRows":
@@ -384,15 +388,18 @@ class GatedWeight(nn.Module):
     """The weights of a gate and of what it opens, [n, k] each, as one product reads them. `rows` has those of
     both, in the order of this product."""
 
-    rows: QuantizedWeight
+    rows: Union[QuantizedWeight, QuantizedRows]
 
-    def __init__(self, rows: QuantizedWeight, n: int) -> None:
+    def __init__(self, rows: Union[QuantizedWeight, QuantizedRows], n: int) -> None:
         super().__init__()
         self.rows, self.n = rows, n
 
     @classmethod
-    def join(cls, gate: QuantizedWeight, up: QuantizedWeight) -> "GatedWeight":
+    def join(cls, gate: Union[QuantizedWeight, QuantizedRows],
+             up: Union[QuantizedWeight, QuantizedRows]) -> "GatedWeight":
         """Errors: ValueError naming what differs between the two."""
+        if not isinstance(gate, QuantizedWeight) or not isinstance(up, QuantizedWeight):
+            return cls._join_rows(gate, up)
         for name in ("n", "k", "weights", "group"):
             of_gate, of_up = getattr(gate, name), getattr(up, name)
             if of_gate != of_up:
@@ -413,9 +420,18 @@ class GatedWeight(nn.Module):
         rows.order = gate.order
         return cls(rows, gate.n)
 
-    def part(self, index: int) -> QuantizedWeight:
+    @classmethod
+    def _join_rows(cls, gate: Any, up: Any) -> "GatedWeight":
+        kinds = [f"{type(part).__name__} {[*part.codes.shape]} in {part.codes.dtype}" for part in (gate, up)]
+        if kinds[0] != kinds[1]:
+            raise ValueError(f"the gate is {kinds[0]}, and what it opens {kinds[1]}")
+        return cls(QuantizedRows._of(torch.cat((gate.codes, up.codes)), torch.cat((gate.scales, up.scales), 1)), gate.n)
+
+    def part(self, index: int) -> Union[QuantizedWeight, QuantizedRows]:
         """Returns the weight of the gate, 0, or of what it opens, 1, with the same bits as before it was joined."""
         own, n = self.rows, self.n
+        if isinstance(own, QuantizedRows):
+            return QuantizedRows._of(own.codes[index * n:(index + 1) * n], own.scales[:, index * n:(index + 1) * n])
         both = layouts.closed(layouts.unpack(Rows(own.codes, own.scales, own.zeros), own.n, own.k, own.weights), n)
         codes, scales, zeros = (part if part is None else part[index * n:(index + 1) * n] for part in both)
         if zeros is not None and bool((zeros == layouts.middle_of(layouts.bits_of(own.weights))).all()):
@@ -443,5 +459,5 @@ class PartOfGated(nn.Module):
     def k(self) -> int:
         return self.gated.rows.k
 
-    def alone(self) -> QuantizedWeight:
+    def alone(self) -> Union[QuantizedWeight, QuantizedRows]:
         return self.gated.part(self.index)

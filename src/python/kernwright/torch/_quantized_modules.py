@@ -1,7 +1,8 @@
 """Quantized linear layers: our own, and layers of other libraries, which are known by their tensors; and
 feed-forward layers of them."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Union
+import functools
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +12,9 @@ from . import _checkpoints as layouts
 from . import _modules as modules
 from . import ops as kw
 from ._checks import LARGEST_ERROR, Left, check_swiglu_of, random_rows, relative_error
-from ._modules import DTYPES, Front, fits, holds, only_argument
-from ._quantized import GatedWeight, PartOfGated, QuantizedWeight
+from ._guards import hooks_of
+from ._modules import DTYPES, Front, epsilon, fits, holds, only_argument, takes
+from ._quantized import GatedWeight, PartOfGated, QuantizedRows, QuantizedWeight
 from .ops.quantized_products import quantized_gated_linear
 
 # The tensors of a layer, the first of which say that it is one.
@@ -144,14 +146,34 @@ def _error_of(module: nn.Module, weight: QuantizedWeight, scales: Tensor) -> flo
         raise Left(f"its forward fails: {error}") from error
 
 
-def _alone(weight: Union[QuantizedWeight, PartOfGated]) -> QuantizedWeight:
+_Weight = Union[QuantizedWeight, QuantizedRows]
+_SCALES = "kernwright_scales"  # of codes that stand in for rows, with the dtype of these
+
+
+def _alone(weight: Union[_Weight, PartOfGated]) -> _Weight:
     return weight.alone() if isinstance(weight, PartOfGated) else weight
+
+
+def as_rows(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns codes that stand in for rows of the dtype. What reads rows alone refuses codes, whose dtype it does
+    not know."""
+    setattr(codes, _SCALES, (scales, dtype))
+    return codes
+
+
+def _by_rows(x: Tensor, weight: QuantizedRows, bias: Optional[Tensor]) -> Tensor:
+    """The product of rows, or of codes that stand in for them."""
+    given = None if torch.compiler.is_compiling() else getattr(x, _SCALES, None)
+    if given is None:
+        return kw.quantized_linear(x, weight, bias)
+    scales, dtype = given
+    return kw.quantized_linear((x, scales), weight, bias, out_dtype=dtype)
 
 
 class QuantizedLinear(nn.Module):
     """A linear layer with quantized weights, for inference."""
 
-    def __init__(self, weight: QuantizedWeight, bias: Optional[Tensor] = None) -> None:
+    def __init__(self, weight: _Weight, bias: Optional[Tensor] = None) -> None:
         super().__init__()
         self.weight = weight
         self.register_parameter("bias", None if bias is None else nn.Parameter(bias.detach(), requires_grad=False))
@@ -165,7 +187,10 @@ class QuantizedLinear(nn.Module):
         return self.weight.n
 
     def forward(self, x: Tensor) -> Tensor:
-        return kw.quantized_linear(x, _alone(self.weight), self.bias)
+        weight = _alone(self.weight)
+        if isinstance(weight, QuantizedRows):
+            return _by_rows(x, weight, self.bias)
+        return kw.quantized_linear(x, weight, self.bias)
 
 
 class PackedLinear(Front):
@@ -238,17 +263,27 @@ def is_part_quantized(part: Any) -> bool:
 
 
 class QuantizedSwiGLU(Front):
-    """down(activation(gate(x)) * up(x)), the first half of which is one kernel. If it is no longer what it was,
-    the two projections get their own weights again."""
+    """down(activation(gate(x)) * up(x)), the first half of which is one kernel, or by rows of 8 bits a product and
+    an activation that quantizes for the other product. If it is no longer what it was, the two projections get
+    their own weights again."""
 
     def forward(self, *given: Any, **named: Any) -> Any:
         gated, x = _gated_of(self), only_argument(given, named)
         if gated is not None:
             if not holds(self):
                 self._kernwright_release()
+            elif isinstance(x, Tensor) and isinstance(gated.rows, QuantizedRows):
+                if fits(x) or hasattr(x, _SCALES):
+                    return self.down_proj(self._kernwright_opened(_by_rows(x, gated.rows, None)))
             elif isinstance(x, Tensor) and fits(x):
                 return self.down_proj(quantized_gated_linear(x, gated, activation=self._kernwright_activation))
         return super()._kernwright_own(given, named)
+
+    def _kernwright_opened(self, x: Tensor) -> Tensor:
+        activation, dtype = self._kernwright_activation, codes_read_by([self.down_proj])
+        opens = functools.partial(kw.silu_and_mul if activation == "silu" else kw.gelu_and_mul, **(
+            {} if activation == "silu" else {"approximate": activation.replace("gelu_", "").replace("erf", "none")}))
+        return opens(x) if dtype is None else as_rows(*opens(x, quantize="row", out_dtype=dtype), x.dtype)
 
     def _kernwright_join(self) -> None:
         """Joins the weights of both, and frees their own. Raises Left if they cannot be joined."""
@@ -274,4 +309,71 @@ def check_quantized_swiglu(mlp: nn.Module) -> str:
     weight, up = (getattr(part, _place_of(part)) for part in (mlp.gate_proj, mlp.up_proj))
     if (weight.n, weight.k) != (up.n, up.k):
         raise Left("gate and up projection have other shapes")
-    return check_swiglu_of(mlp, random_rows(weight.scales, 4, weight.k), lambda part, x: part(x))
+    like = weight.scales.to(torch.bfloat16) if isinstance(weight, QuantizedRows) else weight.scales
+    return check_swiglu_of(mlp, random_rows(like, 4, weight.k), lambda part, x: part(x))
+
+
+# Norms whose rows are read by products of 8 bits alone.
+
+def codes_read_by(readers: Sequence[Any]) -> Optional[torch.dtype]:
+    """Returns the dtype of the codes that all of the modules take in place of rows, None if one of them needs the
+    rows. A compiled graph has the rows, and its passes find what quantizes them."""
+    found = set()
+    for reader in readers:
+        weight = reader._modules["weight"] if type(reader) is QuantizedLinear else None
+        rows = weight.gated.rows if isinstance(weight, PartOfGated) else weight
+        if not isinstance(rows, QuantizedRows) or "forward" in vars(reader) or hooks_of(reader):
+            return None
+        found.add(rows.codes.dtype)
+    return found.pop() if len(found) == 1 and not torch.compiler.is_compiling() else None
+
+
+def quantized_norm(norm: nn.Module, x: Tensor, readers: Sequence[Any]) -> Tensor:
+    """Returns codes that stand in for the norm of rows, or the norm itself if a reader or a hook needs it."""
+    dtype = None if hooks_of(norm) else codes_read_by(readers)
+    if dtype is None:
+        return kw.rms_norm(x, norm.weight, epsilon(norm))
+    return as_rows(*kw.rms_norm(x, norm.weight, epsilon(norm), quantize="row", out_dtype=dtype), x.dtype)
+
+
+class RowsNorm(Front):
+    """An RMSNorm that quantizes its rows for the products that read them. `_kernwright_path` are the modules that
+    hand them on, and `_kernwright_readers` the names of the products in the last one."""
+    weight: Tensor
+
+    def _kernwright_fused(self, given: Any, named: Any) -> Any:
+        x = only_argument(given, named)
+        if not takes(x, self.weight) or not holds(self):
+            return NotImplemented
+        return quantized_norm(self, x, _readers_in(self._kernwright_path[-1], self._kernwright_readers))
+
+
+def modules_around(norm: nn.Module) -> Dict[str, nn.Module]:
+    """Returns the modules that the rows of a RowsNorm come to."""
+    layer, through = norm._kernwright_path
+    return {"layer": layer, "rows": through, **{
+        name: getattr(through, name) for name in norm._kernwright_readers}}
+
+
+def _readers_in(through: nn.Module, names: Sequence[str]) -> List[Any]:
+    return [getattr(through, name, None) for name in names]
+
+
+class Readers(NamedTuple):
+    """The modules that hand the rows of a norm on, and the names of the products in the last one that read them."""
+    path: Tuple[nn.Module, nn.Module]
+    names: Tuple[str, ...]
+
+    def modules(self) -> List[Any]:
+        return _readers_in(self.path[-1], self.names)
+
+
+def readers_of_norms(layer: nn.Module) -> Dict[nn.Module, Readers]:
+    """Returns the norms of a decoder layer that are before products of 8 bits. Raises Left if there is none."""
+    found = {norm: readers for norm, readers in (
+        (layer.input_layernorm, Readers((layer, layer.self_attn), ("q_proj", "k_proj", "v_proj"))),
+        (layer.post_attention_layernorm, Readers((layer, layer.mlp), ("gate_proj", "up_proj"))))
+             if codes_read_by(readers.modules()) is not None}
+    if not found:
+        raise Left("none of its norms is read by products of 8 bits alone")
+    return found
