@@ -96,7 +96,7 @@ class Linear(torch.nn.Module):
         return self.quant_method.apply(self, x, self.bias), None
 
 
-LISTS = ("_POSSIBLE_KERNELS", "_POSSIBLE_FP8_KERNELS", "_POSSIBLE_FP8_BLOCK_KERNELS")
+LISTS = ("_POSSIBLE_KERNELS", "_POSSIBLE_FP8_KERNELS", "_POSSIBLE_INT8_KERNELS", "_POSSIBLE_FP8_BLOCK_KERNELS")
 
 
 @contextlib.contextmanager
@@ -159,7 +159,7 @@ def kernels_stub():
         def __call__(self, x, scale=None, *_, **__):
             if self.static:
                 return (x.float() / scale).clamp(-448, 448).to(torch.float8_e4m3fn), scale
-            groups = x.float().unflatten(-1, (-1, self.group))
+            groups = x.float().unflatten(-1, (-1, self.group if self.group > 0 else x.shape[-1]))
             scale = groups.abs().amax(-1, keepdim=True) / 448
             return (groups / scale).flatten(-2).to(torch.float8_e4m3fn), scale[..., 0].t().contiguous().t()
 
@@ -182,6 +182,13 @@ def kernels_stub():
             return self.apply_scaled_mm(A=rows, B=weight, out_dtype=self.config.out_dtype, As=input_scale,
                                         Bs=weight_scale, bias=bias, output_shape=[*x.shape[:-1], weight.shape[1]])
 
+    class Int8ScaledMMLinearKernel(ScaledKernel):
+        def __init__(self, c, layer_param_names):
+            self.config, self.names = c, layer_param_names
+
+        def _get_layer_params(self, layer):
+            return tuple(getattr(layer, name, None) for name in self.names)
+
     class Fp8BlockScaledMMLinearKernel(ScaledKernel):
         def __init__(self, config):
             self.config = config
@@ -196,7 +203,8 @@ def kernels_stub():
     return {
         "vllm.model_executor.kernels": {}, "vllm.model_executor.layers.quantization": quantization_stub(),
         path: {"MPLinearKernel": MPLinearKernel, "MPLinearLayerConfig": MPLinearLayerConfig,
-               "FP8ScaledMMLinearKernel": FP8ScaledMMLinearKernel,
+               "FP8ScaledMMLinearKernel": FP8ScaledMMLinearKernel, "Int8ScaledMMLinearKernel": Int8ScaledMMLinearKernel,
+               "Int8ScaledMMLinearLayerConfig": types.SimpleNamespace,
                "FP8ScaledMMLinearLayerConfig": types.SimpleNamespace, **{name: {"cuda": [kernel]} for name in LISTS}},
         f"{path}.scaled_mm": {"Fp8BlockScaledMMLinearKernel": Fp8BlockScaledMMLinearKernel},
         "vllm.model_executor.layers.quantization.input_quant_fp8": {"QuantFP8": QuantFP8},

@@ -16,7 +16,7 @@ if not NO_GPU:
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
     from checkpoints import Layer, mxfp4
     from kernwright.torch import _operators
-    from kernwright.torch._quantized import QuantizedWeight
+    from kernwright.torch._quantized import QuantizedRows, QuantizedWeight
     from kernwright.torch._quantized_experts import QuantizedExperts
     from kernwright.torch._quantized_mixtures import QuantizedMixture
     from kernwright.torch.ops import define
@@ -94,6 +94,20 @@ class OperatorsGpu(unittest.TestCase):
             found = _operators.OPERATORS.scaled_linear(x, weight, 0.25, own, torch.bfloat16)
             self.expect_near(found, 0.25 * (x.double() @ weight.double().t()) + (0 if own is None else own.double()))
 
+    def test_8_bits_by_rows(self):
+        for rows, dtype in itertools.product(ROWS, (torch.int8, torch.float8_e4m3fn)):
+            weight, bias = QuantizedRows.from_float(torch.randn(208, 528), dtype).cuda(), torch.randn(208).bfloat16().cuda()
+            x, norm = torch.randn(rows, 528).bfloat16().cuda(), torch.randn(528).bfloat16().cuda()
+            matrix, named = weight.dequantize(torch.float64), {"quantize": "row", "dtype": dtype}
+            found = _operators.rows_linear(x, weight.codes, weight.scales, bias, torch.bfloat16)
+            self.expect_near(found, x.double() @ matrix.t() + bias.double(), 0.05)
+            normal = torch.nn.functional.rms_norm((x + x).double(), (528,), norm.double(), 1e-6)
+            opened = torch.nn.functional.silu(x[:, :264].double()) * x[:, 264:].double()
+            for (codes, scale, *_), wanted in (
+                    (_operators.OPERATORS.quantized_norm(x, x, norm, None, None, 1e-6, norm="rms_norm", **named), normal),
+                    (_operators.OPERATORS.quantized_gate(x, None, activation="silu", **named), opened)):
+                self.expect_near((codes.double() * scale.double().t()).bfloat16(), wanted, 0.05)
+
     def test_fp8_with_scales_of_blocks(self):
         weight = torch.randn(320, 512, device="cuda").to(torch.float8_e4m3fn)
         scales = torch.rand(3, 4, device="cuda") + 0.5
@@ -103,6 +117,10 @@ class OperatorsGpu(unittest.TestCase):
             of_x = (torch.rand(4, rows, device="cuda") + 0.5).t()
             found = _operators.OPERATORS.block_scaled_linear(x, weight, of_x, scales, torch.bfloat16)
             self.expect_near(found, (x.double() * of_x.double().repeat_interleave(128, 1)) @ wide.t())
+            x = torch.randn(rows, 512, device="cuda").bfloat16()
+            codes, of_x = _operators.OPERATORS.quantize_rows(x, dtype=torch.float8_e4m3fn, quantize="block")
+            found = _operators.OPERATORS.block_scaled_linear(codes, weight, of_x.t(), scales, torch.bfloat16)
+            self.expect_near(found, x.double() @ wide.t(), 0.05)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from kernwright.torch import _operators  # noqa: E402
 
 BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn
 NAMES = {"KernwrightMPLinearKernel": "_POSSIBLE_KERNELS", "KernwrightFp8LinearKernel": "_POSSIBLE_FP8_KERNELS",
+         "KernwrightFp8RowsLinearKernel": "_POSSIBLE_FP8_KERNELS", "KernwrightInt8LinearKernel": "_POSSIBLE_INT8_KERNELS",
          "KernwrightFp8BlockLinearKernel": "_POSSIBLE_FP8_BLOCK_KERNELS"}
 
 
@@ -33,7 +34,8 @@ def kernels(request, monkeypatch, tmp_path):
     monkeypatch.setattr(_operators, "default_service", lambda: types.SimpleNamespace(prewarm=lambda _: None))
     with form(monkeypatch, tmp_path), torch.no_grad(), torch.library._scoped_library(
             "kernwright_engine", "IMPL") as library:
-        for operator in ("quantized_linear", "scaled_linear", "block_scaled_linear"):
+        for operator in ("quantized_linear", "scaled_linear", "block_scaled_linear", "quantize_rows",
+                         "row_scaled_linear"):
             with contextlib.suppress(RuntimeError):  # another test's is there
                 library.impl(operator, getattr(_operators, f"_{operator}"), "CPU")
         yield importlib.import_module(name)
@@ -49,7 +51,8 @@ def test_our_kernels_are_first_and_once(kernels):
     for _ in range(2):
         assert kernels.register_kernels() == list(NAMES)
     for name, others in theirs.items():
-        assert of_cuda(kernels, name) == [getattr(kernels, name), *others]
+        ours = [getattr(kernels, each) for each in reversed(NAMES) if NAMES[each] == NAMES[name]]
+        assert of_cuda(kernels, name) == [*ours, *others]
 
 
 def test_a_list_that_vllm_does_not_have_is_left(kernels, monkeypatch, caplog):
@@ -164,6 +167,7 @@ def fp8_config(kernels, weight=(-1, -1), x=(-1, -1), *, static=True, shape=(64, 
         input_dtype=BF16, out_dtype=out)
 
 
+ROWS = {"weight": (-1, 1), "x": (1, -1), "static": False}
 BLOCKS = {"weight": (128, 128), "x": (1, 128), "static": False}
 
 
@@ -173,6 +177,10 @@ BLOCKS = {"weight": (128, 128), "x": (1, 128), "static": False}
     ("KernwrightFp8LinearKernel", {"weight": (-1, 1)}, "scales other than one of the whole weight"),
     ("KernwrightFp8LinearKernel", {"out": torch.float32}, "results of torch.float32"),
     ("KernwrightFp8LinearKernel", {"shape": (60, 256)}, r"weights [60, 256], no multiples of 16"),
+    ("KernwrightFp8RowsLinearKernel", ROWS, None), ("KernwrightFp8RowsLinearKernel", {**ROWS, "weight": (-1, -1)}, None),
+    ("KernwrightFp8RowsLinearKernel", {**ROWS, "x": (-1, -1)}, "scales of (-1, 1) weights and (-1, -1) activations"),
+    ("KernwrightFp8RowsLinearKernel", {**ROWS, "static": True}, "scales of activations that the checkpoint has"),
+    ("KernwrightFp8RowsLinearKernel", {**ROWS, "shape": (60, 256)}, r"weights [60, 256], no multiples of 16"),
     ("KernwrightFp8BlockLinearKernel", BLOCKS, None),
     ("KernwrightFp8BlockLinearKernel", {**BLOCKS, "weight": (1, 128)}, "scales of (1, 128) weights"),
     ("KernwrightFp8BlockLinearKernel", {**BLOCKS, "static": True}, "scales of activations that the checkpoint has")])
@@ -196,6 +204,47 @@ def test_fp8_with_one_scale(kernels):
     layer.weight_scale = torch.ones(3)
     with pytest.raises(ValueError, match=r"scales are \[3\] and \[\], and one each expected"):
         kernel.process_weights_after_loading(layer)
+
+
+def rounded(x, dtype):
+    codes, scales = _operators.plain.quantize_rows(x, dtype=dtype)
+    return (codes.double() * scales.double().t().view(*x.shape[:-1], 1)).view(x.shape)
+
+
+@pytest.mark.parametrize("scale", [torch.rand(64, 1) + 0.5, torch.tensor([0.25]), torch.tensor([0.5, 2.0])])
+@pytest.mark.parametrize("dtype", [FP8, torch.int8])
+def test_8_bits_by_rows(kernels, scale, dtype):
+    of_int, layer, x = dtype is torch.int8, torch.nn.Module(), torch.randn(2, 3, 256).to(BF16)
+    names, bias = ["weight", "weight_scale", "input_scale"], torch.randn(64).to(BF16)
+    layer.weight = (torch.randn(64, 256) * (40 if of_int else 1)).to(dtype)
+    layer.weight_scale, layer.logical_widths, layer.input_scale_ub = scale, [16, 48], None
+    wide = scale.flatten() if len(scale) == 64 else torch.cat(
+        [scale[:1].expand(16), scale[-1:].expand(48)])
+    wanted = rounded(x, dtype) @ (layer.weight.double() * wide.double()[:, None]).t() + bias.double()
+    if of_int:
+        config = kernels.linear.Int8ScaledMMLinearLayerConfig(
+            is_static_input_scheme=False, is_channelwise=True, input_symmetric=True)
+        kernel = kernels.KernwrightInt8LinearKernel(config, [*names, "input_zero_point", "azp_adj"])
+    else:
+        layer.weight = layer.weight.t()  # as vLLM turns it
+        kernel = kernels.KernwrightFp8RowsLinearKernel(fp8_config(kernels, **ROWS), [*names, "input_scale_ub"])
+    kernel.process_weights_after_loading(layer)
+    expect_near(kernel.apply_weights(layer, x, bias), wanted, 0.01)
+    if not of_int:
+        layer.input_scale_ub = torch.tensor(1e6)  # vLLM quantizes then
+        expect_near(kernel.apply_weights(layer, x, bias), wanted, 0.01)
+    layer.weight_scale = torch.ones(3)
+    with pytest.raises(ValueError, match=r"scales are \[3\], and one or 64 expected"):
+        kernel.process_weights_after_loading(layer)
+
+
+def test_int8_layers_that_are_taken(kernels):
+    kernel, make = kernels.KernwrightInt8LinearKernel, kernels.linear.Int8ScaledMMLinearLayerConfig
+    for changes, reason in (({}, None), ({"is_static_input_scheme": True}, "scales of activations that the checkpoint has"),
+                            ({"input_symmetric": False}, "zero points of activations")):
+        config = make(**{"is_static_input_scheme": False, "is_channelwise": True, "input_symmetric": True, **changes})
+        assert kernel.can_implement(config) == ((True, None) if reason is None else (False, f"{reason} not supported"))
+    assert kernel.is_supported(80) == (True, None) and not kernel.is_supported(75)[0]
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float8_e8m0fnu])
@@ -222,10 +271,18 @@ def test_kernels_are_made_ready_for_all_numbers_of_tokens(kernels, monkeypatch):
         x, b = torch.ones(rows, 256).to(FP8), torch.ones(64, 256).to(FP8)
         _operators.OPERATORS.scaled_linear(x, b, 0.5, torch.ones(64, dtype=BF16), BF16)
         _operators.OPERATORS.block_scaled_linear(x, b, torch.ones(2, rows).t(), torch.ones(1, 2), BF16)
+        _operators.rows_linear(torch.ones(rows, 256, dtype=BF16), b.to(torch.int8), torch.ones(1, 64), None, BF16)
+        wide, named = torch.ones(rows, 256, dtype=BF16), {"quantize": "row", "dtype": FP8}
+        _operators._quantized_norm(wide, wide, wide[0], None, None, 1e-6, norm="rms_norm", **named)
+        _operators._quantized_gate(wide, None, activation="silu", **named)
     assert asked == [
         "quantized_matmul m=1..8192 n=72 k=192 group=32 weights=int4 scale=bf16 zero=code bias=none dtype=bf16",
         "matmul m=1..8192 n=64 k=256 ldb=256 bias=column out=bf16 scaling=alpha dtype=fp8_e4m3",
-        "matmul m=1..8192 n=64 k=256 ldb=256 bias=none out=bf16 scaling=block dtype=fp8_e4m3"]
+        "matmul m=1..8192 n=64 k=256 ldb=256 bias=none out=bf16 scaling=block dtype=fp8_e4m3",
+        "quantize_rows rows=1..8192 columns=256 out=int8 scaling=row dtype=bf16",
+        "matmul m=1..8192 n=64 k=256 ldb=256 bias=none out=bf16 scaling=row dtype=int8",
+        "rmsnorm rows=1..8192 columns=256 out=fp8_e4m3 quantize=row residual=add dtype=bf16",
+        "gated_activation layout=packed rows=1..8192 columns=128 activation=silu out=fp8_e4m3 quantize=row dtype=bf16"]
 
 
 # In vLLM itself alone: its own choice, and its own tensors.
@@ -281,6 +338,8 @@ def test_our_kernels_take_what_a_wheels_vllm_passes(kernels):
     assert set(engines.LISTS) <= of_wheel(wheel, f"{folder}/__init__.py")[1]
     bases = {kernels.KernwrightMPLinearKernel: ("mixed_precision/MPLinearKernel.py", "MPLinearKernel"),
              kernels.KernwrightFp8LinearKernel: ("scaled_mm/ScaledMMLinearKernel.py", "FP8ScaledMMLinearKernel"),
+             kernels.KernwrightFp8RowsLinearKernel: ("scaled_mm/ScaledMMLinearKernel.py", "FP8ScaledMMLinearKernel"),
+             kernels.KernwrightInt8LinearKernel: ("scaled_mm/ScaledMMLinearKernel.py", "ScaledMMLinearKernel"),
              kernels.KernwrightFp8BlockLinearKernel: ("scaled_mm/BlockScaledMMLinearKernel.py",
                                                       "Fp8BlockScaledMMLinearKernel")}
     for ours, (module, name) in bases.items():

@@ -101,6 +101,34 @@ def test_a_norm_hands_codes_to_a_product_of_8_bits(norm):
         expect_near(result, step(bf16(3, 32)))
 
 
+def test_several_products_of_8_bits_read_one_norms_codes():
+    weights = [kw.QuantizedRows.from_float(bf16(rows, 32)) for rows in (16, 16, 8)]
+
+    def step(x):
+        y = kw.rms_norm(x, WEIGHT)
+        return tuple(kw.quantized_linear(y, weight) for weight in weights)
+
+    with torch.no_grad():
+        (results,), _, ours = compiled(step, (bf16(3, 32),), all_names=True)
+        assert ours == ["quantized_norm"] + ["scaled_matmul"] * 3
+        for result, wanted in zip(results, step(bf16(3, 32))):
+            expect_near(result, wanted)
+
+
+@pytest.mark.parametrize("opened", [kw.silu_and_mul, lambda x: kw.gelu_and_mul(x, approximate="tanh"),
+                                    lambda x: nn.functional.silu(x[..., :32]) * x[..., 32:]])
+def test_a_gate_hands_codes_to_a_product_of_8_bits(opened):
+    weights = [kw.QuantizedRows.from_float(bf16(rows, 32)) for rows in (64, 16)]
+
+    def step(x):
+        return kw.quantized_linear(opened(kw.quantized_linear(x, weights[0])), weights[1])
+
+    with torch.no_grad():
+        (result,), _, ours = compiled(step, (bf16(3, 32),), all_names=True)
+        assert ours == ["quantize_rows", "scaled_matmul", "quantized_gate", "scaled_matmul"]
+        expect_near(result, step(bf16(3, 32)))
+
+
 @pytest.mark.parametrize("norm", [nn.RMSNorm(32, 1e-3, dtype=BF16), lambda x: kw.rms_norm(x, WEIGHT)])
 def test_a_norm_with_other_readers_is_not_quantized(norm):
     weight = kw.QuantizedRows.from_float(bf16(16, 32))

@@ -1,7 +1,9 @@
 """Operators of compiled graphs. A graph is compiled once for all numbers of tokens, so which kernel a
 call takes is decided inside of the operator: kernwright's, else PyTorch's."""
 
+import functools
 import logging
+import operator
 from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 
 import torch
@@ -18,6 +20,7 @@ from ._quantized import QuantizedWeight
 from ._quantized_experts import QuantizedExperts
 from ._quantized_mixtures import QuantizedMixture
 from .ops import plain, quantized_products
+from .ops import rows as of_rows
 
 _log = logging.getLogger("kernwright")
 _library = torch.library.Library("kernwright_engine", "DEF")
@@ -180,6 +183,59 @@ def _block_scaled_linear(x: Tensor, weight: Tensor, x_scale: Tensor, weight_scal
         x, weight.t(), x_scale, weight_scale.t(), out_dtype=dtype))
 
 
+def _quantize_rows(x: Tensor, *, dtype: torch.dtype, quantize: str = "row") -> Tuple[Tensor, Tensor]:
+    """Quantizes each row, or with quantize="block" each 128 of it. The scales are [1 or groups, rows]."""
+    def ours() -> Any:
+        _make_ready(x, f"quantize_rows rows=1..{MOST_ROWS} columns={x.shape[-1]} out={dtype_text(dtype)} "
+                       f"scaling={quantize}")
+        return tuple(make_function("quantize_rows")(x, out_dtype=dtype, scaling=quantize))
+
+    return _or_torch("quantize_rows", ours, lambda: tuple(plain._quantized(x, None, quantize, dtype)))
+
+
+def _row_scaled_linear(x: Tensor, x_scale: Tensor, weight: Tensor, weight_scale: Tensor, bias: Optional[Tensor],
+                       dtype: torch.dtype) -> Tensor:
+    """The product of 8 bits with a scale for each row of both, [1, rows] and [1, n]."""
+    def ours() -> Any:
+        _make_ready(x, _of_fp8(x, weight, bias, dtype, "row"))
+        return _arrays.scaled_matmul(x, weight.t(), x_scale.t(), weight_scale, bias=bias, out_dtype=dtype)
+
+    return _or_torch("row_scaled_linear", ours, lambda: plain.scaled_matmul(
+        x, weight.t(), x_scale.t(), weight_scale, bias, out_dtype=dtype))
+
+
+def _quantized_norm(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: Optional[Tensor],
+                    scale: Optional[Tensor], eps: float, *, norm: str, quantize: str, dtype: torch.dtype) -> List[Tensor]:
+    tensors, named = (x, residual, weight, bias, scale), {"norm": norm, "quantize": quantize, "dtype": dtype}
+
+    def ours() -> Any:
+        _make_ready(x, f"{norm.replace('_', '')} rows=1..{MOST_ROWS} columns={x.shape[-1]} out={dtype_text(dtype)} "
+                       f"quantize={quantize} residual={'none' if residual is None else 'add'}")
+        return of_rows._our_quantized_norm(*tensors, eps, **named)
+
+    return _or_torch("quantized_norm", ours, lambda: plain.quantized_norm(*tensors, eps, **named))
+
+
+def _quantized_gate(x: Tensor, scale: Optional[Tensor], *, activation: str, quantize: str,
+                    dtype: torch.dtype) -> List[Tensor]:
+    named = {"activation": activation, "quantize": quantize, "dtype": dtype}
+
+    def ours() -> Any:
+        _make_ready(x, f"gated_activation layout=packed rows=1..{MOST_ROWS} columns={x.shape[-1] // 2} "
+                       f"activation={activation} out={dtype_text(dtype)} quantize={quantize}")
+        return of_rows._our_quantized_gate(x, scale, **named)
+
+    return _or_torch("quantized_gate", ours, lambda: plain.quantized_gate(x, scale, **named))
+
+
+def _new_codes(x: Tensor, columns: Any, dtype: torch.dtype, quantize: str, *sums: Tensor) -> List[Tensor]:
+    """Returns new codes with their scales, and new tensors like the others."""
+    groups = 1 if quantize == "row" else (columns + 127) // 128
+    shape = groups, functools.reduce(operator.mul, x.shape[:-1], 1)
+    return [_new(x, columns, dtype), torch.empty(shape, dtype=torch.float32, device=x.device),
+            *(torch.empty_like(each) for each in sums)]
+
+
 def _gated(activation: str) -> str:
     return f"gate=stacked activation={activation}"
 
@@ -301,6 +357,18 @@ for _schema, _compute, _shape in (
         ("block_scaled_linear(Tensor x, Tensor weight, Tensor x_scale, Tensor weight_scale, ScalarType dtype)"
          " -> Tensor", _block_scaled_linear,
          lambda x, weight, x_scale, weight_scale, dtype: _new(x, weight.shape[0], dtype)),
+        ("quantize_rows(Tensor x, *, ScalarType dtype, str quantize='row') -> (Tensor, Tensor)", _quantize_rows,
+         lambda x, dtype, quantize="row": tuple(_new_codes(x, x.shape[-1], dtype, quantize))),
+        ("row_scaled_linear(Tensor x, Tensor x_scale, Tensor weight, Tensor weight_scale, Tensor? bias, "
+         "ScalarType dtype) -> Tensor", _row_scaled_linear,
+         lambda x, x_scale, weight, weight_scale, bias, dtype: _new(x, weight.shape[0], dtype)),
+        ("quantized_norm(Tensor x, Tensor? residual, Tensor? weight, Tensor? bias, Tensor? scale, float eps, *, "
+         "str norm, str quantize, ScalarType dtype) -> Tensor[]", _quantized_norm,
+         lambda x, residual, weight, bias, scale, eps, norm, quantize, dtype: _new_codes(
+             x, x.shape[-1], dtype, quantize, *(() if residual is None else (residual,)))),
+        ("quantized_gate(Tensor x, Tensor? scale, *, str activation, str quantize, ScalarType dtype) -> Tensor[]",
+         _quantized_gate, lambda x, scale, activation, quantize, dtype: _new_codes(
+             x, x.shape[-1] // 2, dtype, quantize)),
         ("gated_linear(Tensor x, Tensor[] weights, str activation) -> Tensor", _gated_linear,
          lambda x, weights, activation: _new_product(x, weights, 2)),
         ("qkv_linear(Tensor x, Tensor[] weights, Tensor[] biases) -> (Tensor, Tensor, Tensor)", _qkv_linear,
@@ -349,6 +417,14 @@ def quantized_linear(x: Tensor, weight: QuantizedWeight, bias: Optional[Tensor])
     result: Tensor = OPERATORS.quantized_linear(
         x.contiguous(), weight.codes, weight.scales, weight.zeros, weight.order, bias, weight.n, weight.group,
         weight.weights)
+    return result
+
+
+def rows_linear(x: Tensor, weight: Tensor, scales: Tensor, bias: Optional[Tensor], dtype: torch.dtype) -> Tensor:
+    """The product with weights [n, k] in 8 bits that have a scale for each row, [1, n], of rows that are quantized
+    alike."""
+    codes, scale = OPERATORS.quantize_rows(x.contiguous(), dtype=weight.dtype)
+    result: Tensor = OPERATORS.row_scaled_linear(codes, scale, weight, scales, bias, dtype)
     return result
 
 

@@ -54,9 +54,9 @@ OWN = Finders(_of_operator(OPERATORS.linear.default, 3), _of_operator(OPERATORS.
 
 def fuse(graph: fx.Graph, find: Finders = OWN) -> None:
     """Adds residuals in the product before a norm or a sum, gates in the product before an activation, makes one
-    product of q, k and v, normalises in the product behind a norm, quantizes in the norm, and takes the most probable
+    product of q, k and v, normalises in the product behind a norm, quantizes in the norm or the gate, and takes the most probable
     token from logits."""
-    for step in (_fuse_norm_of_sum, _fuse_sum, _fuse_gate, _take_largest, _quantize_in_norm):
+    for step in (_fuse_norm_of_sum, _fuse_sum, _fuse_gate, _take_largest, _quantize_before):
         for node in list(graph.nodes):
             if not node._erased:
                 step(graph, node, find)
@@ -148,15 +148,45 @@ def _take_largest(graph: fx.Graph, node: fx.Node, find: Finders) -> None:
         _replace(graph, node, _insert(graph, node, node.meta["val"], OPERATORS.argmax.default, *found.args), found.nodes)
 
 
-def _quantize_in_norm(graph: fx.Graph, node: fx.Node, find: Finders) -> None:
-    """Makes one kernel of a norm and `quantize_rows` if nothing else reads the norm."""
-    if node.target is not _OURS.quantize_rows.default or set(node.args[0].users) != {node}:
+def _quantize_before(graph: fx.Graph, node: fx.Node, find: Finders) -> None:
+    """Makes one kernel of `quantize_rows` and the norm or the gate before it if nothing else reads the rows. Several
+    that quantize them alike are one."""
+    operators = next((each for each in (OPERATORS, _OURS) if _calls(node, each.quantize_rows.default)), None)
+    if operators is None:
         return
+    x = node.args[0]
+    alike = [user for user in x.users if (user.target, user.args, user.kwargs) == (node.target, node.args, node.kwargs)]
+    for each in alike:
+        if each is not node:
+            _replace(graph, each, node, {each})
+    if set(x.users) == {node}:
+        _quantize_in_gate(graph, node, find, operators)
+        if not node._erased:
+            _quantize_in_norm(graph, node, find, operators)
+
+
+def _quantize_in_gate(graph: fx.Graph, node: fx.Node, find: Finders, operators: Any) -> None:
+    x = node.args[0]
+    gate = find.gate(x)
+    if _calls(x, _OURS.silu_and_mul.default):
+        gate = Found(("silu", x.args[0]), {x})
+    elif _calls(x, _OURS.gelu_and_mul.default):
+        tanh = x.kwargs.get("approximate", "none") == "tanh"
+        gate = Found(("gelu_tanh" if tanh else "gelu_erf", x.args[0]), {x})
+    if gate is None or len(gate.args) != 2:
+        return
+    activation, rows = gate.args
+    named = {"activation": activation, "quantize": "row", **node.kwargs}
+    codes = _insert(graph, node, list(node.meta["val"]), operators.quantized_gate.default, rows, None, **named)
+    _replace(graph, node, codes, {node, *gate.nodes})
+
+
+def _quantize_in_norm(graph: fx.Graph, node: fx.Node, find: Finders, operators: Any) -> None:
     x = node.args[0]
     normal = x.args[0] if x.target is operator.getitem and x.args[1] == 0 else x
     named = {"norm": "rms_norm", "quantize": "row", **node.kwargs}
     values = list(node.meta["val"])
-    if _calls(normal, _OURS.add_rms_norm.default):
+    if _calls(normal, _OURS.add_rms_norm.default) or _calls(normal, OPERATORS.add_rms_norm.default):
         given, residual, *rest = normal.args
         sums = [user for user in normal.users if user is not x]
         values.append(normal.meta["val"][1])
@@ -166,7 +196,7 @@ def _quantize_in_norm(graph: fx.Graph, node: fx.Node, find: Finders) -> None:
             return
         (given, *rest), residual, sums = norm.args, None, []
     weight, eps = (*rest, *(None, 1e-6)[len(rest):])
-    codes = _insert(graph, normal, values, _OURS.quantized_norm.default, given, residual, weight, None, None, eps, **named)
+    codes = _insert(graph, normal, values, operators.quantized_norm.default, given, residual, weight, None, None, eps, **named)
     for each in sums:
         _replace(graph, each, _insert(graph, normal, values[2], operator.getitem, codes, 2), {each})
     _replace(graph, node, codes, {node, x, normal})

@@ -80,7 +80,7 @@ def fuse_in_inductor(enabled: bool = True) -> None:
     are q, k and v of one input, if their weights are one behind the other, as `pack` lays them. An
     RMSNorm is computed in the product behind it if that is its only user and there are few rows,
     unless Inductor's own kernel makes what it normalises. One that `quantize_rows` alone reads, as with `QuantizedRows`,
-    writes codes itself. The argmax of logits is ours. Counters of all layers' caches are one
+    writes codes itself, and so does SwiGLU or GeGLU of one product of gate and up. The argmax of logits is ours. Counters of all layers' caches are one
     kernel. A decode step of the attention "kernwright" with a StaticCache normalises the heads of q
     and k, rotates, appends and attends in one kernel; a device assertion fails if layers' counters
     disagree or a cache is full. Other calls of it rotate in one kernel. Products are linear layers, gated ones without bias. Sums are kept in fp32 and rounded
