@@ -27,7 +27,8 @@ from compiled_models import MODELS
 
 SMALL = dict(vocab_size=512, hidden_size=128, intermediate_size=256, num_attention_heads=4, num_key_value_heads=2,
              head_dim=32, max_position_embeddings=64, original_max_position_embeddings=64, sliding_window=32,
-             query_pre_attn_scalar=32, num_local_experts=4, num_experts_per_tok=2)
+             query_pre_attn_scalar=32, num_local_experts=4, num_experts=4, num_experts_per_tok=2,
+             moe_intermediate_size=64)
 PREFILL, DECODED, LONGEST = 12, 7, 48
 LAUNCH = re.compile(r"^\s*(?:\w+ = )?((?:triton_|extern_kernels\.|torch\.ops\.)[\w.]+)\(", re.MULTILINE)
 

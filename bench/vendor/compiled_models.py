@@ -48,6 +48,9 @@ MODELS = {
     "gpt-oss-20b": ("GptOss", dict(
         hidden_size=2880, intermediate_size=2880, num_attention_heads=64, num_key_value_heads=8, head_dim=64,
         vocab_size=201088, sliding_window=128, num_local_experts=32, num_experts_per_tok=4)),
+    "qwen3-30b-a3b": ("Qwen3Moe", dict(
+        hidden_size=2048, intermediate_size=6144, num_attention_heads=32, num_key_value_heads=4, head_dim=128,
+        vocab_size=151936, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768, norm_topk_prob=True)),
 }
 
 

@@ -306,7 +306,8 @@ DECODED = {
     "Llama": {}, "Qwen3": {}, "Phi3": dict(original_max_position_embeddings=256, head_dim=None), "Olmo2": dict(head_dim=None),
     "Glm4": {}, "Gemma3Text": dict(sliding_window=48, query_pre_attn_scalar=64,
                                    layer_types=["sliding_attention", "full_attention"]),
-    "GptOss": dict(sliding_window=48, num_local_experts=4, num_experts_per_tok=4)}
+    "GptOss": dict(sliding_window=48, num_local_experts=4, num_experts_per_tok=4),
+    "Qwen3Moe": dict(num_experts=8, num_experts_per_tok=8, moe_intermediate_size=128)}
 
 
 @unittest.skipIf(NO_GPU or NO_MODELS, NO_GPU or NO_MODELS)

@@ -11,7 +11,6 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import fx
-from torch._guards import detect_fake_mode
 from torch._inductor.pattern_matcher import stable_topological_sort
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
@@ -19,7 +18,8 @@ from . import _lowered
 from ._lowered import (_ATEN, _CONVERT, _DTYPES, _VIEWS, FINDERS, _any_norm, _converted, _factors, _half, _is, _same,
                        _value)
 from ._operators import OPERATORS
-from ._passes import Found, _insert, _replace, fuse
+from ._mixtures import mix
+from ._passes import Found, _call, _insert, _replace, fuse
 
 _OURS = torch.ops.kernwright
 # They give each sequence the number of keys that it had.
@@ -33,6 +33,7 @@ def fuse_model(graph: fx.Graph) -> None:
     as it is."""
     if not any(str(node.target).startswith(("primals", "tangents")) for node in graph.find_nodes(op="placeholder")):
         fuse(graph, FINDERS)
+        mix(graph)
         _append_in_attention(graph)
         _rotate_at_once(graph)
         _count_at_once(graph)
@@ -307,13 +308,6 @@ def _append_in_attention(graph: fx.Graph) -> None:
         shared = _shared(graph, group)
         for step in group:
             _append(graph, step, *shared)
-
-
-def _call(graph: fx.Graph, before: fx.Node, target: Any, *args: Any, **named: Any) -> fx.Node:
-    """Inserts a call of PyTorch's."""
-    values = fx.node.map_arg(args, lambda arg: arg.meta["val"])
-    with detect_fake_mode(values):
-        return _insert(graph, before, target(*values, **named), target, *args, **named)
 
 
 def _shared(graph: fx.Graph, group: Sequence[_Step]) -> Tuple[fx.Node, ...]:

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Se
 
 import torch
 from torch import fx
+from torch._guards import detect_fake_mode
 
 from ._operators import OPERATORS
 from ._packing import are_together
@@ -78,6 +79,13 @@ def _insert(graph: fx.Graph, before: fx.Node, value: Any, target: Any, *args: An
     # By these Inductor gives operators their inputs with the strides that they were traced with.
     node.meta["eager_input_vals"] = fx.node.map_arg(args, lambda arg: arg.meta["val"]), named
     return node
+
+
+def _call(graph: fx.Graph, before: fx.Node, target: Any, *args: Any, **named: Any) -> fx.Node:
+    """Inserts a call whose result follows from its inputs."""
+    values = fx.node.map_arg(args, lambda arg: arg.meta["val"])
+    with detect_fake_mode(values):
+        return _insert(graph, before, target(*values, **named), target, *args, **named)
 
 
 def _replace(graph: fx.Graph, old: fx.Node, new: fx.Node, nodes: Set[fx.Node]) -> None:

@@ -50,7 +50,7 @@ def use_in_inductor(enabled: bool = True) -> None:
 
 
 _SOURCES = [pathlib.Path(__file__).with_name(name) for name in (
-    "_compiled.py", "_lowered.py", "_packing.py", "_passes.py")]
+    "_compiled.py", "_lowered.py", "_mixtures.py", "_packing.py", "_passes.py")]
 
 
 def _make_pass() -> Any:
@@ -83,8 +83,10 @@ def fuse_in_inductor(enabled: bool = True) -> None:
     writes codes itself, and so does SwiGLU or GeGLU of one product of gate and up. The argmax of logits is ours. Counters of all layers' caches are one
     kernel. A decode step of the attention "kernwright" with a StaticCache normalises the heads of q
     and k, rotates, appends and attends in one kernel; a device assertion fails if layers' counters
-    disagree or a cache is full. Other calls of it rotate in one kernel. Products are linear layers, gated ones without bias. Sums are kept in fp32 and rounded
-    once. All else is Inductor's: other norms and weights, results with other users, graphs with a
+    disagree or a cache is full. Other calls of it rotate in one kernel. Of mixtures that Transformers
+    computes by grouped products, the choice of experts by a softmax, the order of rows, their products with
+    weights [experts, out, in], and the sum are a kernel each. Products are linear layers, gated ones without
+    bias. Sums are kept in fp32 and rounded once. All else is Inductor's: other norms and weights, results with other users, graphs with a
     backward. One graph is for all sizes. Graphs that are compiled already stay as they are. Errors:
     Error if this PyTorch has no place for passes, or if another's is in it."""
     global _fusions
