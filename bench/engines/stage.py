@@ -72,7 +72,7 @@ def main():
     parser.add_argument("--keep", default=KEEP)
     parser.add_argument("--python", default="3.12")
     parser.add_argument("--sm", type=int, default=90)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()  # a package may stand behind an option
     site = arguments.folder / "site"
     shutil.rmtree(site, ignore_errors=True)
     site.mkdir(parents=True)
