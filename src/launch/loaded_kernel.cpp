@@ -237,8 +237,10 @@ Result<void> LoadedKernel::enqueue_with_pool(CUstream stream, const BoundArgumen
 
 [[gnu::hot]] Result<void> LoadedKernel::enqueue_at(CUstream stream, const BoundArguments& bound,
                                                    DevicePointer workspace) const {
+  const std::size_t kept = program_->kept_zero_bytes();
+  const DevicePointer zeros = kept > 0 ? launcher_->workspaces()->zeros(stream, kept) : 0;
   const DriverStatus status =
-      program_->enqueue(stream, bound.view(workspace), program_->starts_early());
+      program_->enqueue(stream, bound.view(workspace, zeros), program_->starts_early());
   if (!status) [[unlikely]] {
     return driver_error(launcher_->api(), status);
   }

@@ -22,8 +22,8 @@ class BoundArguments {
   static constexpr std::size_t kMaxTensors = 32;
   static constexpr std::size_t kMaxScalars = 32;
 
-  ArgumentView view(DevicePointer workspace) const {
-    return {{tensors_.data(), tensor_count_}, {scalars_.data(), scalar_count_}, workspace};
+  ArgumentView view(DevicePointer workspace, DevicePointer zeros = 0) const {
+    return {{tensors_.data(), tensor_count_}, {scalars_.data(), scalar_count_}, workspace, zeros};
   }
 
  private:

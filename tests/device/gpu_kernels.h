@@ -38,6 +38,10 @@ extern "C" __global__ void publish(const int* counter, int* out) {
 #endif
   if (threadIdx.x == 0) *out = *counter;
 }
+extern "C" __global__ void publish_and_zero(int* counter, int* out) {
+  if (threadIdx.x == 0) *out = *counter;
+  if (threadIdx.x == 0) *counter = 0;
+}
 
 // Lets its dependents start at once and writes late: what they read proves that they waited.
 extern "C" __global__ void late_count(int* counter) {

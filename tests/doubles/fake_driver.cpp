@@ -98,6 +98,11 @@ CUresult FakeDriver::destroy(const char* function, Handle handle) {
   return result;
 }
 
+void FakeDriver::end_graph(cuuint64_t of_capture) {
+  const auto ended = at_end_.extract(of_capture);
+  for (const auto& call : ended.mapped()) call();
+}
+
 void FakeDriver::change_node(CUgraphNode node, const std::function<void(Launch&)>& change) {
   for (Launch& launch : launches) {
     if (launch.node == node) change(launch);
@@ -125,7 +130,10 @@ std::string FakeDriver::cubin() {
   return bits;
 }
 
-FakeDriver::~FakeDriver() { driver = nullptr; }
+FakeDriver::~FakeDriver() {
+  while (!at_end_.empty()) end_graph(at_end_.begin()->first);
+  driver = nullptr;
+}
 
 FakeDriver::FakeDriver() {
   driver = this;
@@ -300,6 +308,28 @@ FakeDriver::FakeDriver() {
   api_.stream_is_capturing = [](CUstream, CUstreamCaptureStatus* status) {
     return *status = driver->capture_status, driver->enter("cuStreamIsCapturing");
   };
+  api_.stream_get_capture_info = [](CUstream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                    CUgraph* graph, const CUgraphNode**, const CUgraphEdgeData**,
+                                    std::size_t*) {
+    *status = driver->capture_status;
+    if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
+    *id = driver->capture;
+    *graph = reinterpret_cast<CUgraph>(driver->capture);
+    return CUDA_SUCCESS;
+  };
+  api_.stream_get_id = [](CUstream stream, unsigned long long* id) {
+    if (driver->capture_status != CU_STREAM_CAPTURE_STATUS_NONE) {
+      driver->capture_status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;  // in any mode
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    const auto other = driver->stream_ids.find(stream);
+    *id = other == driver->stream_ids.end() ? number(stream) : other->second;
+    return CUDA_SUCCESS;
+  };
+  api_.stream_get_context = [](CUstream, CUcontext* context) {
+    *context = driver->stream_context ? driver->stream_context : driver->current;
+    return CUDA_SUCCESS;
+  };
   api_.exchange_capture_mode = [](CUstreamCaptureMode* mode) {
     return std::swap(*mode, driver->capture_mode), CUDA_SUCCESS;
   };
@@ -463,6 +493,26 @@ FakeDriver::FakeDriver() {
   };
   api_.graph_exec_destroy = [](CUgraphExec exec) {
     return driver->destroy("cuGraphExecDestroy", exec);
+  };
+  api_.user_object_create = [](CUuserObject* object, void* given, CUhostFn end, unsigned int,
+                               unsigned int) {
+    const CUresult result = driver->enter("cuUserObjectCreate");
+    if (result != CUDA_SUCCESS) return result;
+    *object = reinterpret_cast<CUuserObject>(driver->next_handle_ += 16);
+    driver->user_objects_[*object] = [end, given] { end(given); };
+    return CUDA_SUCCESS;
+  };
+  api_.user_object_release = [](CUuserObject object, unsigned int) {
+    driver->user_objects_.extract(object).mapped()();
+    return CUDA_SUCCESS;
+  };
+  api_.graph_retain_user_object = [](CUgraph graph, CUuserObject object, unsigned int,
+                                     unsigned int) {
+    const CUresult result = driver->enter("cuGraphRetainUserObject");
+    if (result != CUDA_SUCCESS) return result;
+    driver->at_end_[reinterpret_cast<cuuint64_t>(graph)].push_back(
+        driver->user_objects_.extract(object).mapped());
+    return CUDA_SUCCESS;
   };
 }
 

@@ -91,6 +91,9 @@ class FakeDriver {
   /// the mode is relaxed.
   CUstreamCaptureStatus capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  ///< of the calling thread
+  cuuint64_t capture = 1;                        ///< its number, if there is one
+  std::map<CUstream, std::uint64_t> stream_ids;  ///< of streams that have another than their handle
+  CUcontext stream_context = nullptr;            ///< of each stream; null: `current`
 
   // Recorded calls.
   std::vector<Launch> launches;
@@ -117,6 +120,8 @@ class FakeDriver {
   CUresult create(const char* function, const char* kind, Handle* handle);
   template <typename Handle>
   CUresult destroy(const char* function, Handle handle);
+  /// Does what happens when a graph and all that was made from it are destroyed.
+  void end_graph(cuuint64_t of_capture);
 
  private:
   void write_stamp(const Launch& launch);
@@ -128,6 +133,9 @@ class FakeDriver {
   std::map<std::uint64_t, std::string> kinds_;
   std::uint64_t next_handle_ = 0x1000;
   std::map<void*, std::vector<std::uint64_t>> host_memory_;
+  /// The calls at the end of each capture's graph, and of objects that no graph has yet.
+  std::map<cuuint64_t, std::vector<std::function<void()>>> at_end_;
+  std::map<CUuserObject, std::function<void()>> user_objects_;
   DriverApi api_;
 };
 

@@ -23,6 +23,21 @@ class LoadedKernelGpuTest : public ContextGpuTest {
                {refer(ArgumentKind::workspace, 0), refer(ArgumentKind::tensor, 0)})};
     return kernel_of(plan, kGpuKernels);
   }
+  /// The same, with a counter that the last kernel leaves zero.
+  std::shared_ptr<LoadedKernel> zeroing_counter() {
+    ExecutionPlan plan;
+    plan.tensors = {tensor("out", TensorRole::out, DType::int32, {1})};
+    plan.workspaces = {{.name = "counter", .bytes = 4, .kept_zero = true}};
+    plan.launches = {
+        launch("count_blocks", {kBlocks, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::workspace, 0)}),
+        launch("publish_and_zero", {1, 1, 1}, {32, 1, 1},
+               {refer(ArgumentKind::workspace, 0), refer(ArgumentKind::tensor, 0)})};
+    return kernel_of(plan, kGpuKernels);
+  }
+  void fill(DevicePointer address, std::size_t bytes, unsigned char value) {
+    ASSERT_EQ(api_->memset_d8_async(address, value, bytes, stream_.get()), CUDA_SUCCESS);
+    wait(stream_.get());
+  }
   int count_at(DevicePointer address) { return download<int>(address, 1).front(); }
 };
 
@@ -79,6 +94,51 @@ TEST_F(LoadedKernelGpuTest, ACapturedGraphHoldsItsWorkspaceAndIsReplayed) {
   }
   EXPECT_EQ(count_at(one), static_cast<int>(kBlocks));
   EXPECT_EQ(count_at(other), static_cast<int>(kBlocks));
+}
+
+TEST_F(LoadedKernelGpuTest, ZerosAreOfAStreamAndOfAGraph) {
+  const auto kernel = zeroing_counter();
+  const DevicePointer workspace = allocate(256);
+  fill(workspace, 256, 0xFF);  // nobody looks at it
+  const auto given = reinterpret_cast<void*>(workspace);
+  constexpr std::size_t kStreams = 6;
+  constexpr std::size_t kLaunches = 100;
+  std::vector<DevicePointer> out;
+  for (std::size_t i = 0; i < (kStreams + 2) * kLaunches; ++i) out.push_back(allocate(4));
+  ASSERT_EQ(begin_capture(), CUDA_SUCCESS);
+  for (std::size_t j = 0; j < kLaunches; ++j) {
+    EXPECT_TRUE(kernel->handle().launch(stream_.get(), {out[j]}, given));
+  }
+  CUgraph graph = nullptr;
+  ASSERT_EQ(end_capture(&graph), CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  {
+    const GraphHandle owned(*api_, graph);
+    std::size_t nodes = 0;
+    const auto count = reinterpret_cast<CUresult (*)(CUgraph, CUgraphNode*, std::size_t*)>(
+        library_->symbol("cuGraphGetNodes"));
+    ASSERT_EQ(count(graph, nullptr, &nodes), CUDA_SUCCESS);
+    EXPECT_EQ(nodes, 2 * kLaunches) << "no fill among them";
+    ASSERT_EQ(api_->graph_instantiate(&exec, graph, 0), CUDA_SUCCESS);
+  }
+  const GraphExecHandle owned(*api_, exec);
+  std::vector<StreamHandle> streams;
+  for (std::size_t i = 0; i < kStreams; ++i) streams.push_back(make_stream());
+  for (std::size_t j = 0; j < kLaunches; ++j) {
+    if (j % 10 == 0) {
+      ASSERT_EQ(api_->graph_launch(exec, stream_.get()), CUDA_SUCCESS);
+    }
+    EXPECT_TRUE(kernel->handle().launch(stream_.get(), {out[kLaunches + j]}, given));
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      const DevicePointer to = out[(i + 2) * kLaunches + j];
+      EXPECT_TRUE(kernel->handle().launch(streams[i].get(), {to}, given));
+    }
+  }
+  wait(stream_.get());
+  for (const StreamHandle& stream : streams) wait(stream.get());
+  for (const DevicePointer address : out) {
+    ASSERT_EQ(count_at(address), static_cast<int>(kBlocks));
+  }
 }
 
 TEST_F(LoadedKernelGpuTest, AThreadWithoutAContextIsToldWhichCallIsMissing) {

@@ -82,6 +82,28 @@ TEST_F(LoadedKernelTest, ACallersWorkspaceIsUsedAndCostsNoCallOfThePool) {
   EXPECT_EQ(driver_.launches.back().value(3), 0x40000U);
 }
 
+TEST_F(LoadedKernelTest, WhatIsKeptZeroIsOfTheStreamAndFilledOnce) {
+  plan_.workspaces[0].kept_zero = true;
+  const auto kernel = load();
+  const auto workspace = reinterpret_cast<void*>(std::uint64_t{0x40000});
+  ASSERT_TRUE(kernel->handle().launch(stream(0x77), {kX, kY}, workspace));
+  const std::uint64_t zeros = driver_.launches.back().value(3);
+  EXPECT_NE(zeros, 0x40000U);
+  driver_.calls.clear();
+  ASSERT_TRUE(kernel->handle().launch(stream(0x77), {kX, kY}, workspace));
+  EXPECT_THAT(driver_.calls, ElementsAre("cuLaunchKernelEx"));
+  EXPECT_EQ(driver_.launches.back().value(3), zeros);
+
+  driver_.failures["cuMemAlloc"] = CUDA_ERROR_OUT_OF_MEMORY;
+  plan_.workspaces[0].bytes = 2 << 20;
+  const auto larger = load();
+  driver_.calls.clear();
+  ASSERT_TRUE(larger->handle().launch(stream(0x77), {kX, kY}, workspace));
+  EXPECT_THAT(driver_.calls, ElementsAre("cuMemAlloc", "cuMemsetD8Async", "cuLaunchKernelEx"));
+  EXPECT_EQ(driver_.launches.back().value(3), 0x40000U) << "the launch fills its own";
+  EXPECT_EQ(driver_.fills.back().to, 0x40000U);
+}
+
 TEST_F(LoadedKernelTest, StreamsAtOnceHaveAWorkspaceEach) {
   const auto kernel = load();
   for (const std::uint64_t handle : {0x77U, 0x88U, 0U}) {

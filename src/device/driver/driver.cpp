@@ -67,6 +67,9 @@ const char* bind_all(const DynamicLibrary& library, DriverApi& api) {
   bind("cuStreamQuery", api.stream_query);
   bind("cuStreamSynchronize", api.stream_synchronize);
   bind("cuStreamIsCapturing", api.stream_is_capturing);
+  bind("cuStreamGetCaptureInfo_v3", api.stream_get_capture_info);
+  bind("cuStreamGetId", api.stream_get_id);
+  bind("cuStreamGetCtx", api.stream_get_context);
   bind("cuThreadExchangeStreamCaptureMode", api.exchange_capture_mode);
   bind("cuStreamWaitValue32_v2", api.stream_wait_value32);
   bind("cuEventCreate", api.event_create);
@@ -95,6 +98,9 @@ const char* bind_all(const DynamicLibrary& library, DriverApi& api) {
   bind("cuGraphLaunch", api.graph_launch);
   bind("cuGraphExecKernelNodeSetParams_v2", api.graph_exec_kernel_node_set_params);
   bind("cuGraphExecDestroy", api.graph_exec_destroy);
+  bind("cuGraphRetainUserObject", api.graph_retain_user_object);
+  bind("cuUserObjectCreate", api.user_object_create);
+  bind("cuUserObjectRelease", api.user_object_release);
   return bind.missing;
 }
 

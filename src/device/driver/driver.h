@@ -58,6 +58,9 @@ struct DriverApi {
   decltype(&cuStreamQuery) stream_query = nullptr;
   decltype(&cuStreamSynchronize) stream_synchronize = nullptr;
   decltype(&cuStreamIsCapturing) stream_is_capturing = nullptr;
+  decltype(&cuStreamGetCaptureInfo_v3) stream_get_capture_info = nullptr;
+  decltype(&cuStreamGetId) stream_get_id = nullptr;
+  decltype(&cuStreamGetCtx) stream_get_context = nullptr;
   decltype(&cuThreadExchangeStreamCaptureMode) exchange_capture_mode = nullptr;
   decltype(&cuStreamWaitValue32_v2) stream_wait_value32 = nullptr;
   decltype(&cuEventCreate) event_create = nullptr;
@@ -88,6 +91,9 @@ struct DriverApi {
   decltype(&cuGraphLaunch) graph_launch = nullptr;
   decltype(&cuGraphExecKernelNodeSetParams) graph_exec_kernel_node_set_params = nullptr;
   decltype(&cuGraphExecDestroy) graph_exec_destroy = nullptr;
+  decltype(&cuGraphRetainUserObject) graph_retain_user_object = nullptr;
+  decltype(&cuUserObjectCreate) user_object_create = nullptr;
+  decltype(&cuUserObjectRelease) user_object_release = nullptr;
 };
 
 /// Returns the driver of this process. It is loaded and initialised on the first call and never

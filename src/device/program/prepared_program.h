@@ -27,12 +27,17 @@ struct ArgumentView {
         references(arguments.references),
         magnitudes(arguments.magnitudes) {}
   ArgumentView(std::span<const DevicePointer> tensor_pointers,
-               std::span<const double> scalar_values, DevicePointer workspace_pointer)
-      : tensors(tensor_pointers), scalars(scalar_values), workspace(workspace_pointer) {}
+               std::span<const double> scalar_values, DevicePointer workspace_pointer,
+               DevicePointer zeros_pointer = 0)
+      : tensors(tensor_pointers),
+        scalars(scalar_values),
+        workspace(workspace_pointer),
+        zeros(zeros_pointer) {}
 
   std::span<const DevicePointer> tensors;
   std::span<const double> scalars;
   DevicePointer workspace = 0;
+  DevicePointer zeros = 0;  ///< in place of the workspaces that are kept zero, if it is not 0
   std::span<const DevicePointer> references;
   std::span<const DevicePointer> magnitudes;
 };
@@ -84,9 +89,10 @@ class PreparedProgram {
   CUdevice device() const { return form_->device; }
   const std::shared_ptr<LoadedLibrary>& library() const { return form_->library; }
 
-  /// Zeroes the workspaces that the plan says must be zeroed or kept zero, and launches, all on
-  /// `stream`. `arguments` must have passed `check_arguments`. With `early` the first launch may
-  /// start before the previous work of the stream has ended; its kernel then waits itself
+  /// Zeroes the workspaces that the plan says must be zeroed or, without `arguments.zeros`, kept
+  /// zero, and launches, all on `stream`. `arguments` must have passed `check_arguments`. With
+  /// `early` the first launch may start before the previous work of the stream has ended; its
+  /// kernel then waits itself
   /// (`can_start_early`). With `ahead` nothing that still runs then may write the tensors which
   /// that launch reads ahead of its wait, and it reads them ahead.
   DriverStatus enqueue(CUstream stream, const ArgumentView& arguments, bool early,
@@ -99,6 +105,8 @@ class PreparedProgram {
                          GraphTail& tail, std::vector<KernelNode>* kernels, bool early,
                          bool ahead = false) const;
 
+  /// Returns the bytes of `ArgumentView::zeros`.
+  std::size_t kept_zero_bytes() const;
   /// Zeroes the workspaces in the buffer at `workspace` that are kept zero.
   DriverStatus zero_kept(CUstream stream, DevicePointer workspace) const;
 
@@ -177,7 +185,12 @@ class PreparedProgram {
   std::size_t workspace_bytes(std::size_t index) const {
     return static_cast<std::size_t>(numbers_[index]);
   }
+  /// Returns these bytes with those behind them up to the next workspace.
+  std::size_t room_of(std::size_t index) const {
+    return static_cast<std::size_t>(workspace_room(numbers_[index]));
+  }
   DevicePointer workspace_offset(std::size_t index) const;
+  DevicePointer workspace_address(std::size_t index, const ArgumentView& arguments) const;
   DriverStatus zero(CUstream stream, DevicePointer workspace,
                     const std::vector<std::size_t>& workspaces) const;
 

@@ -45,10 +45,9 @@ CUDA_KERNEL_NODE_PARAMS node_params(const CUlaunchConfig& config) {
     const PreparedTensorMap& prepared = tensor_maps_[i];
     CUtensorMap& map = frame.tensor_maps[i];
     map = prepared.encoded;
-    const DevicePointer address =
-        prepared.workspace != TensorMapPlan::kInTensor
-            ? frame.arguments.workspace + workspace_offset(prepared.workspace)
-            : frame.arguments.tensors[prepared.tensor];
+    const DevicePointer address = prepared.workspace != TensorMapPlan::kInTensor
+                                      ? workspace_address(prepared.workspace, frame.arguments)
+                                      : frame.arguments.tensors[prepared.tensor];
     if (prepared.address_word && address % kTensorMapAlignment == 0) {
       map.opaque[*prepared.address_word] = address;
       continue;
@@ -67,6 +66,23 @@ DevicePointer PreparedProgram::workspace_offset(std::size_t index) const {
   return static_cast<DevicePointer>(offset);
 }
 
+DevicePointer PreparedProgram::workspace_address(std::size_t index,
+                                                 const ArgumentView& arguments) const {
+  DevicePointer at = arguments.zeros;
+  for (const std::size_t kept : form_->kept_zero) {
+    if (at == 0) break;
+    if (kept == index) return at;
+    at += room_of(kept);
+  }
+  return arguments.workspace + workspace_offset(index);
+}
+
+std::size_t PreparedProgram::kept_zero_bytes() const {
+  std::size_t bytes = 0;
+  for (const std::size_t kept : form_->kept_zero) bytes += room_of(kept);
+  return bytes;
+}
+
 [[gnu::hot]] std::uint64_t PreparedProgram::compute(const PreparedForm::Computed& argument,
                                                     const ArgumentView& arguments,
                                                     Start start) const {
@@ -78,7 +94,7 @@ DevicePointer PreparedProgram::workspace_offset(std::size_t index) const {
     return encode(argument.dtype, arguments.scalars[argument.index]);
   }
   const bool is_empty = workspace_bytes(argument.index) == 0;
-  return is_empty ? 0 : arguments.workspace + workspace_offset(argument.index);
+  return is_empty ? 0 : workspace_address(argument.index, arguments);
 }
 
 [[gnu::hot]] CUlaunchConfig PreparedProgram::config_of(const PreparedForm::Launch& launch) const {
@@ -125,10 +141,9 @@ DriverStatus PreparedProgram::zero_kept(CUstream stream, DevicePointer workspace
 
 [[gnu::hot]] DriverStatus PreparedProgram::enqueue(CUstream stream, const ArgumentView& arguments,
                                                    bool early, bool ahead) const {
-  for (const auto* workspaces : {&form_->zeroed, &form_->kept_zero}) {
-    const DriverStatus status = zero(stream, arguments.workspace, *workspaces);
-    if (!status) return status;
-  }
+  DriverStatus zeroed = zero(stream, arguments.workspace, form_->zeroed);
+  if (zeroed && arguments.zeros == 0) zeroed = zero_kept(stream, arguments.workspace);
+  if (!zeroed) return zeroed;
   Frame frame(arguments, numbers_);
   if (const DriverStatus status = place_tensor_maps(frame); !status) return status;
   for (std::size_t i = 0; i < form_->launches.size(); ++i) {

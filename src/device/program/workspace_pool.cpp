@@ -25,7 +25,7 @@ std::shared_ptr<const WorkspacePool> WorkspacePool::of(const DriverApi& api, CUd
 }
 
 WorkspacePool::WorkspacePool(const DriverApi& api, CUdevice device)
-    : api_(api), device_(device), pool_(make()) {}
+    : api_(api), device_(device), pool_(make()), zeros_(api) {}
 
 Result<MemoryPoolHandle> WorkspacePool::make() const {
   int supported = 0;

@@ -6,11 +6,12 @@
 
 #include "device/device.h"
 #include "device/driver/handles.h"
+#include "device/program/kept_zeros.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
 
-/// Workspaces for launches that are called without one: memory of one GPU, which is taken and
+/// Memory of one GPU for launches. Workspaces for those that are called without one are taken and
 /// returned in stream order. The GPU's default pool would return its memory to the system whenever
 /// the host waits, and the next launch would have to map it again. So this is a pool of our own.
 /// Thread-safe.
@@ -32,6 +33,10 @@ class WorkspacePool {
   /// them. Needs a current context, outside of captures. Errors: as for `take`.
   Result<void> reserve(std::int64_t bytes) const;
 
+  /// Returns what launches on the stream may have in place of workspaces that are kept zero, or 0:
+  /// see `KeptZeros`.
+  DevicePointer zeros(CUstream stream, std::size_t bytes) const { return zeros_.of(stream, bytes); }
+
   DriverStatus give_back(CUstream stream, DevicePointer workspace) const {
     return {"cuMemFreeAsync", api_.mem_free_async(workspace, stream)};
   }
@@ -42,6 +47,7 @@ class WorkspacePool {
   const DriverApi& api_;
   CUdevice device_;
   Result<MemoryPoolHandle> pool_;
+  KeptZeros zeros_;
 };
 
 }  // namespace kernwright
