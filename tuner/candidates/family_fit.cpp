@@ -8,11 +8,15 @@
 #include <numeric>
 #include <utility>
 
+#include "support/processes/threads.h"
+
 namespace kernwright {
 namespace {
 
-/// Sizes at which times are estimated for the table.
+/// Sizes at which times are estimated for the table: of one range, between which steps are looked
+/// for, and of several.
 constexpr int kEstimates = 384;
+constexpr int kEstimatesOfSeveral = 1536;
 /// A value that differs sets two choices as far apart as these octaves, squared, set two sizes.
 constexpr double kOfValue = 0.5;
 /// The square of a distance in octaves that is none.
@@ -83,22 +87,28 @@ struct Losses {
 Losses all_losses(const FamilyEstimate& estimate, const std::vector<FamilyRow>& rows,
                   const std::vector<FreeDim>& free) {
   const std::size_t choices = rows.front().times_us.size();
-  Losses losses;
-  for (const FamilyRow& row : rows) {
-    std::vector<double> times = row.times_us;
-    for (std::size_t c = 0; c < choices; ++c) {
-      if (times[c] == 0) times[c] = estimate.us(c, row.sizes);
-    }
-    losses.add(row.sizes, times);
-  }
-  // A small size counts as often as its share of the logarithmic range.
-  for (const std::vector<double>& places : spread_evenly(free.size(), kEstimates)) {
+  struct Size {
     std::vector<std::int64_t> sizes;
-    for (std::size_t d = 0; d < free.size(); ++d) sizes.push_back(size_at(free[d], places[d]));
-    std::vector<double> times;
-    for (std::size_t c = 0; c < choices; ++c) times.push_back(estimate.us(c, sizes));
-    losses.add(sizes, times);
+    std::vector<double> times_us;
+  };
+  std::vector<Size> all;
+  for (const FamilyRow& row : rows) all.push_back({row.sizes, row.times_us});
+  // A small size counts as often as its share of the logarithmic range.
+  const int spread = free.size() == 1 ? kEstimates : kEstimatesOfSeveral;
+  for (const std::vector<double>& places : spread_evenly(free.size(), spread)) {
+    Size& size = all.emplace_back();
+    for (std::size_t d = 0; d < free.size(); ++d) size.sizes.push_back(size_at(free[d], places[d]));
+    size.times_us.resize(choices);
   }
+  parallel_for(all.size(), [&](std::size_t i) {
+    const FamilyEstimate::At at = estimate.at(all[i].sizes);
+    for (std::size_t c = 0; c < choices; ++c) {
+      double& us = all[i].times_us[c];
+      if (us == 0) us = at.us(c);
+    }
+  });
+  Losses losses;
+  for (const Size& size : all) losses.add(size.sizes, size.times_us);
   return losses;
 }
 
@@ -113,9 +123,11 @@ void add_steps(Losses& losses, const FamilyEstimate& estimate,
     for (const std::vector<double>& of_choice : losses.of_choice) at.push_back(of_choice[i]);
   }
   const auto look_at = [&](std::int64_t size) {
+    const std::vector sizes{size};
+    const FamilyEstimate::At there = estimate.at(sizes);
     std::vector<double> times;
-    for (const std::size_t c : kernels) times.push_back(estimate.us(c, std::vector{size}));
-    losses.add({size}, times);
+    for (const std::size_t c : kernels) times.push_back(there.us(c));
+    losses.add(sizes, times);
     std::vector<double>& at = known[size];
     for (const std::vector<double>& of_choice : losses.of_choice) at.push_back(of_choice.back());
   };
@@ -230,12 +242,12 @@ std::int64_t size_at(const FreeDim& range, double place) {
 
 FamilyEstimate::FamilyEstimate(std::span<const Choice> choices, const std::vector<FamilyRow>& rows,
                                const PredictAt& predict)
-    : choices_(choices), predict_(predict) {
-  for (const FamilyRow& row : rows) {
-    for (std::size_t c = 0; c < row.times_us.size(); ++c) {
-      const double predicted = row.times_us[c] > 0 ? predict(c, row.sizes) : 0;
-      if (predicted > 0)
-        measured_.push_back({c, &row.sizes, std::log(row.times_us[c] / predicted)});
+    : choices_(choices), rows_(rows), predict_(predict) {
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const std::vector<double>& times_us = rows[r].times_us;
+    for (std::size_t c = 0; c < times_us.size(); ++c) {
+      const double predicted = times_us[c] > 0 ? predict(c, rows[r].sizes) : 0;
+      if (predicted > 0) measured_.push_back({c, r, std::log(times_us[c] / predicted)});
     }
   }
   for (const Choice& one : choices) {
@@ -244,44 +256,48 @@ FamilyEstimate::FamilyEstimate(std::span<const Choice> choices, const std::vecto
   }
 }
 
-template <typename Apart>
-double FamilyEstimate::residual(std::span<const std::int64_t> sizes, Apart&& apart) const {
-  double of_all = 0;
-  double weight_of_all = 0;
-  double of_like = 0;
-  double weight_of_like = 0;
-  for (const Measured& one : measured_) {
-    double square = kNoDistance;
+FamilyEstimate::At::At(const FamilyEstimate& of, std::span<const std::int64_t> sizes)
+    : of_(of), sizes_(sizes) {
+  for (const FamilyRow& row : of.rows_) {
+    double& square = squares_.emplace_back(kNoDistance);
     for (std::size_t d = 0; d < sizes.size(); ++d) {
       const double octaves =
-          std::log2(static_cast<double>(sizes[d]) / static_cast<double>((*one.sizes)[d]));
+          std::log2(static_cast<double>(sizes[d]) / static_cast<double>(row.sizes[d]));
       square += octaves * octaves;
     }
-    const double near = 1 / (square * square);
-    of_all += near * one.residual;
-    weight_of_all += near;
-    const double both = square + apart(one.choice);
-    const double like = 1 / (both * both);  // 0 for another template
-    of_like += like * one.residual;
-    weight_of_like += like;
   }
-  if (weight_of_all == 0) return 0;
+  double sum = 0;
+  double weight = 0;
+  for (const Measured& one : of.measured_) {
+    const double near = 1 / (squares_[one.row] * squares_[one.row]);
+    sum += near * one.residual;
+    weight += near;
+  }
+  if (weight > 0) of_all_ = sum / weight;
+}
+
+double FamilyEstimate::At::residual(const std::vector<double>& apart) const {
   constexpr double kWeight = 1 / (kPrior * kPrior);
-  return (of_like + kWeight * of_all / weight_of_all) / (weight_of_like + kWeight);
+  double sum = kWeight * of_all_;
+  double weight = kWeight;
+  for (const Measured& one : of_.measured_) {
+    const double both = squares_[one.row] + apart[one.choice];
+    const double like = 1 / (both * both);  // 0 for another template
+    sum += like * one.residual;
+    weight += like;
+  }
+  return sum / weight;
 }
 
-double FamilyEstimate::us(std::size_t choice, std::span<const std::int64_t> sizes) const {
-  const double predicted = predict_(choice, sizes);
-  if (predicted <= 0) return 0;
-  const std::vector<double>& apart = apart_[choice];
-  return predicted * std::exp(residual(sizes, [&](std::size_t other) { return apart[other]; }));
+double FamilyEstimate::At::us(std::size_t choice) const {
+  const double predicted = of_.predict_(choice, sizes_);
+  return predicted > 0 ? predicted * std::exp(residual(of_.apart_[choice])) : 0;
 }
 
-double FamilyEstimate::us(const Choice& choice, double predicted_us,
-                          std::span<const std::int64_t> sizes) const {
+double FamilyEstimate::At::us(const Choice& choice, double predicted_us) const {
   std::vector<double> apart;
-  for (const Choice& other : choices_) apart.push_back(distance(choice, other));
-  return predicted_us * std::exp(residual(sizes, [&](std::size_t other) { return apart[other]; }));
+  for (const Choice& other : of_.choices_) apart.push_back(distance(choice, other));
+  return predicted_us * std::exp(residual(apart));
 }
 
 FamilyChoice fit_family(std::span<const Choice> choices, const std::vector<FamilyRow>& rows,

@@ -21,33 +21,46 @@ std::vector<std::vector<double>> spread_evenly(std::size_t dims, int count);
 std::int64_t size_at(const FreeDim& range, double place);
 
 /// Returns the predicted time of a choice at sizes of the ranges, in microseconds, or 0 if it is
-/// not valid there.
+/// not valid there. Called by many threads at the same time.
 using PredictAt = std::function<double(std::size_t choice, std::span<const std::int64_t> sizes)>;
 
 /// Estimates times from those that were measured: a prediction, times how much longer than
 /// predicted choices with nearly the same values took at sizes nearby.
 class FamilyEstimate {
  public:
-  /// `choices` are those of the rows. All three outlive it.
+  /// `choices` are the rows'. All three outlive it.
   FamilyEstimate(std::span<const Choice> choices, const std::vector<FamilyRow>& rows,
                  const PredictAt& predict);
 
-  /// Returns the time of one of the choices at these sizes, in microseconds, or 0 if it is not
-  /// valid there.
-  double us(std::size_t choice, std::span<const std::int64_t> sizes) const;
-  /// Returns the same for any choice, by its prediction.
-  double us(const Choice& choice, double predicted_us, std::span<const std::int64_t> sizes) const;
+  /// The times at some sizes. The estimate and the sizes outlive it.
+  class At {
+   public:
+    /// Returns the time of one of the choices, in microseconds, or 0 if it is not valid here.
+    double us(std::size_t choice) const;
+    /// Returns the same for any choice, by its prediction.
+    double us(const Choice& choice, double predicted_us) const;
+
+   private:
+    friend class FamilyEstimate;
+    At(const FamilyEstimate& of, std::span<const std::int64_t> sizes);
+    double residual(const std::vector<double>& apart) const;
+
+    const FamilyEstimate& of_;
+    std::span<const std::int64_t> sizes_;
+    std::vector<double> squares_;  ///< of the distances to the rows
+    double of_all_ = 0;            ///< the residual near here, whatever the choice
+  };
+  At at(std::span<const std::int64_t> sizes) const { return {*this, sizes}; }
 
  private:
   struct Measured {
     std::size_t choice;
-    const std::vector<std::int64_t>* sizes;
+    std::size_t row;
     double residual;  ///< the logarithm of the time over the prediction
   };
-  template <typename Apart>
-  double residual(std::span<const std::int64_t> sizes, Apart&& apart) const;
 
   std::span<const Choice> choices_;
+  const std::vector<FamilyRow>& rows_;
   const PredictAt& predict_;
   std::vector<Measured> measured_;
   std::vector<std::vector<double>> apart_;  ///< of each two choices

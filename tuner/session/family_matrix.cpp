@@ -85,9 +85,10 @@ void FamilyMatrix::add_cover(std::span<const BoundProblem> problems, std::size_t
   std::vector<std::vector<std::int64_t>> sizes;
   for (std::size_t p = 0; p < problems.size(); ++p) {
     sizes.push_back(sizes_of(problems[p]));
+    const FamilyEstimate::At at = by.at(sizes[p]);
     std::vector<std::pair<double, const Choice*>> ranked;
     for (const Listed& one : listed(problems[p])) {
-      ranked.emplace_back(by.us(one.choice, one.predicted_us, sizes[p]), &one.choice);
+      ranked.emplace_back(at.us(one.choice, one.predicted_us), &one.choice);
     }
     std::ranges::stable_sort(ranked, {}, [](const auto& one) { return one.first; });
     if (ranked.size() > kOfEachSize) ranked.resize(kOfEachSize);
@@ -99,11 +100,12 @@ void FamilyMatrix::add_cover(std::span<const BoundProblem> problems, std::size_t
   }
   std::vector<std::vector<double>> times_us(problems.size());
   parallel_for(problems.size(), [&](std::size_t p) {
+    const FamilyEstimate::At at = by.at(sizes[p]);
     for (std::size_t c = 0; c < all.size(); ++c) {
       const bool failed = c < columns_.size() && columns_[c].failed;
       const Result<Candidate> candidate = valid_at(all[c], problems[p]);
       times_us[p].push_back(
-          candidate && !failed ? by.us(all[c], predict_us(*candidate, in_.profile), sizes[p]) : 0);
+          candidate && !failed ? at.us(all[c], predict_us(*candidate, in_.profile)) : 0);
     }
   });
   for (const std::size_t c : best_additions(times_us, columns_.size(), most)) {
@@ -114,14 +116,15 @@ void FamilyMatrix::add_cover(std::span<const BoundProblem> problems, std::size_t
 std::vector<std::size_t> FamilyMatrix::add_likely(const BoundProblem& problem, std::size_t most) {
   const std::vector<std::int64_t> sizes = sizes_of(problem);
   const FamilyEstimate by = estimate();
+  const FamilyEstimate::At at = by.at(sizes);
   double best = std::numeric_limits<double>::infinity();
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    const double us = by.us(c, sizes);
+    const double us = at.us(c);
     if (us > 0) best = std::min(best, us);
   }
   std::vector<std::pair<double, const Choice*>> likely;
   for (const Listed& one : listed(problem)) {
-    const double us = by.us(one.choice, one.predicted_us, sizes);
+    const double us = at.us(one.choice, one.predicted_us);
     best = std::min(best, us);
     if (us <= kFarthest * best && !is_column(one.choice)) likely.emplace_back(us, &one.choice);
   }
@@ -164,9 +167,10 @@ std::vector<std::size_t> FamilyMatrix::worth_measuring(const BoundProblem& probl
   const std::vector<std::int64_t> sizes = sizes_of(problem);
   const auto row = std::ranges::find(rows_, sizes, &FamilyRow::sizes);
   const FamilyEstimate by = estimate();
+  const FamilyEstimate::At at = by.at(sizes);
   std::vector<std::pair<double, std::size_t>> ranked;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    const double us = by.us(c, sizes);
+    const double us = at.us(c);
     if (us > 0) ranked.emplace_back(us, c);
   }
   std::ranges::sort(ranked);
@@ -257,15 +261,21 @@ FamilyChoice FamilyMatrix::fit() {
   return fit_family(choices_, rows_, free(), predict_);
 }
 
-/// Returns the predicted time of a column, or 0 if it is not valid at these sizes.
-double FamilyMatrix::predicted_us(std::size_t c, const std::vector<std::int64_t>& sizes) {
-  const auto [at, added] = predicted_us_.try_emplace({c, sizes}, 0);
-  if (!added) return at->second;
-  const auto problem = bound_.try_emplace(sizes, in_.family.at(sizes)).first;
-  if (!problem->second) return 0;
-  const Result<Candidate> candidate = valid_at(columns_[c].choice, *problem->second);
-  if (candidate) at->second = predict_us(*candidate, in_.profile);
-  return at->second;
+/// Returns the predicted time of a column, or 0 if it is not valid at these sizes. Thread-safe.
+double FamilyMatrix::predicted_us(std::size_t c, std::span<const std::int64_t> sizes) {
+  std::unique_lock all(mutex_);
+  Predicted& at = predicted_[{sizes.begin(), sizes.end()}];
+  all.unlock();
+  const std::lock_guard lock(at.mutex);
+  if (!at.problem) at.problem = in_.family.at(sizes);
+  if (!*at.problem) return 0;
+  if (at.us.size() <= c) at.us.resize(columns_.size());
+  std::optional<double>& us = at.us[c];
+  if (!us) {
+    const Result<Candidate> candidate = valid_at(columns_[c].choice, **at.problem);
+    us = candidate ? predict_us(*candidate, in_.profile) : 0;
+  }
+  return *us;
 }
 
 double distance(std::span<const std::int64_t> a, std::span<const std::int64_t> b) {

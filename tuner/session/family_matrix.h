@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -80,6 +82,13 @@ class FamilyMatrix {
     double predicted_us;
   };
 
+  /// What was predicted at some sizes.
+  struct Predicted {
+    std::mutex mutex;
+    std::optional<Result<BoundProblem>> problem;
+    std::vector<std::optional<double>> us;  ///< of the columns
+  };
+
   const std::vector<FreeDim>& free() const { return in_.family.free(); }
   std::vector<std::int64_t> sizes_of(const BoundProblem& problem) const {
     return *in_.family.sizes_of(problem.problem());
@@ -90,7 +99,7 @@ class FamilyMatrix {
                      const std::vector<std::int64_t>& sizes) const;
   bool is_column(const Choice& choice) const;
   Result<Candidate> valid_at(const Choice& choice, const BoundProblem& problem) const;
-  double predicted_us(std::size_t c, const std::vector<std::int64_t>& sizes);
+  double predicted_us(std::size_t c, std::span<const std::int64_t> sizes);
 
   const FamilyInput& in_;
   std::vector<std::string> free_names_;
@@ -99,10 +108,10 @@ class FamilyMatrix {
   std::vector<FamilyRow> validation_;
   std::vector<Choice> choices_;  ///< of the columns, while they are estimated
   std::map<std::vector<std::int64_t>, std::vector<Listed>> listed_;
-  std::map<std::vector<std::int64_t>, Result<BoundProblem>> bound_;
-  std::map<std::pair<std::size_t, std::vector<std::int64_t>>, double> predicted_us_;
+  std::mutex mutex_;  ///< of the map below
+  std::map<std::vector<std::int64_t>, Predicted> predicted_;
   const PredictAt predict_ = [this](std::size_t c, std::span<const std::int64_t> sizes) {
-    return columns_[c].failed ? 0 : predicted_us(c, {sizes.begin(), sizes.end()});
+    return columns_[c].failed ? 0 : predicted_us(c, sizes);
   };
 };
 

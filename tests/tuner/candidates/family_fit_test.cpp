@@ -104,12 +104,13 @@ TEST(FamilyFitTest, AChoiceIsEstimatedByThoseLikeIt) {
   const PredictAt ten = [](std::size_t, std::span<const std::int64_t>) { return 10.0; };
   const FamilyEstimate estimate(choices, rows, ten);
   const std::vector<std::int64_t> there{64};
-  EXPECT_NEAR(estimate.us(0, there), 10, 0.1);
-  EXPECT_NEAR(estimate.us(1, there), 20, 0.1);
-  EXPECT_GT(estimate.us(with(4, 6), 10, there), 15) << "as its neighbour, twice the prediction";
-  EXPECT_LT(estimate.us(with(1, 6), 10, there), 13);
-  EXPECT_NEAR(estimate.us({"b", Configuration()}, 10, there), 14, 1) << "as all that is known";
-  EXPECT_EQ(FamilyEstimate(choices, {}, ten).us(with(1, 6), 10, there), 10);
+  const FamilyEstimate::At at = estimate.at(there);
+  EXPECT_NEAR(at.us(0), 10, 0.1);
+  EXPECT_NEAR(at.us(1), 20, 0.1);
+  EXPECT_GT(at.us(with(4, 6), 10), 15) << "as its neighbour, twice the prediction";
+  EXPECT_LT(at.us(with(1, 6), 10), 13);
+  EXPECT_NEAR(at.us({"b", Configuration()}, 10), 14, 1) << "as all that is known";
+  EXPECT_EQ(FamilyEstimate(choices, {}, ten).at(there).us(with(1, 6), 10), 10);
 }
 
 TEST(FamilyFitTest, ARegretWithoutATimeIsInfinite) {
