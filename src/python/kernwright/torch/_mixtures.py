@@ -141,8 +141,9 @@ def _calls(graph: fx.Graph) -> Set[fx.Node]:
 
 def _rows_of(node: Any, *users: Any) -> Any:
     """Returns what a node takes rows of, and their numbers, if these are all of its users."""
-    taken = _is(node, _ATEN.index.Tensor) and not node.kwargs and len(node.args[1]) == 1 and set(node.users) == set(users)
-    return (node.args[0], node.args[1][0]) if taken else (None, None)
+    if not _is(node, _ATEN.index.Tensor) or node.kwargs or len(node.args[1]) != 1 or set(node.users) != set(users):
+        return None, None
+    return node.args[0], node.args[1][0]
 
 
 def _sum(total: fx.Node) -> Optional[_Sum]:
@@ -242,7 +243,7 @@ def _order_and_sum(graph: fx.Graph, order: _Order, found: _Sum) -> None:
 
 
 def _product(node: Any, parts: int = 1) -> bool:
-    """Returns true for a product of groups with weights [groups, n, k], of which each of the parts of n fits kernels."""
+    """Returns true for a product of groups with weights [groups, n, k] that kernels take, if n has so many parts."""
     if not _is(node, _ATEN._grouped_mm.default) or node.kwargs or len(node.args) != 3:
         return False
     a, b, ends = node.args
