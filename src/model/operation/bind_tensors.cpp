@@ -408,6 +408,7 @@ class Binder {
     place.folded = 1;
     place.left_out = 0;
     if (axes.size() < wanted && !place.leads) place.left_out = wanted - axes.size();
+    if (place.left_out > 0 && !broadcasts) leaves_ones_out_ = true;
     if (axes.size() == wanted && ones > 0) keeps_ones_ = true;
     if (place.leads || (axes.size() > wanted && !given.order.empty())) {
       place.folded = axes.size() + 1 - wanted;  // wraps to a huge number if there are too few
@@ -520,7 +521,7 @@ class Binder {
 
   Result<TensorBinding> solve() {
     for (const Dim& dim : operation_.dims) names_.values.erase(dim.name);
-    keeps_ones_ = false;
+    keeps_ones_ = leaves_ones_out_ = false;
     stage_ = 0;
     for (Place& place : places_) {
       if (!place.given) continue;
@@ -722,7 +723,9 @@ class Binder {
                     PartialExpression(tensor.extent[0], names_).text() == operation_.call.leading;
       place.left_out = 0;
       place.lead = {extent[0]};
-      if (!keeps_ones_ && !place.leads && is_literal_one(tensor.extent[0])) place.left_out = 1;
+      const bool has_no_more = tensor.extent.size() == 1;
+      const bool leaves = (leaves_ones_out_ || has_no_more) && !keeps_ones_ && !place.leads;
+      if (leaves && is_literal_one(tensor.extent[0])) place.left_out = 1;
       MadeTensor made{tensor.name, dtype_of(tensor), {}, {}};
       extent = as_called(place, extent, false);
       if (is_swapped(tensor)) {
@@ -822,11 +825,12 @@ class Binder {
   Problem::Flags flags_;           ///< dtypes, and flags that are not open
   std::vector<const Flag*> open_;  ///< flags that follow from the tensors
   PartialScope names_;
-  Sizes lead_;               ///< the leading axes of the tensors that have some
-  bool keeps_ones_ = false;  ///< the caller passes leading axes that always have size 1
-  bool completes_ = false;   ///< tensors that are missing contradict nothing
-  int stage_ = 0;            ///< how far the present flags came
-  std::string error_;        ///< of the flags that came farthest, the first of them
+  Sizes lead_;                    ///< the leading axes of the tensors that have some
+  bool keeps_ones_ = false;       ///< the caller passes leading axes that always have size 1
+  bool leaves_ones_out_ = false;  ///< the caller does not, of a tensor that has some
+  bool completes_ = false;        ///< tensors that are missing contradict nothing
+  int stage_ = 0;                 ///< how far the present flags came
+  std::string error_;             ///< of the flags that came farthest, the first of them
   int error_stage_ = 0;
   std::optional<TensorBinding> refused_;  ///< the first whose equations hold, and not its rules
 };

@@ -409,6 +409,35 @@ TEST_F(BindTensorsTest, WhatTensorsDoNotTellIsAnOption) {
             "slots is not told by the tensors, and has to be given");
 }
 
+TEST_F(BindTensorsTest, AResultHasItsOnesUnlessTheCallerLeavesThemOut) {
+  const GivenTensor x = tensor("x", {3, 300});
+  for (const char* operation : {"rmsnorm", "gated_activation", "quantize_rows"}) {
+    const char* way = std::string_view(operation) == "quantize_rows" ? "scaling" : "quantize";
+    const char* layout = std::string_view(operation) == "gated_activation" ? " layout=packed" : "";
+    for (const auto& [value, groups] : {std::pair("row", 1), std::pair("block", *layout ? 2 : 3)}) {
+      const auto bound = must(bind(operation, {x}, concat("out=int8 ", way, "=", value, layout)));
+      ASSERT_EQ(bound.made.size(), 2U) << operation;
+      EXPECT_EQ(bound.made[1].extent, (std::vector<std::int64_t>{groups, 3})) << operation;
+    }
+  }
+  const GivenTensor ends = tensor("kv_offsets", {3}, DType::int32);
+  const auto ragged = [&](std::vector<std::int64_t> lead) {
+    const auto with = [&](const char* name, std::initializer_list<std::int64_t> extent) {
+      std::vector<std::int64_t> all = lead;
+      all.insert(all.end(), extent);
+      return tensor(name, all);
+    };
+    const GivenTensor starts = tensor("q_offsets", {3}, DType::int32);
+    return must(
+        bind("attention",
+             {with("q", {8, 12, 64}), with("k", {2, 40, 64}), with("v", {2, 40, 64}), starts, ends},
+             "q_len=6 kv_len=20"));
+  };
+  EXPECT_EQ(ragged({}).made[0].extent, (std::vector<std::int64_t>{8, 12, 64}));
+  EXPECT_EQ(ragged({1}).made[0].extent, (std::vector<std::int64_t>{1, 8, 12, 64}));
+  EXPECT_TRUE(must(bind("reduce", {x}, "over=tensor")).made[0].extent.empty());
+}
+
 TEST_F(BindTensorsTest, ScalarsThatAreGivenAreThoseOfTheProblem) {
   const std::vector<GivenTensor> tensors = {
       tensor("q", {1, 8, 16, 64}), tensor("k", {1, 8, 16, 64}), tensor("v", {1, 8, 16, 64})};
