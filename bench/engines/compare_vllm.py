@@ -31,6 +31,7 @@ BATCHES = (1, 8, 32)
 PROMPT, STEPS, TOKENS = 128, 32, 128
 NEW_LENGTHS = (1777, 1501, 911)
 PAUSE_US = 60  # of the GPU, between two steps
+MOST_PROMPT_STEPS = 8
 LOG = re.compile(r"Using .*backend|(Using|Selected) \w*Kernel|Compiling a graph|Initial profiling|"
                  r"Graph capturing finished|torch.compile took|left to PyTorch|stay(s as it is| as they are)|"
                  r"is not on the shortlist")
@@ -41,16 +42,29 @@ ARMS = ("vllm", "kernwright", "unfused", "linear", "tuned", "fp32")
 
 # Pure parts, which the tests run without a GPU.
 
-def steps_of(kernels):
-    """Returns the span of each step, and the busy time of all, from the (begin, end) of kernels in us."""
-    spans, busy, last = [], 0.0, None
-    for begin, end in sorted(kernels):
+def longest_stretch(kernels):
+    """Returns the length of the longest stretch without a pause, from (begin, end, name) of kernels in us."""
+    longest, first, last = 0.0, None, None
+    for begin, end, _ in kernels:
         if last is None or begin - last > PAUSE_US:
-            spans.append([begin, end])
-        busy += max(0.0, end - max(begin, last if last is not None else begin))
-        last = end if last is None else max(last, end)
-        spans[-1][1] = last
-    return [end - begin for begin, end in spans], busy
+            first = last = begin
+        last = max(last, end)
+        longest = max(longest, last - first)
+    return longest
+
+
+def steps_of(kernels, count):
+    """Returns the spans of the last `count` steps, from (begin, end, name) of kernels in us. A step ends with the
+    last kernel that runs once in each, since the next may begin at once; few more steps are of the prompts. Raises
+    LookupError if there is no such kernel."""
+    kernels, places = sorted(kernels), {}
+    for place, (_, _, name) in enumerate(kernels):
+        places.setdefault(name, []).append(place)
+    once = [of for of in places.values() if count < len(of) <= count + MOST_PROMPT_STEPS]
+    if not once:
+        raise LookupError(f"no kernel runs once in each of {count} steps")
+    ends = max(once, key=lambda of: of[-1])[-count - 1:]
+    return [longest_stretch(kernels[begin + 1:end + 1]) for begin, end in zip(ends, ends[1:])]
 
 
 def by_kernel(kernels, steps):
@@ -200,12 +214,7 @@ def measure_decode(batch, given, generate, result):
         generate(given, STEPS + 1)
     kernels = [(event.time_range.start, event.time_range.end, event.name) for event in profile.events()
                if str(event.device_type).endswith("CUDA")]
-    spans = steps_of([kernel[:2] for kernel in kernels])[0]
-    # Shorter ones are copies of what the host prepares. The first step is the prompt's.
-    floor = statistics.median(sorted(spans)[-STEPS:]) / 2
-    decode = [span for span in spans if span > floor][1:]
-    values[f"span_us_{batch}"] = statistics.median(decode)
-    values[f"steps_{batch}"] = len(decode)
+    values[f"span_us_{batch}"] = statistics.median(steps_of(kernels, STEPS))
     result["kernels"][str(batch)] = by_kernel(kernels, STEPS)[:20]
 
 

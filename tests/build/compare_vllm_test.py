@@ -13,11 +13,15 @@ import compare_vllm as bench  # noqa: E402
 
 
 class CompareVllmTest(unittest.TestCase):
-    def test_steps_are_parted_by_pauses_and_overlap_counts_once(self):
-        kernels = [(0, 10), (5, 30), (32, 40), (200, 210), (205, 206), (300, 301)]
-        spans, busy = bench.steps_of(reversed(kernels))
-        self.assertEqual(spans, [40, 10, 1])
-        self.assertEqual(busy, 30 + 8 + 10 + 1)
+    def test_a_step_ends_with_the_last_kernel_that_runs_once_in_each(self):
+        """The host waits before the first two steps alone; one kernel overlaps another."""
+        kernels = [(0, 4, "embed"), (4, 9, "layer"), (9, 12, "layer"), (12, 13, "sample"),
+                   (200, 203, "copy"), (300, 304, "embed"), (303, 310, "layer"), (310, 320, "layer"), (320, 321, "sample"),
+                   (321, 323, "copy"), (323, 327, "embed"), (327, 340, "layer"), (340, 350, "layer"), (350, 352, "sample")]
+        self.assertEqual(bench.steps_of(reversed(kernels), 2), [21, 31])
+        self.assertEqual(bench.steps_of(kernels, 1), [31])
+        with self.assertRaisesRegex(LookupError, "once in each of 30 steps"):
+            bench.steps_of(kernels, 30)
 
     def test_kernels_are_summed_by_name(self):
         kernels = [(0, 4, "a"), (4, 5, "b"), (5, 9, "a"), (9, 10, "b")]
