@@ -15,7 +15,8 @@ constexpr double kSpecialFunctionsPerClock = 16;
 // the winners in rows_vs_pytorch.json.
 constexpr double kTogether = 3;     ///< norm of the times of memory and multiprocessors
 constexpr double kQueueing = 1.4;   ///< times the latency, if loads queue
-constexpr double kFromMemory = 21;  ///< bytes a clock at most, to one multiprocessor
+constexpr double kFromMemory = 21;  ///< bytes a clock at most, to a multiprocessor with one block
+constexpr double kBeside = 1.4;     ///< times as many to one with several
 constexpr double kUnderWay = 0.4;  ///< of a ring's stages, if blocks of a tile wait for one another
 constexpr double kReused = 1.7;  ///< times that a byte is loaded from the L2 at most, if loads wait
 constexpr double kSaturation = 3;        ///< how sharply the memory's rate ends their growth
@@ -25,6 +26,9 @@ constexpr double kMeetClocks = 1000;     ///< until the blocks of a cluster are 
 constexpr double kRestartClocks = 1900;  ///< until the next block replaces one, and has loaded
 constexpr double kHeld = 0.5;            ///< share of the L2 that stays in it beside all else
 constexpr double kScattered = 1.06;      ///< for early blocks whose neighbours moved apart
+// Early blocks with rings crowd where there is room for several, unless a cluster places them.
+constexpr double kCrowds = 0.5;   ///< blocks for each multiprocessor from which on they do
+constexpr double kCrowded = 0.3;  ///< of the memory's time that this costs, if all room is free
 // The share of the memory's time that is lost if as much is written as is read, since stores wait
 // for loads: over the blocks of a multiprocessor, which work meanwhile; per doubling of a cluster,
 // whose blocks go on together; and per step that is loaded ahead, which brings them into step.
@@ -120,28 +124,32 @@ class Prediction {
 
   /// Returns the time of all launches.
   double whole_us() const {
-    const double alone = us();
     const bool early = candidate_.plan.launches.front().programmatic;
-    return (early ? early_us(alone) : alone) + other_launches_us();
+    return (early ? early_us() : us(1)) + other_launches_us();
   }
 
  private:
-  double us() const {
-    const double memory = memory_us();
+  /// Returns the time of the main launch, if the memory takes `times` as long.
+  double us(double times) const {
     return rates_.launch_us + us_of(of(demands_.once_clocks)) +
-           together(power_limited_us(us_of(busiest_clocks())), memory);
+           together(power_limited_us(us_of(busiest_clocks())), times * memory_us());
   }
 
   /// Returns the time with a start before the kernel ahead has ended. Blocks then go to any
   /// multiprocessor that has room: neighbours no longer ask for the same lines at the same time,
-  /// unless a cluster keeps them together or the L2 holds it all, and a single wave is not spread
-  /// evenly.
-  double early_us(double us) const {
+  /// unless a cluster keeps them together or the L2 holds it all, and a grid that does not fill the
+  /// room is not spread evenly.
+  double early_us() const {
     const auto sms = static_cast<double>(profile_.sm_count);
+    const double room = sms * fitting_;
     const bool shared = steps() * of(demands_.l2_bytes) > 1.5 * (read_ + written_);
     const bool apart = shared && !held_in_l2(read_) && (cluster_ == 1 || blocks_ > sms);
-    const bool uneven = blocks_ > sms && blocks_ <= sms * fitting_;
-    return us * (apart || uneven ? kScattered : 1) - rates_.early_start_us;
+    const bool uneven = blocks_ > sms && blocks_ <= room;
+    const bool crowded = demands_.stages > 1 && (fitting_ > 1 || cluster_ == 1) &&
+                         blocks_ > sms * kCrowds && blocks_ <= room;
+    return us(crowded ? 1 + kCrowded * (1 - blocks_ / room) : 1) *
+               (apart || uneven ? kScattered : 1) -
+           rates_.early_start_us;
   }
 
   /// Returns the time of the launches around the main one, one after another.
@@ -219,6 +227,9 @@ class Prediction {
         clocks += (std::ceil(tiles_per_sm_ / resident_) - 1) * kRestartClocks / resident_;
       }
     }
+    if (!persistent_) {
+      clocks += (std::ceil(tiles_per_sm_ / resident_) - 1) * of(demands_.round_clocks);
+    }
     return clocks;
   }
 
@@ -263,8 +274,13 @@ class Prediction {
                         std::max(steps() * of(demands_.l2_bytes) / read_, 1.0);
     const double rate = memory_rate(written_ / bytes) * (bytes - written_) / bytes;
     const double asked = std::min(under_way, sent) / rate;
+    // The one with the most tiles gets their bytes no faster.
+    const double loaded = of(demands_.steps) * of(demands_.l2_bytes);
+    const double own = read_ / tiles_;
+    const double busiest = tiles_per_sm_ * (loaded > 0 ? std::min(loaded, own) : own);
+    const double from_memory = kFromMemory * (resident_ > 1 ? kBeside : 1);
     return std::max(std::pow(1 + std::pow(asked, -kSaturation), 1 / kSaturation),
-                    rate / (loading * kFromMemory));
+                    rate * busiest / (from_memory * profile_.sm_clock_mhz * (bytes - written_)));
   }
 
   double memory_us() const {

@@ -170,7 +170,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "m.json:22: cost.smem_byte: no such demand (did you mean smem_bytes?), there are: "
                 "tiles, steps, stages, wgmma_flops, mma_flops, instructions, special_functions, "
                 "smem_bytes, loaded_bytes, l2_bytes, step_clocks, idle_clocks, tile_clocks, "
-                "once_clocks, in_flight_bytes, wave_bytes, reread_bytes, registers, other_bytes"},
+                "round_clocks, once_clocks, in_flight_bytes, wave_bytes, reread_bytes, registers, "
+                "other_bytes"},
         Refused{"\"spill_bytes\": 8", "\"cost\": {\"tiles\": 8}",
                 "m.json:22: cost.tiles: expected expression in a string, found integer"},
         Refused{"\"box\": [\"ROWS\", \"64\"]", "\"box\": [\"64\"]",
