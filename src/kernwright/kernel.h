@@ -89,10 +89,11 @@ class KERNWRIGHT_API BorrowedKernel {
   ///
   /// `workspace` holds workspace_bytes() and belongs to the launch until it has finished. With it
   /// the launch allocates nothing and takes no lock, but for the first on a stream, or on one in a
-  /// capture, of a kernel that needs zeros: these the stream or the graph keeps. If it is null and the kernel needs one, the
-  /// launch takes the memory from a pool that the kernels of a GPU share, and returns it, both in
-  /// the order of the stream (cuMemAllocFromPoolAsync). The pool keeps returned memory for later
-  /// launches. It is destroyed with the last kernel that needs a workspace.
+  /// capture, of a kernel that needs zeros: these the stream or the graph keeps. If it is null and
+  /// the kernel needs one, the launch takes the memory from a pool that the kernels of a GPU share,
+  /// and returns it, both in the order of the stream (cuMemAllocFromPoolAsync). The pool keeps
+  /// returned memory for later launches. It is destroyed with the last kernel that needs a
+  /// workspace.
   ///
   /// A stream capture records the launch. No two instances of the graph may run at the same time,
   /// because they share the launch's memory. A captured launch without a workspace leaves that to
