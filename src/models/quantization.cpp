@@ -25,7 +25,7 @@ bool is_true(const JsonNode& node, std::string_view name) {
   return found && found->boolean() && *found->boolean();
 }
 
-/// What compressed-tensors says of weights or of activations.
+/// A side of a group of compressed-tensors, weights or activations.
 struct Side {
   std::string_view type;
   std::vector<std::string_view> strategies;

@@ -82,7 +82,7 @@ class FamilyMatrix {
     double predicted_us;
   };
 
-  /// What was predicted at some sizes.
+  /// The predictions at some sizes.
   struct Predicted {
     std::mutex mutex;
     std::optional<Result<BoundProblem>> problem;

@@ -29,10 +29,9 @@ struct Demands {
   std::int64_t step_clocks = 0;   ///< its chain of dependent work, beside the loads
   std::int64_t idle_clocks = 0;   ///< for which no unit has work: barriers, addresses
 
-  std::int64_t tile_clocks = 0;  ///< of a tile beside its steps, if no other tile hides them
-  /// Of each time that all blocks of a multiprocessor are replaced.
-  std::int64_t round_clocks = 0;
-  std::int64_t once_clocks = 0;  ///< before the first tile and after the last
+  std::int64_t tile_clocks = 0;   ///< of a tile beside its steps, if no other tile hides them
+  std::int64_t round_clocks = 0;  ///< each time that all blocks of a multiprocessor are replaced
+  std::int64_t once_clocks = 0;   ///< before the first tile and after the last
 
   std::int64_t in_flight_bytes = 0;  ///< from memory to a block at most; 0: enough for the memory
   std::int64_t wave_bytes = 0;    ///< that tiles which run at once read together; 0: once for all

@@ -18,7 +18,7 @@ FAMILIES = {**MIXTURES, "Olmoe": dict(num_experts=8, num_experts_per_tok=2),
             "Glm4Moe": dict(n_routed_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, first_k_dense_replace=0)}
 CHOICE, ORDER, SUM, PRODUCTS = "choose_experts", "order_experts", "combine_experts", ["grouped_matmul"] * 2
 ALL = [CHOICE, ORDER, *PRODUCTS, SUM]
-# What is ours of a layer, and what PyTorch still does of that. The weights of gpt-oss lie [experts, in, out], and GLM's
+# The calls of a layer that are ours, and the ones that PyTorch keeps: gpt-oss has weights [experts, in, out], and GLM's
 # router chooses by a sigmoid.
 PARTS = {"Qwen3Moe": (ALL, []), "Qwen2Moe": (ALL, []), "Mixtral": (ALL, []), "Olmoe": (ALL, []),
          "GptOss": ([CHOICE, ORDER, SUM], ["_grouped_mm"] * 2), "Glm4Moe": (ALL[1:], ["topk"] * 3)}
@@ -35,7 +35,7 @@ def model(family, **changes):
 
 
 def compiled(step, *calls, **named):
-    """Returns the results, our operators of mixtures in the graphs, and those of PyTorch that these replace."""
+    """Returns the results, our operators of mixtures in the graphs, and PyTorch's that they replace."""
     left, fuse = [], _compiled.fuse_model
 
     def watched(graph):

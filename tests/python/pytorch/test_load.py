@@ -407,7 +407,7 @@ def test_rows_are_there_for_whoever_reads_them(by_eight_bits, change, norms, gat
 
 
 def test_codes_are_no_rows_for_others(by_eight_bits):
-    """What the guards cannot see fails, and computes nothing wrong."""
+    """A reader that the guards cannot see fails, and computes nothing wrong."""
     model, _, _ = by_eight_bits
     kt.patch(model)
     codes = norm_of(model)(torch.randn(1, 3, 64).bfloat16())

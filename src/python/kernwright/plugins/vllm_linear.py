@@ -1,8 +1,8 @@
 """kernwright's kernels of quantized linear layers in vLLM: weights of 4 and 8 bits beside activations of 16, fp8 by
-tensors and by blocks, and fp8 and int8 by rows. vLLM asks the kernels of its lists in their order, and takes the first that can
-implement a layer; VLLM_DISABLED_KERNELS has the names of those that it leaves out."""
+tensors and by blocks, and fp8 and int8 by rows. vLLM asks the kernels of its lists in their order, and takes the
+first that can implement a layer; VLLM_DISABLED_KERNELS has the names of those that it leaves out."""
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -84,6 +84,15 @@ class KernwrightFp8LinearKernel(linear.FP8ScaledMMLinearKernel):  # type: ignore
         return result.view(*output_shape)
 
 
+def _answer_of_scales(config: Any, of_weights: Sequence[Tuple[int, int]], of_x: Tuple[int, int]) -> _Answer:
+    """Says whether scales have one of these shapes of weights, and activations this one while the layer runs."""
+    weight, x = config.weight_quant_key.scale, config.activation_quant_key.scale
+    return _fp8_answer(config, **{
+        f"scales of {tuple(weight.group_shape)} weights and {tuple(x.group_shape)} activations":
+            tuple(weight.group_shape) not in of_weights or tuple(x.group_shape) != of_x,
+        "scales of activations that the checkpoint has": x.static})
+
+
 def _quantize_blocks(x: Tensor, scale: Optional[Tensor] = None, most: Optional[Tensor] = None,
                      **_: Any) -> Tuple[Tensor, Tensor]:
     """Quantizes in the place of vLLM's QuantFP8. The pass over vLLM's graph finds it behind norms and gates."""
@@ -107,11 +116,7 @@ class KernwrightFp8BlockLinearKernel(Fp8BlockScaledMMLinearKernel):  # type: ign
 
     @classmethod
     def can_implement(cls, config: Any) -> _Answer:
-        of_weight, of_x = config.weight_quant_key.scale, config.activation_quant_key.scale
-        return _fp8_answer(config, **{
-            f"scales of {tuple(of_weight.group_shape)} weights and {tuple(of_x.group_shape)} activations":
-                tuple(of_weight.group_shape) != (_BLOCK, _BLOCK) or tuple(of_x.group_shape) != (1, _BLOCK),
-            "scales of activations that the checkpoint has": of_x.static})
+        return _answer_of_scales(config, [(_BLOCK, _BLOCK)], (1, _BLOCK))
 
     def process_weights_after_loading(self, layer: nn.Module) -> None:
         """Keeps scales that are powers of two in fp32, as kernels read them."""
@@ -147,11 +152,7 @@ class KernwrightFp8RowsLinearKernel(linear.FP8ScaledMMLinearKernel):  # type: ig
 
     @classmethod
     def can_implement(cls, c: Any) -> _Answer:
-        of_weight, of_x = c.weight_quant_key.scale, c.activation_quant_key.scale
-        return _fp8_answer(c, **{
-            f"scales of {tuple(of_weight.group_shape)} weights and {tuple(of_x.group_shape)} activations":
-                tuple(of_weight.group_shape) not in ((-1, 1), (-1, -1)) or tuple(of_x.group_shape) != (1, -1),
-            "scales of activations that the checkpoint has": of_x.static})
+        return _answer_of_scales(c, [(-1, 1), (-1, -1)], (1, -1))
 
     def process_weights_after_loading(self, layer: nn.Module) -> None:
         super().process_weights_after_loading(layer)

@@ -133,7 +133,6 @@ class _Unpacked(nn.Module):
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
 
-
     def _by_rows(self, name: str) -> QuantizedRows:
         if set(self._buffers) != {"weight", "weight_scale"}:
             raise ValueError(f"{name}: its tensors are {', '.join(self._buffers)}, and weight and weight_scale expected")

@@ -55,8 +55,8 @@ OWN = Finders(_of_operator(OPERATORS.linear.default, 3), _of_operator(OPERATORS.
 
 def fuse(graph: fx.Graph, find: Finders = OWN) -> None:
     """Adds residuals in the product before a norm or a sum, gates in the product before an activation, makes one
-    product of q, k and v, normalises in the product behind a norm, quantizes in the norm or the gate, and takes the most probable
-    token from logits."""
+    product of q, k and v, normalises in the product behind a norm, quantizes in the norm or the gate, and takes the
+    most probable token from logits."""
     for step in (_fuse_norm_of_sum, _fuse_sum, _fuse_gate, _take_largest, _quantize_before):
         for node in list(graph.nodes):
             if not node._erased:

@@ -155,8 +155,8 @@ def _alone(weight: Union[_Weight, PartOfGated]) -> _Weight:
 
 
 def as_rows(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns codes that stand in for rows of the dtype. What reads rows alone refuses codes, whose dtype it does
-    not know."""
+    """Returns codes in place of rows of the dtype. A reader of rows alone refuses their dtype, which it does not
+    know."""
     setattr(codes, _SCALES, (scales, dtype))
     return codes
 
