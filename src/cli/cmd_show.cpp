@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -53,11 +54,12 @@ class Show : public Command {
     if (has_range(*problem)) return show_family(*service, *problem);
     const Result<BoundProblem> bound = service->bind(*problem);
     if (!bound) return report(bound.error());
-    const Result<AnsweringRecord> answer = answering_record(*service, *bound);
-    if (!answer) {
-      const bool absent = answer.error().code == ErrorCode::not_found;
-      return absent && show_size(*service, *bound) ? Status::ok : report(answer.error());
+    const AnswerFinder::First first = service->answers().first(*bound);
+    if (first.record && is_family(first.record->head.key)) {
+      return show_size(*service, *bound, *first.record, first.decisions);
     }
+    const Result<AnsweringRecord> answer = answering_record(*service, *bound);
+    if (!answer) return report(answer.error());
     const TuningRecord& record = answer->record;
     if (const Result<void> written = write_page(answer->file, *service); !written) {
       return report(written.error());
@@ -109,8 +111,7 @@ class Show : public Command {
     if (!answer->instead_of.empty()) {
       page.print("instead of", concat(answer->instead_of, ", which the checks above are of"));
     }
-    if (answer->decisions.pin()) page.print("pinned", said(*answer->decisions.pin()));
-    for (const auto& [id, ban] : answer->decisions.bans()) page.print("banned", said(ban));
+    print_decisions(page, answer->decisions);
     return Status::ok;
   }
 
@@ -127,57 +128,68 @@ class Show : public Command {
     return {};
   }
 
-  /// Shows which kernel of a family answers for one of its sizes. Returns false if none does.
-  bool show_size(const ServiceCore& service, const BoundProblem& problem) const {
-    for (const AnswerFinder::KnownFamily& family : service.answers().families(problem)) {
-      const auto sizes = family.problem.sizes_of(problem.problem());
-      if (!sizes) continue;
-      const auto first = static_cast<std::size_t>(family.table.order(*sizes).front());
-      const GradedRecord& kernel = family.pinned ? *family.pinned : family.kernels[first];
-      if (kernel.match == Match::none) continue;
-      const std::string id = kernel.head.winner.choice.id();
-      if (json) {
-        print_json(Json{{"problem", problem.text()},
-                        {"family", family.problem.text()},
-                        {"kernel", id},
-                        {"match", to_string(kernel.match)},
-                        {"reason", to_string(kernel.reason)}});
-        return true;
-      }
-      const Page page = verbose_.page();
-      page.print("size", problem.text());
-      page.print("family", family.problem.text());
-      page.print("kernel", id);
-      page.print("match", concat(to_string(kernel.match),
-                                 kernel.match == Match::family ? "" : "; tune again to renew it"));
-      return true;
-    }
-    return false;
+  /// Returns an error if a picture is asked for of what has no race.
+  Result<void> check_picture() const {
+    if (svg_.empty()) return {};
+    return Error{ErrorCode::invalid_argument,
+                 "a range of sizes has no race for --svg; --html draws its kernels over the sizes"};
   }
 
-  Status show_family(const ServiceCore& service, const Problem& problem) const {
-    const Result<RangedProblem> family = service.site().bind_family(problem);
-    if (!family) return report(family.error());
-    const RecordKey key = service.site().key(family->text());
-    for (const TieredCache::FoundFamily& found : service.cache().families(key)) {
-      if (found.head.key != key) continue;
+  static void print_decisions(const Page& page, const Decisions& decisions) {
+    if (decisions.pin()) page.print("pinned", said(*decisions.pin()));
+    for (const auto& [id, ban] : decisions.bans()) page.print("banned", said(ban));
+  }
+
+  /// Shows which kernel of a family answers for one of its sizes.
+  Status show_size(const ServiceCore& service, const BoundProblem& problem,
+                   const GradedRecord& kernel, const Decisions& decisions) const {
+    if (const Result<void> fits = check_picture(); !fits) return report(fits.error());
+    for (const TieredCache::FoundFamily& found : service.cache().families(kernel.head.key)) {
+      if (found.head.key != kernel.head.key) continue;
       if (const Result<void> written = write_page(found.file, service); !written) {
         return report(written.error());
       }
-      if (json) {
-        const Lookup<FamilyRecord> record = read_family(found.file);
-        if (!record) return report({ErrorCode::corrupt, record.detail});
-        print_json(parse_value(to_json(*record.value)));
-        return Status::ok;
-      }
-      print_family(verbose_.page(), found.head);
-      if (found.decisions.pin()) verbose_.page().print("pinned", said(*found.decisions.pin()));
-      for (const auto& [id, ban] : found.decisions.bans()) {
-        verbose_.page().print("banned", said(ban));
-      }
+    }
+    const std::string id = kernel.head.winner.choice.id();
+    if (json) {
+      print_json(Json{{"problem", problem.text()},
+                      {"family", kernel.head.key.problem},
+                      {"kernel", id},
+                      {"match", to_string(kernel.match)},
+                      {"reason", to_string(kernel.reason)}});
       return Status::ok;
     }
-    return report({ErrorCode::not_found, concat("no record for ", key.text())});
+    const Page page = verbose_.page();
+    page.print("size", problem.text());
+    page.print("family", kernel.head.key.problem);
+    page.print("kernel", id);
+    page.print("match", concat(to_string(kernel.match),
+                               kernel.match == Match::family ? "" : "; tune again to renew it"));
+    print_decisions(page, decisions);
+    return Status::ok;
+  }
+
+  Status show_family(const ServiceCore& service, const Problem& problem) const {
+    if (const Result<void> fits = check_picture(); !fits) return report(fits.error());
+    const Result<RangedProblem> family = service.site().bind_family(problem);
+    if (!family) return report(family.error());
+    const RecordKey key = service.site().key(family->text());
+    const std::optional<TieredCache::FoundFamily> found = service.answers().record_of(*family);
+    if (!found) return report({ErrorCode::not_found, concat("no record for ", key.text())});
+    if (const Result<void> written = write_page(found->file, service); !written) {
+      return report(written.error());
+    }
+    if (json) {
+      const Lookup<FamilyRecord> record = read_family(found->file);
+      if (!record) return report({ErrorCode::corrupt, record.detail});
+      print_json(parse_value(to_json(*record.value)));
+      return Status::ok;
+    }
+    const Page page = verbose_.page();
+    if (found->head.key != key) page.print("sizes", key.problem);
+    print_family(page, found->head);
+    print_decisions(page, found->decisions);
+    return Status::ok;
   }
 
   ServiceFlags service_;

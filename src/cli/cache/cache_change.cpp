@@ -56,55 +56,59 @@ Result<ParameterValues> parse_parameters(std::string_view text) {
   return values;
 }
 
-/// Returns the candidate that --template and --configuration name; nullopt if they are not given.
-Result<std::optional<Choice>> named_candidate(const CacheFlags& flags, const ServiceCore& service,
-                                              const BoundProblem& problem) {
-  if (flags.kernel_template.empty()) {
-    if (flags.configuration.empty()) return std::optional<Choice>();
-    return Error{ErrorCode::invalid_argument,
-                 "--configuration is of a template, and no --template is given"};
-  }
-  KW_ASSIGN(const ParameterValues parameters, parse_parameters(flags.configuration.getValue()));
-  KW_ASSIGN(const Candidate candidate,
-            service.site().candidate(problem, flags.kernel_template.getValue(), parameters));
-  return std::optional(Choice{flags.kernel_template, candidate.configuration});
-}
-
 /// The problem or the family that is decided about.
 struct Subject {
   BoundProblem problem;  ///< of a family the last
+  std::optional<RangedProblem> family;
   RecordKey key;
 };
 
 Result<Subject> subject_of(const ServiceCore& service, const Problem& problem) {
   if (has_range(problem)) {
-    KW_ASSIGN(const RangedProblem family, service.site().bind_family(problem));
-    return Subject{family.last(), service.site().key(family.text())};
+    KW_ASSIGN(RangedProblem family, service.site().bind_family(problem));
+    RecordKey key = service.site().key(family.text());
+    return Subject{family.last(), std::move(family), std::move(key)};
   }
   KW_ASSIGN(BoundProblem bound, service.bind(problem));
   RecordKey key = service.site().key(bound);
-  return Subject{std::move(bound), std::move(key)};
+  return Subject{std::move(bound), std::nullopt, std::move(key)};
+}
+
+/// Returns the candidate that --template and --configuration name; nullopt if they are not given.
+Result<std::optional<Choice>> named_candidate(const CacheFlags& flags, const ServiceCore& service,
+                                              const Subject& subject) {
+  const std::string& name = flags.kernel_template.getValue();
+  if (name.empty()) {
+    if (flags.configuration.empty()) return std::optional<Choice>();
+    return Error{ErrorCode::invalid_argument,
+                 "--configuration is of a template, and no --template is given"};
+  }
+  const Site& site = service.site();
+  KW_ASSIGN(const ParameterValues parameters, parse_parameters(flags.configuration.getValue()));
+  KW_ASSIGN(const Candidate candidate, subject.family
+                                           ? site.candidate(*subject.family, name, parameters)
+                                           : site.candidate(subject.problem, name, parameters));
+  return std::optional(Choice{name, candidate.configuration});
 }
 
 /// Returns the candidate to pin or to ban: the named one, or the one that is served now.
 Result<std::vector<Choice>> to_decide(const CacheFlags& flags, const ServiceCore& service,
                                       const Subject& subject) {
-  KW_ASSIGN(std::optional<Choice> named, named_candidate(flags, service, subject.problem));
+  KW_ASSIGN(std::optional<Choice> named, named_candidate(flags, service, subject));
   if (named) return std::vector{*std::move(named)};
-  if (is_family(subject.key)) {
+  if (subject.family) {
     return Error{ErrorCode::invalid_argument,
                  concat(subject.key.problem,
                         " has several kernels: name the candidate with "
                         "--template and --configuration")};
   }
   const BoundProblem& problem = subject.problem;
-  const Answers answers = service.answers().look_up(problem);
-  if (!answers.records.empty()) {
-    const HeadWinner& served = answers.records.front().head.winner;
-    return std::vector{served.choice};
+  if (const auto served = service.answers().first(problem).record) {
+    return std::vector{service.answers().as_decided(served->head.winner.choice)};
   }
   return Error{ErrorCode::invalid_argument,
-               concat("no record for ", problem.text(), " (", to_string(answers.reason),
+               concat("no record for ", problem.text(), " (",
+                      to_string(service.answers().look_up(problem).reason),
                       "): name the candidate with --template and --configuration")};
 }
 
@@ -112,7 +116,7 @@ Result<std::vector<Choice>> to_decide(const CacheFlags& flags, const ServiceCore
 /// problem.
 Result<std::vector<Choice>> to_lift(const CacheFlags& flags, const ServiceCore& service,
                                     const Subject& subject) {
-  KW_ASSIGN(const std::optional<Choice> named, named_candidate(flags, service, subject.problem));
+  KW_ASSIGN(const std::optional<Choice> named, named_candidate(flags, service, subject));
   const Decisions decisions = service.cache().decisions(subject.key);
   std::vector<Choice> all;
   const auto add = [&](const Override& made) {
@@ -207,6 +211,13 @@ Status decide(const CacheFlags& flags) {
   const auto decided = action == OverrideAction::lift ? to_lift(flags, **service, *subject)
                                                       : to_decide(flags, **service, *subject);
   if (!decided) return report(decided.error());
+  if (subject->family && action != OverrideAction::lift) {
+    const auto found = (*service)->answers().record_of(*subject->family);
+    if (!found || found->head.key != subject->key) {
+      report_warning(concat("no record of ", subject->key.problem,
+                            ", so this has no effect before that range is tuned"));
+    }
+  }
   Json rows = Json::array();
   for (const Choice& one : *decided) {
     const Override made{.key = subject->key,

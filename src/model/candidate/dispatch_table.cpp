@@ -158,6 +158,14 @@ DispatchTable::Form DispatchTable::form(std::size_t choices) const {
   return form;
 }
 
+DispatchTable DispatchTable::always(std::size_t choices) {
+  DispatchTable table;
+  table.nodes_.emplace_back();
+  Order& order = table.orders_.emplace_back();
+  for (std::size_t i = 0; i < choices; ++i) order[i] = static_cast<std::uint8_t>(i);
+  return table;
+}
+
 Result<DispatchTable> DispatchTable::from(const Form& form, std::size_t dims, std::size_t choices) {
   const auto wrong = [](std::string_view what) {
     return Error{ErrorCode::corrupt, concat("a dispatch table ", what)};

@@ -27,6 +27,9 @@ class DispatchTable {
                            const std::vector<std::vector<double>>& losses,
                            double least_gain = 1e-4);
 
+  /// Makes the table that takes the choices in their order at all sizes.
+  static DispatchTable always(std::size_t choices);
+
   /// A table as it is written down: of each node the number of its dim, or -1 for a leaf; the
   /// largest size that goes on at the next node; the node for larger sizes, or the number of the
   /// leaf. `orders` has the choices of one leaf after another.

@@ -182,4 +182,12 @@ std::optional<std::vector<std::int64_t>> RangedProblem::sizes_of(const Problem& 
   return sizes;
 }
 
+bool RangedProblem::includes(const RangedProblem& other) const {
+  return sizes_of(other.last_.problem()) &&
+         std::ranges::all_of(other.free_, [this](const FreeDim& asked) {
+           const FreeDim* const own = find_named(free_, asked.name);
+           return own != nullptr && own->first <= asked.first;
+         });
+}
+
 }  // namespace kernwright

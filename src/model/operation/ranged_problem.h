@@ -57,6 +57,8 @@ class RangedProblem {
   bool has_form(const Problem& normalized) const;
   /// Returns the sizes of the ranges of a problem, or nullopt if it is not of the family.
   std::optional<std::vector<std::int64_t>> sizes_of(const Problem& normalized) const;
+  /// Returns true if all problems of the other family are of this one.
+  bool includes(const RangedProblem& other) const;
 
  private:
   RangedProblem(BoundProblem last, std::vector<FreeDim> free)

@@ -90,11 +90,18 @@ Answers AnswerFinder::look_up(const BoundProblem& problem) const {
   return answers;
 }
 
-Answers AnswerFinder::look_up_with_neighbours(const BoundProblem& problem) const {
+Answers AnswerFinder::look_up_with_families(const BoundProblem& problem) const {
   Answers answers = look_up(problem);
-  std::vector<GradedRecord>& records = answers.records;
   if (answers.decisions.pin()) return answers;
+  const std::vector<GradedRecord>& records = answers.records;
   if (records.empty() || records.front().match != Match::exact) add_families(problem, answers);
+  return answers;
+}
+
+Answers AnswerFinder::look_up_with_neighbours(const BoundProblem& problem) const {
+  Answers answers = look_up_with_families(problem);
+  if (answers.decisions.pin()) return answers;
+  std::vector<GradedRecord>& records = answers.records;
   if (!records.empty() && records.front().match < Match::bucket) return answers;
   std::vector<GradedRecord> near = site_.cache.near(
       site_.key(problem), problem, now(),
@@ -104,12 +111,14 @@ Answers AnswerFinder::look_up_with_neighbours(const BoundProblem& problem) const
   return answers;
 }
 
-bool AnswerFinder::banned(const Decisions& decisions, const Choice& choice) const {
-  if (decisions.banned(choice.id())) return true;
+Choice AnswerFinder::as_decided(const Choice& choice) const {
   const auto found = site_.catalog->kernel_template(choice.kernel_template);
-  return found &&
-         decisions.banned(
-             Choice{choice.kernel_template, without_derived(**found, choice.configuration)}.id());
+  if (!found) return choice;
+  return {choice.kernel_template, without_derived(**found, choice.configuration)};
+}
+
+bool AnswerFinder::banned(const Decisions& decisions, const Choice& choice) const {
+  return decisions.banned(choice.id()) || decisions.banned(as_decided(choice).id());
 }
 
 GradedRecord AnswerFinder::graded(const FamilyHead& family, const FamilyKernel& kernel) const {
@@ -127,28 +136,56 @@ std::vector<AnswerFinder::KnownFamily> AnswerFinder::families(const BoundProblem
     Result<DispatchTable> table = table_of(found.head);
     if (!table) continue;
     KnownFamily& one =
-        known.emplace_back(KnownFamily{*std::move(family), *std::move(table), {}, std::nullopt});
+        known.emplace_back(KnownFamily{*std::move(family), *std::move(table), {}, {}});
     for (const FamilyKernel& kernel : found.head.kernels) {
       GradedRecord& answer = one.kernels.emplace_back(graded(found.head, kernel));
       if (banned(found.decisions, kernel.choice)) answer.match = Match::none;
     }
-    if (const std::optional<Override>& pin = found.decisions.pin()) {
-      const auto has = std::ranges::find(found.head.kernels, pin->choice, &FamilyKernel::choice);
-      const FamilyKernel made{.choice = pin->choice,
-                              .template_digest = template_digest(pin->choice.kernel_template),
-                              .artifact = {}};
-      one.pinned = graded(found.head, has == found.head.kernels.end() ? made : *has);
+    const std::optional<Override>& pin = found.decisions.pin();
+    if (!pin) continue;
+    for (const FamilyKernel& kernel : found.head.kernels) {
+      if (kernel.choice != pin->choice && as_decided(kernel.choice) != pin->choice) continue;
+      one.pinned.push_back(graded(found.head, kernel));
     }
+    if (!one.pinned.empty()) continue;
+    one.pinned.push_back(
+        graded(found.head, {.choice = pin->choice,
+                            .template_digest = template_digest(pin->choice.kernel_template),
+                            .artifact = {}}));
   }
   return known;
+}
+
+std::optional<TieredCache::FoundFamily> AnswerFinder::record_of(const RangedProblem& family) const {
+  const RecordKey key = site_.key(family.text());
+  std::optional<TieredCache::FoundFamily> wider;
+  for (TieredCache::FoundFamily& found : site_.cache.families(key)) {
+    if (found.head.key == key) return std::move(found);
+    const Result<Problem> written = Problem::parse(found.head.key.problem);
+    if (!written || wider) continue;
+    const auto other = RangedProblem::bind(family.last().operation(), *written);
+    if (other && other->includes(family)) wider = std::move(found);
+  }
+  return wider;
+}
+
+AnswerFinder::First AnswerFinder::first(const BoundProblem& problem) const {
+  Answers answers = look_up_with_families(problem);
+  First first{.record = std::nullopt, .decisions = std::move(answers.decisions)};
+  for (GradedRecord& record : answers.records) {
+    MissReason refused = MissReason::none;
+    if (!candidate(problem, record, refused)) continue;
+    first.record = std::move(record);
+    break;
+  }
+  return first;
 }
 
 void AnswerFinder::add_families(const BoundProblem& problem, Answers& answers) const {
   for (const KnownFamily& family : families(problem)) {
     const auto sizes = family.problem.sizes_of(problem.problem());
     if (!sizes) continue;
-    std::vector<GradedRecord> ordered;
-    if (family.pinned) ordered.push_back(*family.pinned);
+    std::vector<GradedRecord> ordered = family.pinned;
     const DispatchTable::Order& order = family.table.order(*sizes);
     for (std::size_t i = 0; i < family.kernels.size(); ++i) {
       ordered.push_back(family.kernels[order[i]]);
@@ -193,6 +230,18 @@ Result<Candidate> AnswerFinder::candidate(const BoundProblem& problem, const Hea
   refused = MissReason::rule_violated;
   KW_TRY(applies(*found, problem, site_.profile));
   return make_candidate(*found, problem, winner.choice.configuration, site_.profile);
+}
+
+Result<Candidate> AnswerFinder::candidate(const BoundProblem& problem, const GradedRecord& record,
+                                          MissReason& refused) const {
+  KW_ASSIGN(Candidate found, candidate(problem, record.head.winner, refused));
+  if (record.match == Match::bucket || record.match == Match::family) {
+    if (const Rule* const habit = broken_habit(found)) {
+      refused = MissReason::rule_violated;
+      return Error{ErrorCode::not_found, habit->failure(found.scope)};
+    }
+  }
+  return found;
 }
 
 std::vector<Choice> AnswerFinder::early_variants(const BoundProblem& problem,
@@ -282,13 +331,7 @@ Result<Offer> AnswerFinder::offer(const BoundProblem& problem, const GradedRecor
 Result<Offer> AnswerFinder::offer(const BoundProblem& problem, const GradedRecord& record,
                                   Bits bits, MissReason& lacks) const {
   const HeadWinner& winner = record.head.winner;
-  KW_ASSIGN(Candidate found, candidate(problem, winner, lacks));
-  if (record.match == Match::bucket || record.match == Match::family) {
-    if (const Rule* const habit = broken_habit(found)) {
-      lacks = MissReason::rule_violated;
-      return Error{ErrorCode::not_found, habit->failure(found.scope)};
-    }
-  }
+  KW_ASSIGN(Candidate found, candidate(problem, record, lacks));
   lacks = record.reason;
   if (has_own_bits(found, record)) {
     if (Lookup<CompiledKernel> stored = site_.cache.artifact(winner.artifact)) {

@@ -53,12 +53,21 @@ class AnswerFinder {
     /// Its kernels as answers, by their numbers in the table. Those that are banned, or whose
     /// template is gone, have match `none`.
     std::vector<GradedRecord> kernels;
-    std::optional<GradedRecord> pinned;  ///< answers before the others
+    std::vector<GradedRecord> pinned;  ///< answer before the others
   };
   /// Returns a kernel of a family as an answer in today's environment.
   GradedRecord graded(const FamilyHead& family, const FamilyKernel& kernel) const;
   /// Returns the families of the problem's form: their ranges may not have its sizes.
   std::vector<KnownFamily> families(const BoundProblem& problem) const;
+  /// Returns the record of this family, or of one whose ranges include all of its sizes.
+  std::optional<TieredCache::FoundFamily> record_of(const RangedProblem& family) const;
+  struct First {
+    std::optional<GradedRecord> record;
+    Decisions decisions;  ///< on the problem
+  };
+  /// Returns the first of the records that `find` goes through, but for neighbouring shapes, whose
+  /// winner is a kernel for the problem. Its bits may be missing.
+  First first(const BoundProblem& problem) const;
 
   /// The sources that the bits of an offer may come from.
   enum class Bits { stored, built };
@@ -88,16 +97,23 @@ class AnswerFinder {
   Result<Candidate> candidate(const BoundProblem& problem, const HeadWinner& winner,
                               MissReason& refused) const;
 
+  /// Returns a choice without its derived values, as decisions name it.
+  Choice as_decided(const Choice& choice) const;
+
   /// Returns today's environment, as far as it is known. It lacks the digest of a template.
   RecordEnvironment environment() const;
   /// Returns the digest of a template as it is now, or an empty text if there is none of that name.
   std::string template_digest(std::string_view name) const;
 
  private:
-  /// Returns the records of `look_up`, and among them, by their match, what families and
-  /// neighbouring shapes answer.
+  /// Returns the records of `look_up`, and among them, by their match, what families answer.
+  Answers look_up_with_families(const BoundProblem& problem) const;
+  /// The same, and what neighbouring shapes answer.
   Answers look_up_with_neighbours(const BoundProblem& problem) const;
   void add_families(const BoundProblem& problem, Answers& answers) const;
+  /// Returns the winner of an answer as a candidate, which no habit keeps from being served.
+  Result<Candidate> candidate(const BoundProblem& problem, const GradedRecord& record,
+                              MissReason& refused) const;
   Result<Offer> offer(const BoundProblem& problem, const GradedRecord& record, Bits bits,
                       MissReason& lacks) const;
   /// Returns the choices that differ from this one in arguments `early` alone, with the largest

@@ -243,9 +243,10 @@ Shortlists::Added Shortlists::add_predicted(Family& family, Entry& entry, const 
 void Shortlists::add_measured(Family& family, Match worst, AnswerFinder::Bits bits,
                               const Load& load) const {
   constexpr int kLooks = 128;  // at sizes of both, for those at which a kernel is chosen
+  constexpr int kMostTries = 4;
   for (const AnswerFinder::KnownFamily& known : answers_.families(family.example)) {
     const std::vector<FreeDim>& own = known.problem.free();
-    Family::Section section{.ranges = {}, .places = {}, .table = known.table, .measured = true};
+    Family::Section section{.ranges = {}, .places = {}, .measured = true};
     bool meets = true;
     for (const auto& [name, size] : known.problem.last().problem().dims()) {
       const FreeDim* free = find_named(family.free, name);
@@ -260,31 +261,36 @@ void Shortlists::add_measured(Family& family, Match worst, AnswerFinder::Bits bi
       meets = meets && section.ranges.back().first <= section.ranges.back().last;
     }
     if (!meets) continue;
-    section.listed.resize(known.kernels.size());
-    std::vector<int> tries(known.kernels.size(), 0);
-    constexpr int kMostTries = 4;
-    for (const std::vector<double>& places : spread_evenly(section.places.size(), kLooks)) {
-      std::vector<std::int64_t> sizes;
-      for (std::size_t i = 0; i < places.size(); ++i) {
-        sizes.push_back(size_at(section.ranges[section.places[i]], places[i]));
+    const auto add = [&](const std::vector<GradedRecord>& kernels, int most_tries) {
+      section.listed.assign(kernels.size(), std::nullopt);
+      std::vector<int> tries(kernels.size(), 0);
+      for (const std::vector<double>& places : spread_evenly(section.places.size(), kLooks)) {
+        std::vector<std::int64_t> sizes;
+        for (std::size_t i = 0; i < places.size(); ++i) {
+          sizes.push_back(size_at(section.ranges[section.places[i]], places[i]));
+        }
+        const Result<BoundProblem> problem = known.problem.at(sizes);
+        if (!problem) continue;
+        const DispatchTable::Order& order = section.table.order(sizes);
+        for (std::size_t i = 0; i < kernels.size(); ++i) {
+          const std::size_t kernel = order[i];
+          const GradedRecord& record = kernels[kernel];
+          if (record.match > worst) continue;
+          if (section.listed[kernel] || ++tries[kernel] > most_tries) break;
+          Result<Offer> offer = answers_.offer(*problem, record, bits);
+          if (!offer || broken_habit(offer->candidate) != nullptr) continue;
+          section.listed[kernel] = add_kernel(family, *std::move(offer), record, load);
+          break;
+        }
       }
-      const Result<BoundProblem> problem = known.problem.at(sizes);
-      if (!problem) continue;
-      std::vector<std::size_t> order;
-      for (std::size_t i = 0; i < known.kernels.size(); ++i) {
-        order.push_back(known.table.order(sizes)[i]);
-      }
-      for (const std::size_t kernel : order) {
-        const GradedRecord& record = known.pinned ? *known.pinned : known.kernels[kernel];
-        if (record.match > worst) continue;
-        if (section.listed[kernel] || ++tries[kernel] > kMostTries) break;
-        Result<Offer> offer = answers_.offer(*problem, record, bits);
-        if (!offer || broken_habit(offer->candidate) != nullptr) continue;
-        section.listed[kernel] = add_kernel(family, *std::move(offer), record, load);
-        break;
-      }
+      family.sections.push_back(section);
+    };
+    if (!known.pinned.empty()) {
+      section.table = DispatchTable::always(known.pinned.size());
+      add(known.pinned, kLooks);  // it may be valid at few sizes
     }
-    family.sections.push_back(std::move(section));
+    section.table = known.table;
+    add(known.kernels, kMostTries);
   }
 }
 

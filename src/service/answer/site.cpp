@@ -1,12 +1,16 @@
 #include "service/answer/site.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "support/gigabytes.h"
+#include "support/names.h"
 #include "support/text.h"
 #include "support/try.h"
+#include "tuner/candidates/family_fit.h"
 
 namespace kernwright {
 
@@ -53,7 +57,9 @@ Result<Candidate> Site::candidate(const BoundProblem& problem, std::string_view 
   KW_TRY(applies(*found, problem, profile));
   std::vector<std::pair<std::string, std::int64_t>> values = found->default_configuration.values();
   for (const auto& [parameter, value] : parameters) {
-    bool known = false;
+    const Derived* const derived = find_named(found->derived, parameter);
+    bool known = derived != nullptr && derived->bound;  // as the kernels of a range name it
+    if (known) values.emplace_back(parameter, value);
     for (auto& entry : values) {
       if (entry.first != parameter) continue;
       entry.second = value;
@@ -66,6 +72,26 @@ Result<Candidate> Site::candidate(const BoundProblem& problem, std::string_view 
     }
   }
   return make_candidate(*found, problem, Configuration(std::move(values)), profile);
+}
+
+Result<Candidate> Site::candidate(const RangedProblem& family, std::string_view kernel_template,
+                                  const ParameterValues& parameters) const {
+  constexpr int kLooks = 256;
+  Result<Candidate> of_last = candidate(family.last(), kernel_template, parameters);
+  if (of_last) return of_last;
+  std::vector<std::vector<double>> looks = spread_evenly(family.free().size(), kLooks);
+  looks.emplace_back(family.free().size(), 0);
+  for (const std::vector<double>& places : looks) {
+    std::vector<std::int64_t> sizes;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      sizes.push_back(size_at(family.free()[i], places[i]));
+    }
+    const Result<BoundProblem> problem = family.at(sizes);
+    if (!problem) continue;
+    if (auto made = candidate(*problem, kernel_template, parameters)) return made;
+  }
+  return Error{of_last.error().code, concat("none of the looked at sizes of ", family.text(),
+                                            " takes it; the last: ", of_last.error().message)};
 }
 
 }  // namespace kernwright

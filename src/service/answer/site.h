@@ -50,8 +50,12 @@ struct Site {
   /// Returns the same for a canonical text.
   RecordKey key(std::string problem) const;
   /// Makes a candidate from a template's name and some of its parameters; the others take their
-  /// defaults.
+  /// defaults. Derived values that kernels are compiled for may be among them.
   Result<Candidate> candidate(const BoundProblem& problem, std::string_view kernel_template,
+                              const ParameterValues& parameters) const;
+  /// Does the same for some size of a family. Errors: from its last sizes, if none of many takes
+  /// the candidate.
+  Result<Candidate> candidate(const RangedProblem& family, std::string_view kernel_template,
                               const ParameterValues& parameters) const;
 };
 

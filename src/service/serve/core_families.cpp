@@ -180,26 +180,23 @@ Result<void> ServiceCore::prewarm_family(const Problem& problem) {
 }
 
 Coverage ServiceCore::coverage(const RangedProblem& family) const {
-  const RecordKey key = site_.key(family.text());
-  for (const TieredCache::FoundFamily& found : site_.cache.families(key)) {
-    if (found.head.key != key) continue;
-    Coverage worst{.match = Match::family, .reason = MissReason::none, .of_family = true};
-    for (const FamilyKernel& kernel : found.head.kernels) {
-      const GradedRecord graded = answers_.graded(found.head, kernel);
-      if (graded.match > worst.match) {
-        worst.match = graded.match;
-        worst.reason = graded.reason;
-      }
-      if (!site_.cache.artifact(kernel.artifact)) {
-        worst.match = Match::none;
-        worst.reason = MissReason::artifact_missing;
-      }
+  const std::optional<TieredCache::FoundFamily> found = answers_.record_of(family);
+  if (!found) return {};
+  Coverage worst{.match = Match::family, .reason = MissReason::none, .of_family = true};
+  for (const FamilyKernel& kernel : found->head.kernels) {
+    const GradedRecord graded = answers_.graded(found->head, kernel);
+    if (graded.match > worst.match) {
+      worst.match = graded.match;
+      worst.reason = graded.reason;
     }
-    worst.best = worst.match;
-    if (worst.match > options_.min_match) worst.match = Match::none;
-    return worst;
+    if (!site_.cache.artifact(kernel.artifact)) {
+      worst.match = Match::none;
+      worst.reason = MissReason::artifact_missing;
+    }
   }
-  return {};
+  worst.best = worst.match;
+  if (worst.match > options_.min_match) worst.match = Match::none;
+  return worst;
 }
 
 Result<void> ServiceCore::reserve_workspace(const BoundProblem& of_family,

@@ -194,21 +194,121 @@ TEST_F(FamilyCacheTest, FamiliesAreListed) {
   EXPECT_THAT(torn.err, HasSubstr("not listed: " + family_.native()));
 }
 
-TEST_F(FamilyCacheTest, ASizeIsShownWithTheKernelOfItsFamily) {
-  const auto show = [this](const std::string& m, std::vector<std::string> further = {}) {
-    further.insert(further.begin(),
-                   {"show", "matmul", "m=" + m, "n=6144", "k=4096", "dtype=bf16", "--sku", "h200"});
-    return kernwright(further);
-  };
-  const Ran few = show("17");
+/// A cache with one family, whose kernels are candidates of the templates of today.
+class ShownFamilyTest : public CacheTest {
+ protected:
+  void SetUp() override {
+    CacheTest::SetUp();
+    FamilyRecord family = sample_family(8192);
+    family.head.kernels[0].choice = {kWide, Configuration({{"BM", 128},
+                                                           {"BN", 128},
+                                                           {"BK", 32},
+                                                           {"STAGES", 4},
+                                                           {"WARPS_M", 2},
+                                                           {"WARPS_N", 2},
+                                                           {"WARPS_K", 1},
+                                                           {"GROUP", 8}})};
+    // It takes up to 8 rows, and names what is derived.
+    family.head.kernels[1].choice = {kFew, Configuration({{"BM", 8},
+                                                          {"BN", 16},
+                                                          {"UNROLL", 4},
+                                                          {"WARPS", 8},
+                                                          {"SPLIT", 1},
+                                                          {"PROGRAMMATIC", 0},
+                                                          {"TRANSPOSED", 0}})};
+    for (std::size_t i = 0; i < 2; ++i) family.tried[i] = family.head.kernels[i].choice;
+    few_ = family.head.kernels[1].choice.configuration.text();
+    ASSERT_TRUE(RecordStore(cache()).put(family));
+  }
+
+  Ran of_size(std::vector<std::string> words, const std::string& m,
+              std::vector<std::string> further = {}) {
+    for (const char* word : {"matmul", "n=6144", "k=4096", "dtype=bf16", "--sku", "h200"}) {
+      words.emplace_back(word);
+    }
+    words.push_back("m=" + m);
+    words.insert(words.end(), further.begin(), further.end());
+    return kernwright(words);
+  }
+  Ran show(const std::string& m, std::vector<std::string> further = {}) {
+    return of_size({"show"}, m, std::move(further));
+  }
+  Ran decide(const std::string& action, const std::string& m) {
+    return of_size({"cache", action}, m, {"--template", kFew, "--configuration", few_});
+  }
+
+  static constexpr const char* kWide = "matmul/tiled";
+  static constexpr const char* kFew = "matmul/direct";
+  std::string few_;
+};
+
+TEST_F(ShownFamilyTest, ASizeIsShownWithTheKernelOfItsFamily) {
+  const Ran few = show("8");
   EXPECT_EQ(few.exit_code, 0) << few.err;
   EXPECT_THAT(few.out, HasSubstr("family    matmul m=1..8192 n=6144 k=4096 dtype=bf16\n"));
-  EXPECT_THAT(few.out, HasSubstr("kernel    matmul/tiled BM=64\n"));
+  EXPECT_THAT(few.out, HasSubstr("kernel    matmul/direct BM=8 "));
   EXPECT_THAT(few.out, HasSubstr("; tune again to renew it")) << "its template is another";
-  EXPECT_EQ(show("65", {"--json"}).json()["kernel"], "matmul/persistent_wave STAGES=4 GROUP=-8");
+  EXPECT_THAT(show("17").out, HasSubstr("kernel    matmul/tiled BM=128 "))
+      << "the first of the table takes 8 rows";
+  EXPECT_THAT(show("65", {"--json"}).json()["kernel"].get<std::string>(), HasSubstr(kWide));
   const Ran beyond = show("8193");
   EXPECT_EQ(beyond.exit_code, 1);
   EXPECT_THAT(beyond.err, HasSubstr("no record for matmul m=8193"));
+}
+
+TEST_F(ShownFamilyTest, ARangeWithinIsShownWithTheRecordThatAnswers) {
+  const Ran within = show("5..700");
+  EXPECT_EQ(within.exit_code, 0) << within.err;
+  EXPECT_THAT(within.out, HasSubstr("sizes     matmul m=5..700 n=6144 k=4096 dtype=bf16\n"
+                                    "  family    matmul m=1..8192 n=6144 k=4096 dtype=bf16\n"));
+  EXPECT_EQ(show("5..8193").exit_code, 1);
+}
+
+TEST_F(ShownFamilyTest, ASizeHasAPageAndNoRace) {
+  const std::string page = (dir_ / "page.html").string();
+  EXPECT_EQ(show("8", {"--html", page}).exit_code, 0);
+  EXPECT_THAT(content(page), HasSubstr("m=1..8192"));
+  for (const char* m : {"8", "1..8192"}) {
+    const std::string race = (dir_ / "race.svg").string();
+    const Ran ran = show(m, {"--svg", race});
+    EXPECT_EQ(ran.exit_code, 2) << m;
+    EXPECT_THAT(ran.err, HasSubstr("no race for --svg"));
+    EXPECT_FALSE(std::filesystem::exists(race));
+  }
+}
+
+TEST_F(ShownFamilyTest, AKernelThatTakesFewSizesIsDecidedAboutByTheNameThatIsShown) {
+  const Ran ban = decide("ban", "1..8192");
+  ASSERT_EQ(ban.exit_code, 0) << ban.err;
+  EXPECT_EQ(ban.err, "");
+  EXPECT_THAT(show("8").out, HasSubstr(kWide));
+  EXPECT_THAT(show("1..8192").out, HasSubstr("banned    matmul/direct BM=8 "));
+  ASSERT_EQ(decide("lift", "1..8192").exit_code, 0);
+  EXPECT_THAT(show("8").out, HasSubstr(kFew));
+  const Ran nowhere = of_size({"cache", "ban"}, "17..8192", {"--template", kFew});
+  EXPECT_EQ(nowhere.exit_code, 2);
+  EXPECT_THAT(nowhere.err, HasSubstr("none of the looked at sizes of matmul m=17..8192"));
+}
+
+TEST_F(ShownFamilyTest, ADecisionOnASizeCountsBeforeItsFamily) {
+  const Ran ban = of_size({"cache", "ban"}, "8");
+  ASSERT_EQ(ban.exit_code, 0) << ban.err;
+  EXPECT_THAT(ban.out, HasSubstr("ban matmul/direct BM=8 ")) << "it is served now";
+  const Ran shown = show("8");
+  EXPECT_THAT(shown.out, HasSubstr(std::string("kernel    ") + kWide));
+  EXPECT_THAT(shown.out, HasSubstr("banned    matmul/direct BM=8 "));
+  EXPECT_THAT(show("7").out, HasSubstr(std::string("kernel    ") + kFew));
+  ASSERT_EQ(decide("lift", "8").exit_code, 0);
+  ASSERT_EQ(decide("pin", "8").exit_code, 0);
+  const Ran pinned = show("8");
+  EXPECT_EQ(pinned.exit_code, 1);
+  EXPECT_THAT(pinned.err, HasSubstr("is pinned, and no record knows it"));
+}
+
+TEST_F(ShownFamilyTest, ADecisionOnARangeWithoutARecordSaysThatItHasNoEffectYet) {
+  const Ran ban = decide("ban", "1..16");
+  EXPECT_EQ(ban.exit_code, 0);
+  EXPECT_THAT(ban.err, HasSubstr("no record of matmul m=1..16 n=6144 k=4096 dtype=bf16"));
 }
 
 TEST_F(FamilyCacheTest, VerifyReadsFamiliesWholeAndTheBitsOfTheirKernels) {

@@ -57,6 +57,17 @@ TEST_F(RangedProblemTest, KnowsTheProblemsOfTheFamily) {
             std::nullopt);
 }
 
+TEST_F(RangedProblemTest, IncludesFamiliesOfNoOtherSizes) {
+  const RangedProblem family = must(bind("matmul m=4..64 n=8 k=8 dtype=bf16"));
+  const auto includes = [&](std::string_view text) { return family.includes(must(bind(text))); };
+  EXPECT_TRUE(includes("matmul m=4..64 n=8 k=8 dtype=bf16"));
+  EXPECT_TRUE(includes("matmul m=5..6 n=8 k=8 dtype=bf16"));
+  EXPECT_FALSE(includes("matmul m=3..64 n=8 k=8 dtype=bf16"));
+  EXPECT_FALSE(includes("matmul m=4..65 n=8 k=8 dtype=bf16"));
+  EXPECT_FALSE(includes("matmul m=4..64 n=16 k=8 dtype=bf16"));
+  EXPECT_FALSE(includes("matmul m=4..64 n=8 k=8 dtype=fp16"));
+}
+
 TEST_F(RangedProblemTest, ARangeThatIsNoneIsNamed) {
   EXPECT_THAT(
       bind("matmul m=9..3 n=64 k=64 dtype=bf16"),

@@ -218,6 +218,15 @@ TEST_F(FamilyCoreTest, APinAnswersForTheRangeAndABanForNoSizeOfIt) {
   };
   decide(OverrideAction::pin, *other);
   EXPECT_EQ(served().configuration, other->configuration.text());
+  min_match_ = Match::family;
+  const auto sealed = open();
+  must(sealed->prewarm_family(must(Problem::parse(kText))));
+  sealed->seal(SealMode::error);
+  EXPECT_EQ(must(sealed->get_best_kernel(vector_add(other_sizes()[1], DType::bf16)))
+                .summary()
+                .configuration,
+            other->configuration.text());
+  min_match_ = Match::predicted;
   decide(OverrideAction::lift, *other);
   for (const FamilyKernel& kernel : tuned.record.head.kernels) {
     decide(OverrideAction::ban, kernel.choice);
