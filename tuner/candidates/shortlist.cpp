@@ -265,30 +265,43 @@ Result<RankedChoices> rank_family(const Catalog& catalog, const BoundProblem& pr
                                   const std::function<bool()>& stopped) {
   std::vector<std::string> names;
   for (const FreeDim& dim : free_dims(problem)) names.push_back(dim.name);
+  /// The best choices of a size, and the time of the one that is taken there.
+  struct Best {
+    std::vector<ListedChoice> choices;
+    double us;
+  };
+  const std::vector<SizedProblem> samples = spread(problem, split_dims(problem), kSizes);
+  std::vector<std::optional<Result<Best>>> best(samples.size());
+  parallel_for(samples.size(), [&](std::size_t i) {
+    if (stopped()) return;
+    const BoundProblem& one = samples[i].problem;
+    best[i] = [&]() -> Result<Best> {
+      KW_ASSIGN(const CandidateList list, enumerate_candidates(catalog, one, profile));
+      Best found{.choices = {},
+                 .us = list.predicted_us[predicted_choice(list.predicted_us, list.default_index)]};
+      const std::vector<std::size_t> order = best_of_each_group(list);
+      for (std::size_t c = 0; c < std::min(order.size(), kOfEachSize); ++c) {
+        found.choices.push_back(
+            {.choice = choice_of_bits(list.candidates[order[c]], names), .example = one});
+      }
+      return found;
+    }();
+  });
+  if (stopped()) return was_stopped();
   RankedChoices ranked;
   std::vector<ListedChoice>& all = ranked.choices;
   std::vector<double> best_us;
   std::vector<const BoundProblem*> looked_at;
-  Error none{ErrorCode::not_found, "there is no problem"};
-  const std::vector<SizedProblem> samples = spread(problem, split_dims(problem), kSizes);
-  for (const auto& [sizes, one] : samples) {
-    if (stopped()) return was_stopped();
-    const auto list = enumerate_candidates(catalog, one, profile);
-    if (!list) {
-      if (&one == &samples.front().problem) none = list.error();
-      continue;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (!*best[i]) continue;
+    for (ListedChoice& listed : (*best[i])->choices) {
+      if (std::ranges::find(all, listed.choice, &ListedChoice::choice) != all.end()) continue;
+      all.push_back(std::move(listed));
     }
-    const std::vector<std::size_t> order = best_of_each_group(*list);
-    for (std::size_t i = 0; i < std::min(order.size(), kOfEachSize); ++i) {
-      Choice choice = choice_of_bits(list->candidates[order[i]], names);
-      if (std::ranges::find(all, choice, &ListedChoice::choice) != all.end()) continue;
-      all.push_back({.choice = std::move(choice), .example = one});
-    }
-    best_us.push_back(
-        list->predicted_us[predicted_choice(list->predicted_us, list->default_index)]);
-    looked_at.push_back(&one);
+    best_us.push_back((*best[i])->us);
+    looked_at.push_back(&samples[i].problem);
   }
-  if (looked_at.empty()) return none;
+  if (looked_at.empty()) return best.front()->error();
   ranked.losses.resize(all.size());
   parallel_for(all.size(), [&](std::size_t c) {
     for (std::size_t i = 0; i < looked_at.size() && !stopped(); ++i) {

@@ -101,16 +101,24 @@ int available_cores() {
 }
 
 void parallel_for(std::size_t count, const std::function<void(std::size_t)>& call) {
+  // All cores work on the outer calls, and each thread that starts costs a lock of the process.
+  thread_local bool is_inside = false;
+  if (is_inside) {
+    for (std::size_t i = 0; i < count; ++i) call(i);
+    return;
+  }
   std::atomic<std::size_t> next{0};
   std::once_flag first;
   std::exception_ptr thrown;
   const auto work = [&] {
+    is_inside = true;
     try {
       for (std::size_t i = next++; i < count; i = next++) call(i);
     } catch (...) {
       next = count;
       std::call_once(first, [&] { thrown = std::current_exception(); });
     }
+    is_inside = false;
   };
   {
     std::vector<Thread> others;

@@ -40,7 +40,8 @@ class Thread {
 int available_cores();
 
 /// Calls `call` with 0 to `count` - 1. It uses as many threads as there are cores, the calling
-/// thread among them, or fewer if no more can be started. Rethrows the first exception of a call.
+/// thread among them, or fewer if no more can be started, and the calling thread alone if this is
+/// within a call of another `parallel_for`. Rethrows the first exception of a call.
 void parallel_for(std::size_t count, const std::function<void(std::size_t)>& call);
 
 /// Checks that this process may use threads. Errors: `unavailable` in a process that was forked

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <gtest/gtest.h>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "tests/child.h"
@@ -56,6 +57,18 @@ TEST(ParallelForTest, CallsEachOnce) {
   parallel_for(calls.size(), [&](std::size_t i) { ++calls[i]; });
   for (const auto& count : calls) EXPECT_EQ(count, 1);
   parallel_for(0, [](std::size_t) { FAIL(); });
+}
+
+TEST(ParallelForTest, ACallWithinACallStartsNoThreads) {
+  std::vector<std::atomic<int>> calls(100);
+  parallel_for(10, [&](std::size_t i) {
+    const std::thread::id outer = std::this_thread::get_id();
+    parallel_for(10, [&](std::size_t j) {
+      EXPECT_EQ(std::this_thread::get_id(), outer);
+      ++calls[10 * i + j];
+    });
+  });
+  for (const auto& count : calls) EXPECT_EQ(count, 1);
 }
 
 TEST(ParallelForTest, AnExceptionArrives) {
