@@ -68,11 +68,13 @@ def steps_of(kernels, count):
 
 
 def by_kernel(kernels, steps):
-    """Returns (name, us a step, launches a step) of (begin, end, name), the longest first."""
-    sums = {}
-    for begin, end, name in kernels:
+    """Returns (name, us a step, launches a step) of (begin, end, name), the longest first. A kernel that starts
+    early waits for those before it, so its time begins when they have ended."""
+    sums, last = {}, 0.0
+    for begin, end, name in sorted(kernels):
         us, count = sums.get(name, (0.0, 0))
-        sums[name] = us + end - begin, count + 1
+        sums[name] = us + max(end - max(begin, last), 0.0), count + 1
+        last = max(last, end)
     return sorted(([name[:120], round(us / steps, 2), round(count / steps, 2)]
                    for name, (us, count) in sums.items()), key=lambda one: -one[1])
 

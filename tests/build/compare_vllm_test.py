@@ -27,6 +27,10 @@ class CompareVllmTest(unittest.TestCase):
         kernels = [(0, 4, "a"), (4, 5, "b"), (5, 9, "a"), (9, 10, "b")]
         self.assertEqual(bench.by_kernel(kernels, 2), [["a", 4.0, 1.0], ["b", 1.0, 1.0]])
 
+    def test_a_kernel_that_starts_early_takes_what_is_left_after_those_before_it(self):
+        kernels = [(0, 10, "a"), (2, 14, "b"), (3, 12, "c"), (20, 21, "c")]
+        self.assertEqual(bench.by_kernel(kernels, 1), [["a", 10.0, 1.0], ["b", 4.0, 1.0], ["c", 1.0, 2.0]])
+
     def test_texts_are_compared_up_to_the_first_other_token(self):
         ours = [[(1, {"1": -1.0, "2": -2.0}), (3, {"3": -1.0}), (4, {"4": -9.0})]]
         theirs = [[(1, {"1": -1.5, "5": -2.0}), (2, {"3": -2.0}), (4, {"4": -1.0})]]
