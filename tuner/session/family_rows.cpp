@@ -22,7 +22,7 @@ constexpr double kHopeless = 2;
 constexpr double kComputeBound = 1.2;  ///< of the time of the bytes
 constexpr std::size_t kAlone = 4;
 constexpr double kReach = 0.15;
-constexpr std::size_t kAloneSamples = 16;
+constexpr std::size_t kAloneSamples = 40;
 /// How long it is until the environment is looked at again.
 constexpr double kAuditSeconds = 10;
 /// How long a runner keeps the device busy before it measures. Rounds show what is left.
