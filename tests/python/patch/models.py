@@ -28,10 +28,10 @@ SHARED = dict(num_hidden_layers=2, vocab_size=128, max_position_embeddings=64, p
 MIXTURE = dict(num_experts=4, num_local_experts=4, num_experts_per_tok=4, moe_intermediate_size=64,
                shared_expert_intermediate_size=64)
 FUSED = {"Llama": {}, "Mistral": dict(sliding_window=None), "Mixtral": MIXTURE, "Qwen2": {},
-         "Qwen3": {}, "Qwen2Moe": MIXTURE, "Qwen3Moe": MIXTURE}
+         "Qwen3": {}, "Qwen2Moe": MIXTURE, "Qwen3Moe": MIXTURE, "GptOss": dict(MIXTURE, sliding_window=8)}
 # Layers that compute something else: their products, and norms and SwiGLUs, are replaced alone.
 IN_PARTS = {"Gemma3": dict(sliding_window=8), "Phi3": {}, "Olmo2": {}, "Glm4": {}, "Granite": {},
-            "GptOss": dict(MIXTURE, sliding_window=8), "SmolLM3": {}}
+            "SmolLM3": {}}
 TYPES = {**FUSED, **IN_PARTS}
 MIXTURES = [name for name, config in TYPES.items() if "num_experts" in config]
 SLIDING = ("Gemma3", "GptOss")

@@ -8,8 +8,9 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 
 def gpt_oss(**changes):
-    """A model in bf16 whose experts were dequantized by Transformers, and the tensors of MXFP4 that they are from."""
-    model = language_model("GptOss", **{"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": 8, **changes})
+    """A model in bf16 whose experts were dequantized by Transformers, and the tensors of MXFP4 that they are from. All
+    experts of a layer are chosen, since a choice of fewer may hang on roundoff."""
+    model = language_model("GptOss", **{"num_local_experts": 8, "num_experts_per_tok": 8, "sliding_window": 8, **changes})
     tensors = {}
     for number, (name, experts) in enumerate(named_experts(model)):
         for product, rows in (("gate_up_proj", 2 * experts.intermediate_size), ("down_proj", experts.hidden_size)):

@@ -16,11 +16,14 @@ from . import _modules as modules
 from ._guards import hooks_of
 from ._decoder import head_norms
 from ._modules import epsilon
+from .ops import plain
 
 # The layers of these classes are norm, attention, residual, norm, SwiGLU, residual and nothing
 # else. A router with experts may be in the place of the SwiGLU.
 LAYERS = ("LlamaDecoderLayer", "MistralDecoderLayer", "MixtralDecoderLayer", "Qwen2DecoderLayer",
-          "Qwen2MoeDecoderLayer", "Qwen3DecoderLayer", "Qwen3MoeDecoderLayer")
+          "Qwen2MoeDecoderLayer", "Qwen3DecoderLayer", "Qwen3MoeDecoderLayer", "GptOssDecoderLayer")
+# The attention of these has sinks, and in some layers a window; their angles have a column for each pair.
+LAYERS_WITH_SINKS = ("GptOssDecoderLayer",)
 MOST_EXPERTS = 1024  # of a grouped product
 LARGEST_ERROR = 0.03  # between two computations in 16 bits, relative
 
@@ -204,7 +207,8 @@ def _half_a_layer(layer: nn.Module, x: Tensor,
 
     def rotate(part: Tensor) -> Tensor:
         first, second = part.chunk(2, -1)
-        return part * angles[0][:, None] + torch.cat((-second, first), -1) * angles[1][:, None]
+        cos, sin = (table[:, None, :, :first.shape[-1]] for table in angles)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
 
     rows = norm(layer.input_layernorm, x)
     q, k, v = (product(own, rows).view(batch, tokens, -1, attention.head_dim).transpose(1, 2)
@@ -212,8 +216,8 @@ def _half_a_layer(layer: nn.Module, x: Tensor,
     norms = head_norms(attention)
     if norms:
         q, k = norm(norms[0], q), norm(norms[1], k)
-    attended = functional.scaled_dot_product_attention(
-        rotate(q), rotate(k), v, is_causal=True, scale=attention.scaling, enable_gqa=True)
+    attended = plain.attention(rotate(q), rotate(k), v, decoder.sinks_of(attention), causal=True,
+                               scale=attention.scaling)
     x = x + product(attention.o_proj, attended.transpose(1, 2).reshape(batch, tokens, -1))
     return x, norm(layer.post_attention_layernorm, x)
 
@@ -222,15 +226,19 @@ def _given_of(layer: nn.Module) -> Tuple[Tensor, Tuple[Tensor, ...]]:
     """Returns rows and angles for a decoder layer."""
     weight = layer.input_layernorm.weight
     turns = random_rows(weight, 1, 4, layer.self_attn.head_dim // 2).float()
+    repeats = 1 if type(layer).__name__ in LAYERS_WITH_SINKS else 2
     return random_rows(weight, 1, 4, weight.shape[0]), tuple(
-        torch.cat((table, table), -1).to(weight.dtype) for table in (turns.cos(), turns.sin()))
+        table.repeat(1, 1, repeats).to(weight.dtype) for table in (turns.cos(), turns.sin()))
 
 
 def _result_of(layer: nn.Module, x: Tensor, angles: Tuple[Tensor, ...]) -> Any:
     config = layer.self_attn.config
-    implementation, config._attn_implementation = config._attn_implementation, "sdpa"
+    own, mask = "sdpa", None
+    if type(layer).__name__ in LAYERS_WITH_SINKS:  # PyTorch's attention has no sinks
+        own, mask = "eager", torch.full((4, 4), torch.finfo(x.dtype).min, dtype=x.dtype, device=x.device).triu(1)[None, None]
+    implementation, config._attn_implementation = config._attn_implementation, own
     try:
-        return layer(x, attention_mask=None, position_embeddings=angles)
+        return layer(x, attention_mask=mask, position_embeddings=angles)
     finally:
         config._attn_implementation = implementation
 
@@ -272,10 +280,14 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[str, .
         raise Left("one of its linear layers was left, or is quantized")
     if len({part.bias is None for part in parts[:3]}) != 1:
         raise Left("some of q, k and v have a bias, and some have none")
-    if getattr(attention, "sliding_window", getattr(attention.config, "sliding_window", None)):
-        raise Left("its attention has a sliding window")
-    if fronts.get(layer.mlp) is not decoder.SwiGLU and (
-            fronts.get(getattr(layer.mlp, "experts", None)) is not decoder.Experts):
+    if name in LAYERS_WITH_SINKS:
+        _expect_sinks(attention)
+    elif decoder.sinks_of(attention) is not None or getattr(
+            attention, "sliding_window", getattr(attention.config, "sliding_window", None)):
+        raise Left("its attention has a sliding window or sinks")
+    experts = getattr(layer.mlp, "experts", None)
+    if fronts.get(layer.mlp) is not decoder.SwiGLU and fronts.get(experts) is not decoder.Experts and (
+            experts is None or name not in LAYERS_WITH_SINKS):  # these may be packed, or are called as they are
         raise Left("its feed-forward layer was left")
     norms = (layer.input_layernorm, layer.post_attention_layernorm, *head_norms(attention))
     if any(fronts.get(norm) is not modules.RMSNorm for norm in norms):
@@ -298,6 +310,8 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[str, .
     handle = layer.mlp.register_forward_hook(lambda _, given, mixed: fed.append((given, mixed)))
     try:
         result = _result_of(layer, x, angles)
+    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise Left(f"cannot be run: {error}") from error
     finally:
         handle.remove()
     known = "a layer as it was known"
@@ -307,8 +321,20 @@ def check_layer(layer: nn.Module, fronts: Dict[nn.Module, type]) -> Tuple[str, .
     # on roundoff, so its result is taken as it was.
     so_far, rows = _half_a_layer(layer, x, angles)
     expect_near(fed[0][0][0], rows, known)
-    expect_near(result, so_far + fed[0][1], known)
+    expect_near(result, so_far + decoder.rows_of(fed[0][1]), known)
     return names
+
+
+def _expect_sinks(attention: nn.Module) -> None:
+    """Checks that the layer has sinks, and the window that the masks of its kind have."""
+    sinks, config = decoder.sinks_of(attention), attention.config
+    heads = attention.q_proj.weight.shape[0] // attention.head_dim
+    if not isinstance(sinks, Tensor) or sinks.shape != (heads,):
+        raise Left(f"its attention has no sink for each of {heads} heads")
+    kind = config.layer_types[attention.layer_idx]
+    windows = {"sliding_attention": config.sliding_window, "full_attention": None}
+    if kind not in windows or decoder.window_of(attention) != windows[kind]:
+        raise Left(f"its attention has a window of {decoder.window_of(attention)}, and masks are those of {kind}")
 
 
 def _check_angles(rotary: nn.Module) -> None:
@@ -320,7 +346,8 @@ def _check_angles(rotary: nn.Module) -> None:
     known = rotary(torch.empty(0, device=places.device), places)
     angles = torch.outer(places[0].float(), rotary.inv_freq.float())
     for table, expected in zip((angles.cos(), angles.sin()), known):
-        expect_near(torch.cat((table, table), -1) * rotary.attention_scaling, expected[0],
+        repeats = 1 if expected.shape[-1] == table.shape[-1] else 2
+        expect_near(table.repeat(1, repeats) * rotary.attention_scaling, expected[0],
                      "angles as they were known")
 
 
@@ -374,21 +401,24 @@ def _check_loop(model: nn.Module, names: Sequence[str]) -> None:
         raise Left(f"its forward calls {len(calls)} layers, and has {len(layers)}")
 
 
-def _caches_of(model: nn.Module) -> Tuple[type, type]:
-    """Returns the classes of a cache whose length is fixed, and of its layers."""
+def _caches_of(model: nn.Module) -> Tuple[type, ...]:
+    """Returns the classes of a cache whose length is fixed, and of its layers, also of those with a window."""
     utils = sys.modules.get("transformers.cache_utils")
-    caches = tuple(getattr(utils, name, None) for name in ("StaticCache", "StaticLayer"))
+    names = "StaticCache", "StaticLayer", "StaticSlidingWindowLayer"
+    caches = tuple(getattr(utils, name, None) for name in names)
     if not all(isinstance(kind, type) for kind in caches):
-        raise Left("Transformers has no StaticCache and StaticLayer")
+        raise Left(f"Transformers has not all of {', '.join(names)}")
     return caches
 
 
 def check_model(model: nn.Module,
-                fronts: Dict[nn.Module, type]) -> Tuple[Tuple[str, ...], Tuple[type, type]]:
+                fronts: Dict[nn.Module, type]) -> Tuple[Tuple[str, ...], Tuple[type, ...]]:
     """Returns the names of its arguments, and the classes of a cache whose decode steps it
     knows."""
     if any(fronts.get(layer) is not decoder.DecoderLayer for layer in model.layers):
         raise Left("one of its layers was left, so that decode steps are not fused")
+    if all(decoder.window_of(layer.self_attn) for layer in model.layers):
+        raise Left("all of its layers have a window, and none counts all tokens")
     if not hasattr(model, "rotary_emb") or not hasattr(model, "norm"):
         raise Left("has no rotary_emb or no norm")
     expect_own_forward(model.rotary_emb)

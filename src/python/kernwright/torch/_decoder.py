@@ -9,17 +9,24 @@ from .._arrays import make_error
 from .._kernwright import Error
 from . import ops as kw
 from ._modules import (IMPLEMENTATIONS, OF_LAYERS, Front, Packed, asks_no_more, bind, cache_of, epsilon, holds,
-                       note_refusal, only_argument, takes, weight_of)
+                       is_description, note_refusal, only_argument, takes, weight_of)
 
 MOST_NORMALISED_ROWS = 16  # in a product that normalises its rows itself
 
 
-class DecodeStep(NamedTuple):
-    """The data that all layers of one step share: keys of each sequence with the new one, and
+class Place(NamedTuple):
+    """The place of a new token in caches of one size: keys of each sequence with the new one, and
     tables of angles in which only the row of the new token is written."""
     kv_lengths: Tensor
     cos: Tensor
     sin: Tensor
+
+
+class DecodeStep(NamedTuple):
+    """The data that all layers of one step share."""
+    place: Place
+    in_window: Optional[Place]  # of layers whose caches hold a window
+    sinks: Optional[Tensor]     # [layers, heads] in fp32
 
 
 class Prefill(NamedTuple):
@@ -40,6 +47,21 @@ def expect_dtype(x: Tensor, *weights: Tensor) -> None:
 def normalises(x: Tensor) -> bool:
     """Returns true if a product normalises the rows of x itself."""
     return x.dtype is torch.bfloat16 and x.shape[0] * x.shape[1] <= MOST_NORMALISED_ROWS
+
+
+def sinks_of(attention: nn.Module) -> Optional[Tensor]:
+    return getattr(attention, "sinks", None)
+
+
+def window_of(attention: nn.Module) -> Optional[int]:
+    """Returns how many keys a query sees, its own and those before it; None for all."""
+    return getattr(attention, "sliding_window", None)
+
+
+def is_causal_alone(attention: nn.Module) -> bool:
+    """Returns true if its own forward is causal where Transformers makes no mask."""
+    name: str = attention.config._attn_implementation
+    return name in IMPLEMENTATIONS if sinks_of(attention) is None else name == "kernwright"
 
 
 def head_norms(attention: nn.Module) -> Tuple[nn.Module, ...]:
@@ -131,10 +153,11 @@ class DecoderLayer(Packed):
         x, angles, attention = call.get("hidden_states"), call.get("position_embeddings"), (
             self.self_attn)
         return (takes(x, weight_of(attention.o_proj)) and x.dim() == 3 and x.shape[1] > 1
-                and call.get("attention_mask") is None and not torch.is_grad_enabled()
+                and _hides_no_more(call.get("attention_mask"), window_of(attention), x.shape[1])
+                and not torch.is_grad_enabled()
                 and isinstance(angles, tuple) and len(angles) == 2
                 and not self.training and asks_no_more(call, OF_LAYERS)
-                and attention.config._attn_implementation in IMPLEMENTATIONS
+                and is_causal_alone(attention)
                 and not getattr(attention.config, "output_attentions", False)
                 and step is not None and holds(self))  # the model knows whose angles they are
 
@@ -160,7 +183,7 @@ class DecoderLayer(Packed):
         expect_dtype(x, o.weight, norm.weight)
         x = kw.linear(attended, o.weight, o.bias, residual=x)
         if not isinstance(mlp, SwiGLU):  # it is a router with experts
-            return x + mlp(kw.rms_norm(x, norm.weight, epsilon(norm)))
+            return x + rows_of(mlp(kw.rms_norm(x, norm.weight, epsilon(norm))))
         if normalises(x):
             inner = mlp._kernwright_inner(x, norm.weight, epsilon(norm))
         else:
@@ -174,11 +197,12 @@ class DecoderLayer(Packed):
         x, attention = call["hidden_states"], self.self_attn
         q, k, v = self._kernwright_qkv_of(x)
         own = cache_of(call).layers[attention.layer_idx]
-        norms = head_norms(attention)
+        norms, place = head_norms(attention), step.in_window if window_of(attention) else step.place
+        assert place is not None
         attended = kw.append_attention(
-            q, own.keys, own.values, k, v, step.kv_lengths, step.cos, step.sin,
-            *[norm.weight for norm in norms], scale=attention.scaling,
-            eps=epsilon(norms[0]) if norms else 1e-6)
+            q, own.keys, own.values, k, v, *place, *[norm.weight for norm in norms],
+            sinks=None if step.sinks is None else step.sinks[attention.layer_idx],
+            scale=attention.scaling, eps=epsilon(norms[0]) if norms else 1e-6)
         return self._kernwright_rest(x, attended.flatten(-2))
 
     def _kernwright_angles(self, x: Tensor, angles: Any) -> List[Tensor]:
@@ -206,7 +230,10 @@ class DecoderLayer(Packed):
                         for part, norm in zip((q, k), norms))
             q, k = kw.rope(q, k, cos, sin)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-        attended = kw.attention(q, k, v, causal=True, scale=attention.scaling)
+        window, sinks = window_of(attention), sinks_of(attention)
+        attended = kw.attention(q, k, v, causal=True, scale=attention.scaling,
+                                window=window if window and window < tokens else None,
+                                sinks=None if sinks is None else sinks.float())
         attended = attended.transpose(1, 2).reshape(batch, tokens, -1)
         if cache is None:
             return self._kernwright_rest(x, attended)
@@ -218,7 +245,21 @@ class DecoderLayer(Packed):
                 raise
             note_refusal(self, error)
             x = x + attention.o_proj(attended)
-            return x + self.mlp(self.post_attention_layernorm(x))
+            return x + rows_of(self.mlp(self.post_attention_layernorm(x)))
+
+
+def rows_of(mixed: Any) -> Tensor:
+    """Returns the rows that a feed-forward layer computes. That of gpt-oss returns the shares of experts beside."""
+    rows: Tensor = mixed[0] if isinstance(mixed, tuple) else mixed
+    return rows
+
+
+def _hides_no_more(mask: Any, window: Optional[int], tokens: int) -> bool:
+    """Returns true if what Transformers made for sequences that begin with these tokens hides nothing but what is
+    behind a query, and what is in front of the window."""
+    if mask is None:
+        return not window or tokens <= window
+    return is_description(mask) and mask.shape[2] - 1 == (window or 0)
 
 
 # The modules around whose forwards each one reads.

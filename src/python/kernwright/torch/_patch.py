@@ -196,7 +196,7 @@ class _Patcher:
     def base_model(self, name: str, module: nn.Module) -> Callable[[], str]:
         names, caches = checks.check_model(module, self.fronts)
         replace = self.passed(name, module, Model, model_parts, names=names, caches=caches,
-                              unpadded=self.unpadded)
+                              unpadded=self.unpadded, counts=None)
 
         def finish() -> str:
             swap(module.rotary_emb, RotaryEmbedding)
@@ -297,10 +297,11 @@ def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
             each weight exactly, as it does if they were dequantized from it; experts of gpt-oss in the
             layouts of Triton's kernels are packed too. Their own tensors are freed, until undo() or a
             call that needs their gradients. Others run by their `experts_implementation` as before
-        "decoder_layer": layers of Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen2-MoE and Qwen3-MoE
+        "decoder_layer": layers of Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE and gpt-oss
             whose parts were replaced, or whose linear layers are QuantizedRows: then its norms quantize
             for the products that read them. A decode step with a StaticCache then has five kernels a
-            layer, and a prefill eight; before a router with experts four and six
+            layer, and a prefill eight; before a router with experts four and six. A prefill of gpt-oss
+            is fused with attn_implementation="kernwright"
     where: where(name, module) says whether a module may be replaced
     unpadded: the promise that no sequence of a batch is ever padded, so that masks and positions of
         a decode step need not be looked at. Without it a step with a mask waits for the GPU to

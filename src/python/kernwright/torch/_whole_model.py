@@ -1,16 +1,17 @@
 """The replacement of a whole model: decides of a call whether it is a decode step or a prefill that its
 layers know how to fuse."""
 
-from typing import Any, Dict, Optional, Tuple, Union
+import weakref
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
 
 from .._kernwright import Error
 from . import _modules as modules
-from ._decoder import DecodeStep, Prefill, layer_parts
-from ._modules import (DTYPES, IMPLEMENTATIONS, OF_MODELS, Front, asks_no_more, bind, cache_of, described, holds,
-                       is_capturing, is_description, nobody_watches, note_refusal, weight_of)
+from ._decoder import DecodeStep, Place, Prefill, is_causal_alone, layer_parts, sinks_of, window_of
+from ._modules import (DTYPES, OF_MODELS, Front, asks_no_more, bind, cache_of, described, holds, is_capturing,
+                       is_description, nobody_watches, note_refusal, weight_of)
 
 _PLAIN = (Tensor, nn.Parameter)
 
@@ -46,6 +47,8 @@ class Model(Front):
             call["position_ids"] = torch.empty((1, 0), dtype=torch.int64, device=device)
         if not isinstance(step, DecodeStep):
             return self._kernwright_own((), call)
+        full = [layer for layer in cache.layers if _is_full(layer)]
+        moved = _move(full)
         if torch.compiler.is_compiling():
             result = self._kernwright_own((), call)
         else:
@@ -55,8 +58,15 @@ class Model(Front):
                 if not error.is_refusal:
                     raise
                 note_refusal(self, error)
+                if full:
+                    torch._foreach_copy_(_windows_of(full), moved)
                 return NotImplemented
-        torch._foreach_add_([layer.cumulative_length for layer in cache.layers], 1)
+        torch._foreach_add_([layer.cumulative_length for layer in cache.layers if not _is_full(layer)], 1)
+        windows = [layer for layer in cache.layers if _is_window(layer)]
+        for layer in windows:
+            layer.cumulative_length_int += 1
+        if windows and not torch.compiler.is_compiling():
+            self._kernwright.counts = _counts_of(cache)
         return result
 
     def _kernwright_may_retry(self, named: Dict[str, Any]) -> bool:
@@ -83,28 +93,33 @@ class Model(Front):
             if self._kernwright_decodes(given, mask, places, cache):
                 return self._kernwright_decode_step(given.shape[0], cache.layers)
             return None
-        if config._attn_implementation not in IMPLEMENTATIONS:
+        if not is_causal_alone(self.layers[0].self_attn):
             return None
-        if mask is None and places is None and begins(cache):
+        if mask is None and places is None and begins(cache) and not self._kernwright_has_windows():
             return Prefill([], True)
         if begins(cache) or self._kernwright_is_empty(cache):
             return Prefill([], False)
         return None
 
+    def _kernwright_has_windows(self) -> bool:
+        return any(window_of(layer.self_attn) for layer in self.layers)
+
     def _kernwright_is_empty(self, cache: Any) -> bool:
         """Returns true if a static cache is empty, which Hugging Face looks at too."""
         if type(cache) is not self._kernwright.caches[0] or torch.compiler.is_compiling():
             return False
-        lengths = [layer.cumulative_length for layer in cache.layers]
-        return not is_capturing(self.norm.weight) and all(int(length) == 0 for length in lengths)
+        return not is_capturing(self.norm.weight) and all(
+            int(layer.cumulative_length) == 0 and getattr(layer, "cumulative_length_int", 0) == 0
+            for layer in cache.layers)
 
     def _kernwright_decode_step(self, batch: int, layers: Any) -> DecodeStep:
-        """Writes angles of the new token at the place that the kernel reads. If the cache is full,
+        """Writes angles of the new token at the places that kernels read. If the cache is full,
         that fails before anything is written to the cache."""
-        rotary, length, keys = self.rotary_emb, layers[0].cumulative_length, layers[0].keys
+        whole = next(layer for layer in layers if not _is_window(layer))
+        window = next((layer for layer in layers if _is_window(layer)), None)
+        rotary, length, keys = self.rotary_emb, whole.cumulative_length, whole.keys
         angles = rotary.inv_freq.float() * length
         half = angles.shape[-1]
-        tables = torch.empty((2, keys.shape[2], half), dtype=torch.float32, device=keys.device)
         if torch.compiler.is_compiling():
             row = torch.stack((angles.cos(), angles.sin())).unsqueeze(1)
             lengths = (length + 1).to(torch.int32).expand(batch).contiguous()
@@ -116,73 +131,142 @@ class Model(Front):
             torch.add(length.expand(batch), 1, out=lengths)
         if rotary.attention_scaling != 1:
             row = row * rotary.attention_scaling
-        tables.index_copy_(1, length.view(1), row)
-        return DecodeStep(lengths, tables[0], tables[1])
+
+        def place(at: Tensor, of: Any, known: Tensor) -> Place:
+            tables = torch.empty((2, of.keys.shape[2], half), dtype=torch.float32, device=keys.device)
+            tables.index_copy_(1, at, row)
+            return Place(known, tables[0], tables[1])
+
+        first, in_window = place(length.view(1), whole, lengths), None
+        if window is not None and _is_full(window):  # its keys and values were moved to make room
+            last = window.keys.shape[2]
+            in_window = place(torch.full((1,), last - 1, device=keys.device), window,
+                              torch.full((batch,), last, dtype=torch.int32, device=keys.device))
+        elif window is not None:
+            in_window = place(length.view(1), window, lengths)
+        sinks = [own for own in (sinks_of(layer.self_attn) for layer in self.layers) if own is not None]
+        return DecodeStep(first, in_window, torch.stack(sinks).float() if sinks else None)
 
     def _kernwright_decodes(self, given: Tensor, mask: Any, position_ids: Optional[Tensor],
                             cache: Any) -> bool:
-        of_cache, of_layer = self._kernwright.caches
+        of_cache, of_layer, of_windows = self._kernwright.caches
         if type(cache) is not of_cache or getattr(cache, "offloading", False):
             return False
-        layers, weight, first = cache.layers, self.norm.weight, None
+        layers, weight = cache.layers, self.norm.weight
+        shapes: Dict[bool, Any] = {}  # of caches without a window and with one
         if len(layers) != len(self.layers):
             return False
-        for layer in layers:
-            if type(layer) is not of_layer or not layer.is_initialized:
+        for layer, own in zip(layers, self.layers):
+            has_window = bool(window_of(own.self_attn))
+            if type(layer) is not (of_windows if has_window else of_layer) or not layer.is_initialized:
                 return False
             keys, values = layer.keys, layer.values
-            if first is None:
-                first = keys.shape
+            shape = shapes.setdefault(has_window, keys.shape)
             if (keys.dtype is not weight.dtype or keys.device != weight.device
-                    or keys.shape != first or values.shape != first
+                    or keys.shape != shape or values.shape != shape
                     or not keys.is_contiguous() or not values.is_contiguous()
                     or layer.cumulative_length.device != weight.device):
                 return False
-        if first is None or first[0] != given.shape[0]:
+        if False not in shapes or any(shape[0] != given.shape[0] for shape in shapes.values()):
             return False
         # Layers that were called alone may be at other places.
+        whole = [layer for layer in layers if not _is_window(layer)]
         if not torch.compiler.is_compiling() and len(
-                {layer.cumulative_length._version for layer in layers
+                {layer.cumulative_length._version for layer in whole
                  if not layer.cumulative_length.is_inference()}) > 1:
+            return False
+        if len(whole) < len(layers) and not self._kernwright_counts_alike(cache):
             return False
         if self._kernwright.unpadded or (mask is None and position_ids is None):
             return True
-        return self._kernwright_is_unpadded(mask, position_ids, layers[0].cumulative_length, first[2])
+        return self._kernwright_is_unpadded(mask, position_ids, whole[0].cumulative_length, shapes)
+
+    def _kernwright_counts_alike(self, cache: Any) -> bool:
+        """Returns true if all layers have seen as many tokens. Those with windows count on the host, so this waits for
+        the GPU, unless the last to change the lengths was a step of ours. Returns False if waiting is not possible."""
+        if torch.compiler.is_compiling() or self._kernwright.counts == _counts_of(cache):
+            return True
+        if is_capturing(cache.layers[0].keys):
+            return False
+        counts = {layer.cumulative_length_int for layer in cache.layers if _is_window(layer)}
+        counts |= {int(layer.cumulative_length) for layer in cache.layers if not _is_full(layer)}
+        return len(counts) == 1
 
     def _kernwright_is_unpadded(self, mask: Any, position_ids: Optional[Tensor], length: Tensor,
-                                keys: int) -> bool:
-        """Looks at the mask and positions, and so waits for the GPU. Returns False if waiting is
+                                shapes: Dict[bool, Any]) -> bool:
+        """Looks at the masks and positions, and so waits for the GPU. Returns False if waiting is
         not possible."""
         if torch.compiler.is_compiling() or is_capturing(length):
             return False
+        masks = {"full_attention": mask}
         if isinstance(mask, dict):  # as generate() prepares them
-            if len(mask) != 1:
+            masks = mask if True in shapes else {"full_attention": value for value in mask.values()}
+            if len(mask) != len(shapes) or not set(masks) <= {"full_attention", "sliding_attention"}:
                 return False
-            mask = next(iter(mask.values()))
-        if is_description(mask):
-            mask = described(mask, 1, keys)
+        elif True in shapes and mask is not None and (not isinstance(mask, Tensor) or mask.dim() != 2):
+            return False  # one mask for caches of two sizes
         right = torch.ones((), dtype=torch.bool, device=length.device)
-        if mask is not None:
-            if not isinstance(mask, Tensor) or mask.dim() not in (2, 4):
+        for kind, each in masks.items():
+            has_window = kind == "sliding_attention"
+            if is_description(each):
+                each = described(each, 1, shapes[has_window][2])
+            if each is None:
+                continue
+            if not isinstance(each, Tensor) or each.dim() not in (2, 4):
                 return False
-            places = torch.arange(mask.shape[-1], device=length.device)
-            right = length < mask.shape[-1]
-            if mask.dim() == 2 or mask.dtype is torch.bool:
-                seen = unseen = mask.to(torch.bool)
+            places = torch.arange(each.shape[-1], device=length.device)
+            last = length.clamp(max=each.shape[-1] - 1) if has_window else length
+            right = right & (last < each.shape[-1])
+            if each.dim() == 2 or each.dtype is torch.bool:
+                seen = each.to(torch.bool)
                 unseen = ~seen
             else:
-                seen, unseen = mask == 0, mask <= torch.finfo(mask.dtype).min / 2
+                seen, unseen = each == 0, each <= torch.finfo(each.dtype).min / 2
             # A mask of two dimensions says nothing about keys behind the new token.
-            right = right & torch.where(places <= length, seen, unseen | (mask.dim() == 2)).all()
+            right = right & torch.where(places <= last, seen, unseen | (each.dim() == 2)).all()
         if position_ids is not None:
             right = right & (position_ids == length).all()
         return bool(right)
 
 
+def _is_window(layer: Any) -> bool:
+    """Returns true for the part of a static cache that holds the last tokens of a layer with a window."""
+    return hasattr(layer, "cumulative_length_int")
+
+
+def _is_full(layer: Any) -> bool:
+    """Returns true if each new token takes the place of the oldest one. Its length is then no longer counted on the
+    device."""
+    return _is_window(layer) and layer.cumulative_length_int >= layer.keys.shape[2]
+
+
+def _counts_of(cache: Any) -> Any:
+    """Returns what differs if somebody changed the number of tokens of a layer."""
+    lengths = [layer.cumulative_length for layer in cache.layers]
+    return (weakref.ref(cache), [-1 if length.is_inference() else length._version for length in lengths],
+            [layer.cumulative_length_int for layer in cache.layers if _is_window(layer)])
+
+
+def _windows_of(layers: List[Any]) -> List[Tensor]:
+    return [part.view(-1) for layer in layers for part in (layer.keys, layer.values)]
+
+
+def _move(layers: List[Any]) -> List[Tensor]:
+    """Moves all tokens of full windows one place to the front, as Transformers does. Returns them as they were. The
+    last place, which the new token gets, has that of the next head meanwhile."""
+    if not layers:
+        return []
+    now, columns = _windows_of(layers), layers[0].keys.shape[3]
+    before = torch._foreach_mul(now, 1)
+    torch._foreach_copy_([part[:-columns] for part in now], [part[columns:] for part in before])
+    return before
+
+
 def begins(cache: Any) -> bool:
     """Returns true if there is no cache, or a growing one with nothing in it."""
     return cache is None or (type(cache).__name__ == "DynamicCache" and not any(
-        type(layer).__name__ != "DynamicLayer" or layer.is_initialized for layer in cache.layers))
+        type(layer).__name__ not in ("DynamicLayer", "DynamicSlidingWindowLayer") or layer.is_initialized
+        for layer in cache.layers))
 
 
 def model_parts(model: nn.Module) -> Dict[str, nn.Module]:
