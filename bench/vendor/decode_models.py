@@ -8,6 +8,7 @@ each, which the other ways read as one product.
 import dataclasses
 import math
 
+GROUP = 128  # columns of weights in int4 that share a scale
 # Bytes a second that a kernel which only reads gets from the memory, measured.
 BANDWIDTH = {"H200": 4.35e12, "H100": 3.0e12}
 
@@ -37,12 +38,14 @@ class Sizes:
 
     def count(self, kernel):
         """How often a step has the kernel."""
+        if kernel == "norm":  # a kernel of its own in front of quantized weights
+            return 2 * self.layers
         return self.layers if kernel in ("qkv", "attention", "o", "gate_up", "down") else 1
 
-    def kernel_bytes(self, batch, context):
+    def kernel_bytes(self, batch, context, weights="bf16"):
         """Returns the bytes that each kernel of a step must move, by its name: weights and norms once in 16
         bits, a row of the embedding per sequence, K and V of `context` positions of each sequence and of one
-        more, which is written."""
+        more, which is written. Weights of layers in int4 have 4 bits, and a scale in 16 for each GROUP."""
         q = self.heads * self.head_dim
         cache = 2 * batch * (context + 1) * self.kv_heads * self.head_dim
         head_norms = 2 * self.head_dim if self.has_query_norm else 0
@@ -50,10 +53,19 @@ class Sizes:
                     "attention": cache + head_norms, "o": q * self.hidden,
                     "gate_up": (2 * self.inner + 1) * self.hidden, "down": self.inner * self.hidden,
                     "head": (self.vocabulary + 1) * self.hidden, "argmax": 0}
+        if weights == "int4":
+            for name, (rows, columns) in self.matrices().items():
+                elements[name] = rows * (columns // 4 + columns // GROUP)
+            elements["norm"] = self.hidden
         return {name: 2 * count for name, count in elements.items()}
 
-    def step_bytes(self, batch, context):
-        return sum(self.count(name) * moved for name, moved in self.kernel_bytes(batch, context).items())
+    def matrices(self):
+        """Rows and columns of the weights of a layer."""
+        return {"qkv": (self.qkv, self.hidden), "o": (self.hidden, self.heads * self.head_dim),
+                "gate_up": (2 * self.inner, self.hidden), "down": (self.hidden, self.inner)}
+
+    def step_bytes(self, batch, context, weights="bf16"):
+        return sum(self.count(name) * moved for name, moved in self.kernel_bytes(batch, context, weights).items())
 
 
 LLAMA3 = (32.0, 1.0, 4.0, 8192)
@@ -146,6 +158,31 @@ def hugging_face(torch, sizes, longest, device, seed=1):
     own(model.model.norm, last)
     model.model.rotary_emb = type(model.model.rotary_emb)(config=config).to(device)
     return model.eval(), {"layers": layers, "embedding": embedding, "head": head, "norm": last}
+
+
+def quantize(torch, sizes, weights):
+    """Rounds the weights of layers to int4, in place, and returns them packed, by layer and name. Scales have four
+    bits, so that a code times a scale is exact in bf16: both kinds of weights are the same model."""
+    from kernwright.torch import QuantizedWeight
+    from kernwright.torch._quantized import GatedWeight
+
+    def rounded(matrix):
+        groups = matrix.float().unflatten(1, (-1, GROUP))
+        scales = groups.abs().amax(-1) / 7
+        power = scales.log2().floor() - 3
+        scales = ((scales / power.exp2()).round() * power.exp2())[..., None]
+        matrix.copy_(((groups / scales).round().clamp(-8, 7) * scales).flatten(1))
+        codes = ((groups / scales).round().clamp(-8, 7) + 8).flatten(1).to(torch.int64).unflatten(1, (-1, 8))
+        words = sum(codes[..., place] << 4 * place for place in range(8))
+        words = words.where(words < 1 << 31, words - (1 << 32)).to(torch.int32)
+        return QuantizedWeight.from_compressed_tensors(words, scales[..., 0].to(matrix.dtype), group=GROUP)
+
+    def packed(name, matrix):
+        if name != "gate_up":
+            return rounded(matrix)
+        return GatedWeight.join(rounded(matrix[:sizes.inner]), rounded(matrix[sizes.inner:])).rows
+
+    return [{name: packed(name, layer[name]) for name in sizes.matrices()} for layer in weights["layers"]]
 
 
 def static_cache(torch, transformers, model, batch, longest, dtype, device):

@@ -19,11 +19,15 @@ With more than one sequence this holds twice: for equal sequences, and for seque
 lengths, the shortest of one token. With --faults the gate is shown wrong models (an angle of another
 base, heads of k and v exchanged, a position late), and each must fail.
 
+With --weights int4 layers have these weights in groups of 128, with the embedding and the head in bf16.
+They are exact in bf16, so that all peers run the same model, and the first of them is our own chain in
+bf16, "bf16". Norms of layers are kernels of their own then.
+
 Rows are written one by one, so that a run that is ended leaves what it has.
 
 usage: model_decode.py --json FILE [--models NAME,...] [--batches N,...] [--contexts N[+STEPS],...]
                        [--seconds N] [--peers all|lean|none|NAME,...] [--peer-seconds N] [--faults]
-                       [--cache DIR]
+                       [--cache DIR] [--weights bf16|int4]
 """
 
 import argparse
@@ -53,15 +57,16 @@ LIMIT = 1.2
 # Sequences that the model in fp32 takes at a time: its cache must fit beside 16 and 32 bits of all weights.
 TOGETHER = 4
 PEERS = ("lean_graph", "lean_compiled", "hugging_face_compiled")
+WEIGHTS = ("bf16", "int4")
 DEVICE = "cuda"
 
 
 # Pure parts, which the tests run without a GPU.
 
-def step_problems(sizes, batch, longest):
+def step_problems(sizes, batch, longest, weights="bf16"):
     """The problems of a step by name."""
     append = "norm_rope" if sizes.has_query_norm else "rope"
-    return {
+    problems = {
         "embedding": f"embedding tokens={batch} hidden={sizes.hidden} vocabulary={sizes.vocabulary} dtype=bf16"
                      " lengths=advance",
         "qkv": f"matmul m={batch} n={sizes.qkv} k={sizes.hidden} n_kv={sizes.kv_heads * sizes.head_dim} dtype=bf16"
@@ -75,6 +80,12 @@ def step_problems(sizes, batch, longest):
         "head": f"matmul m={batch} n={sizes.vocabulary} k={sizes.hidden} dtype=bf16 out=fp32 norm=rms",
         "argmax": f"argmax rows={batch} columns={sizes.vocabulary} dtype=fp32",
     }
+    if weights == "int4":
+        for name in sizes.matrices():
+            dims = problems[name].replace("matmul ", "quantized_matmul ").replace(" norm=rms", "")
+            problems[name] = f"{dims} group={models.GROUP}"
+        problems["norm"] = f"rmsnorm rows={batch} columns={sizes.hidden} dtype=bf16"
+    return problems
 
 
 def parse_context(text):
@@ -132,7 +143,8 @@ def make_row(key, commit, details, ours, peer=None, theirs=None):
 def tables(found):
     """Returns rows as two tables: steps with their peers, and the parts of a step. Rows without a peer are ours
     alone."""
-    lines = [["model", "batch", "context", "steps", "kernels", "us", "tokens/s", "floor us", "share", *PEERS,
+    others = ("bf16", *PEERS) if any(row["peer"] == "bf16" for row in found) else PEERS
+    lines = [["model", "batch", "context", "steps", "kernels", "us", "tokens/s", "floor us", "share", *others,
               "worst of gate"]]
     parts = [["model", "batch", "context", "kernel", "times", "us", "floor us", "all us", "is"]]
     for row in found:
@@ -141,7 +153,7 @@ def tables(found):
         shape = [row["model"], row["batch"], row["context"]]
         of_peer = {other["peer"]: other for other in found if other["problem"] == row["problem"]}
         peers = ["" if name not in of_peer else "failed" if of_peer[name]["peer_us"] is None
-                 else f"{of_peer[name]['peer_us']:.0f} ({of_peer[name]['ratio']:.2f})" for name in PEERS]
+                 else f"{of_peer[name]['peer_us']:.0f} ({of_peer[name]['ratio']:.2f})" for name in others]
         worst = max(case["errors"][name] / case["errors_of_bf16"][name]
                     for case in row["gate"].values() for name in case["errors"])
         lines.append([*shape, row["steps"], row["kernels"], f"{row['ours_us']:.1f}",
@@ -185,7 +197,7 @@ class Ours:
     sequence, `logits`, `x` in front of the last norm, and caches of
     [batch, longest, kv_heads, head_dim]."""
 
-    def __init__(self, torch, library, sizes, weights, batch, longest, seconds, fault=None):
+    def __init__(self, torch, library, sizes, weights, batch, longest, seconds, fault=None, packed=None):
         self.torch, self.library, self.sizes, self.weights = torch, library, sizes, weights
         d = sizes.head_dim
         wide = dataclasses.replace(sizes, theta=sizes.theta / 10) if fault == "theta" else sizes
@@ -203,24 +215,36 @@ class Ours:
         inner = empty(batch, sizes.inner)
         self.cache = [tuple(empty(batch, longest, sizes.kv_heads, d) for _ in range(2)) for _ in range(sizes.layers)]
         self.kernels = {name: library.alternatives(problem, seconds)
-                        for name, problem in step_problems(sizes, batch, longest).items()}
+                        for name, problem in step_problems(
+                            sizes, batch, longest, "int4" if packed else "bf16").items()}
         self.arguments = {name: kernels[0].summary["arguments"] for name, kernels in self.kernels.items()}
 
         epsilon = {"eps": sizes.epsilon}
         halves = {"d_k": v_new, "d_v": k_new} if fault == "heads" else {"d_k": k_new, "d_v": v_new}
         self.steps = [("embedding", {"tokens": self.token, "table": weights["embedding"], "lengths": self.lengths,
                                      "x": self.x, "lengths_out": NEW_LENGTHS})]
-        for w, (keys, values) in zip(weights["layers"], self.cache):
+        normalised = empty(batch, sizes.hidden)
+
+        def behind_norm(name, x, norm, more):
+            """A product behind a norm, which is a kernel of its own in front of packed weights."""
+            if packed is None:
+                return [(name, {"a": x, "norm_weight": norm, **more, **epsilon})]
+            return [("norm", {"x": x, "w": norm, "y": normalised, "scale": 1.0, **epsilon}),
+                    (name, {"a": normalised, **more})]
+
+        for place, (w, (keys, values)) in enumerate(zip(weights["layers"], self.cache)):
+            b = {name: {"b": w[name]} if packed is None else
+                 {"b": packed[place][name].codes, "b_scale": packed[place][name].scales} for name in sizes.matrices()}
             norms = {name: w[name] for name in ("q_norm", "k_norm") if name in w}
             self.steps += [
-                ("qkv", {"a": self.x, "norm_weight": w["norm1"], "b": w["qkv"], "d": q, **halves, **epsilon}),
+                *behind_norm("qkv", self.x, w["norm1"], {**b["qkv"], "d": q, **halves}),
                 ("attention", {"q": q, "k": keys, "v": values, "k_new": k_new, "v_new": v_new, **norms,
                                "cosine": self.cosine, "sine": self.sine,
                                "kv_lengths": NEW_LENGTHS if self.late is None else self.late, "o": attended,
                                "scale": d ** -0.5, **epsilon}),
-                ("o", {"a": attended, "b": w["o"], "residual": self.x, "d": self.between}),
-                ("gate_up", {"a": self.between, "norm_weight": w["norm2"], "b": w["gate_up"], "d": inner, **epsilon}),
-                ("down", {"a": inner, "b": w["down"], "residual": self.between, "d": self.x})]
+                ("o", {"a": attended, **b["o"], "residual": self.x, "d": self.between}),
+                *behind_norm("gate_up", self.between, w["norm2"], {**b["gate_up"], "d": inner}),
+                ("down", {"a": inner, **b["down"], "residual": self.between, "d": self.x})]
         self.steps += [
             ("head", {"a": self.x, "norm_weight": weights["norm"], "b": weights["head"], "d": self.logits,
                       **epsilon}),
@@ -348,12 +372,13 @@ def unexplained(torch, result, noise, expected):
 class Bench:
     """The bench of one model, batch and context."""
 
-    def __init__(self, torch, transformers, library, sizes, batch, context, steps, seconds):
+    def __init__(self, torch, transformers, library, sizes, batch, context, steps, seconds, weights="bf16"):
         self.torch, self.transformers, self.library = torch, transformers, library
         self.sizes, self.batch, self.context, self.steps, self.seconds = sizes, batch, context, steps, seconds
         self.longest = context + max(steps, FORCED)
         self.stream = torch.cuda.Stream()
         self.model, self.weights = models.hugging_face(torch, sizes, self.longest, DEVICE)
+        self.packed = models.quantize(torch, sizes, self.weights) if weights == "int4" else None
         generator = torch.Generator(DEVICE).manual_seed(2)
         ids = torch.randint(sizes.vocabulary, (batch, context), generator=generator, device=DEVICE)
         self.tokens = torch.randint(sizes.vocabulary, (FORCED, batch), generator=generator, device=DEVICE)
@@ -386,7 +411,8 @@ class Bench:
         return {name: self.torch.cat([part[name] for _, part in parts], 1)[:, order] for name in parts[0][1]}
 
     def make_ours(self, fault=None):
-        return Ours(self.torch, self.library, self.sizes, self.weights, self.batch, self.longest, self.seconds, fault)
+        return Ours(self.torch, self.library, self.sizes, self.weights, self.batch, self.longest, self.seconds, fault,
+                    self.packed)
 
     def set_weights(self, chosen):
         for name, module in self.model.named_modules():
@@ -424,6 +450,13 @@ class Bench:
     def peer(self, name, seconds):
         """The same of a peer. Raises what it fails with."""
         torch, first = self.torch, self.tokens[0]
+        if name == "bf16":
+            ours = Ours(torch, self.library, self.sizes, self.weights, self.batch, self.longest, self.seconds)
+            self.contestant(ours)[0]()
+            ours.tune(self.stream)
+            if any(case["off"] for case in self.gate(ours).values()):
+                raise RuntimeError("its gate is shut")
+            return self.contestant(ours)
         token, position = first.clone(), torch.tensor([self.context], device=DEVICE)
         cache = self.filled_cache(self.context, list(range(self.batch)), torch.bfloat16)
         if name == "hugging_face_compiled":
@@ -472,7 +505,8 @@ class Bench:
         path, chosen, spare = ours.chain.path, ours.keep_chosen(), ours.lengths.clone()
         self.contestant(ours)[0]()
         spare.fill_(self.context + 1)
-        moved, found = self.sizes.kernel_bytes(self.batch, self.context), {}
+        moved = self.sizes.kernel_bytes(self.batch, self.context, "int4" if self.packed else "bf16")
+        found = {}
         for name, kernel in chosen.items():
             chain = ours.chain_of([step for step in ours.steps if step[0] == name], spare)
             if path in chain.paths:
@@ -527,7 +561,7 @@ def run_one(bench, key, peers, peer_seconds, faults, bandwidth, commit, kept):
     print(f"{key['problem']}: {row['ours_us']:.1f} us ({row['path']}, {row['kernels']} kernels),"
           f" {row['tokens_per_second']:.0f} tokens/s, floor {key['floor_us']:.0f} us"
           f" ({100 * row['share_of_floor']:.0f} %)", flush=True)
-    for peer in peers:
+    for peer in (*(["bf16"] if bench.packed else []), *peers):
         try:
             samples = bench.measure({**contestants, peer: bench.peer(peer, peer_seconds)})
             row = make_row(key, commit, {}, samples["ours"], peer, samples[peer])
@@ -553,6 +587,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=4, help="of tuning per problem without a record")
     parser.add_argument("--peers", default="all", help=f"all, lean, none, or some of {', '.join(PEERS)}")
     parser.add_argument("--peer-seconds", type=float, default=240, help="to compile one peer in")
+    parser.add_argument("--weights", choices=WEIGHTS, default="bf16", help="of layers")
     parser.add_argument("--faults", action="store_true", help="show the gate wrong models")
     parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
     arguments = parser.parse_args()
@@ -592,13 +627,15 @@ def main():
         for batch in map(int, arguments.batches.split(",")):
             for context, steps in map(parse_context, arguments.contexts.split(",")):
                 sizes = models.MODELS[name]
-                moved = sizes.step_bytes(batch, context + (steps - 1) / 2)
-                key = {"problem": f"model_decode model={name} batch={batch} context={context} steps={steps}",
-                       "model": name, "batch": batch, "context": context, "steps": steps, "bytes": moved,
+                moved = sizes.step_bytes(batch, context + (steps - 1) / 2, arguments.weights)
+                kind = "" if arguments.weights == "bf16" else f" weights={arguments.weights}"
+                key = {"problem": f"model_decode model={name} batch={batch} context={context} steps={steps}{kind}",
+                       "model": name + kind, "batch": batch, "context": context, "steps": steps, "bytes": moved,
                        "floor_us": moved / bandwidth * 1e6}
                 try:
                     with torch.no_grad():
-                        bench = Bench(torch, transformers, library, sizes, batch, context, steps, arguments.seconds)
+                        bench = Bench(torch, transformers, library, sizes, batch, context, steps, arguments.seconds,
+                                      arguments.weights)
                         right = run_one(bench, key, peers, arguments.peer_seconds, arguments.faults, bandwidth,
                                         commit, kept) and right
                 except Exception:

@@ -35,6 +35,14 @@ class SizesTest(unittest.TestCase):
             self.assertEqual(sum(map(sizes.count, bench.step_problems(sizes, 1, 576))), kernels, name)
             self.assertEqual(bench.step_problems(sizes, 1, 576).keys(), sizes.kernel_bytes(1, 512).keys())
 
+    def test_weights_in_int4_have_four_bits_and_a_scale_of_each_group(self):
+        sizes = models.MODELS["qwen3-8b"]
+        of_layers = sum(rows * columns for rows, columns in sizes.matrices().values())
+        saved = sizes.layers * (2 * of_layers - of_layers // 2 - 2 * of_layers // 128)
+        self.assertEqual(sizes.step_bytes(1, 512) - sizes.step_bytes(1, 512, "int4"), saved)
+        self.assertEqual(bench.step_problems(sizes, 1, 576, "int4").keys(), sizes.kernel_bytes(1, 512, "int4").keys())
+        self.assertEqual(sum(map(sizes.count, bench.step_problems(sizes, 1, 576, "int4"))), 183 + 72)
+
     def test_slow_pairs_are_slowed_by_the_factor_of_llama3(self):
         sizes = models.MODELS["llama-3.2-1b"]
         turns = models.frequencies(sizes)
@@ -64,6 +72,18 @@ class ProblemsTest(unittest.TestCase):
             for batch in (1, 16):
                 for problem in bench.step_problems(models.MODELS[name], batch, 576).values():
                     self.assertIn(problem, listed)
+
+
+    def test_products_with_weights_in_int4_are_problems(self):
+        wanted = [problem for name in models.MODELS for batch in (1, 16)
+                  for problem in bench.step_problems(models.MODELS[name], batch, 576, "int4").values()]
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "problems.json"
+            file.write_text(json.dumps({"problems": wanted}))
+            run = subprocess.run([PROGRAM, "sweep", "--dry-run", "--json", "--sku", "h200", "--cache", folder, file],
+                                 stdout=subprocess.PIPE, text=True, check=True)
+        listed = {frozenset(each["problem"].split()) for each in json.loads(run.stdout)["plan"]}
+        self.assertEqual(listed, {frozenset(problem.split()) for problem in wanted})
 
 
 class OptionsTest(unittest.TestCase):

@@ -131,7 +131,8 @@ def _kernels(sku):
     return _table(head, [row(each) for each in _COMPARISONS if each.sku == sku])
 
 
-_PEERS = {"lean_graph": "a lean model in PyTorch, in a CUDA graph",
+_PEERS = {"bf16": "the same chain with weights in bf16",
+          "lean_graph": "a lean model in PyTorch, in a CUDA graph",
           "lean_compiled": "a lean model in PyTorch, compiled, in a CUDA graph",
           "hugging_face_compiled": "Hugging Face's model, compiled",
           "eager": "the same model unpatched",
