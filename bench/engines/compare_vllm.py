@@ -7,9 +7,9 @@ fp32 with the same weights, not quantized, the reference for log-probabilities. 
 program, whose variables of vLLM the result names, and its log the kernels of quantized layers. Weights are drawn
 by name (weights.py). A step's span is the time from its first kernel on the GPU to its last.
 
-usage: compare_vllm.py MODEL --json FILE [--format bf16|int4|int4_zeros|fp8|fp8_block] [--arms NAME,...]
-                       [--runs N] [--seconds N] [--cache DIR] [--work DIR]
-       MODEL: a folder with config.json
+usage: compare_vllm.py MODEL --json FILE [--format bf16|int4|int4_zeros|int8|fp8_rows|mxfp4|fp8|fp8_block]
+                       [--arms NAME,...] [--batches N,...] [--runs N] [--seconds N] [--cache DIR] [--work DIR]
+       MODEL: a folder with config.json, whose quantization_config is that of --format here; mxfp4 is gpt-oss's
 """
 
 import argparse
@@ -27,7 +27,7 @@ import time
 
 from weights import FORMATS, fill
 
-BATCHES = (1, 8, 32)
+BATCHES = "1,8,32"
 PROMPT, STEPS, TOKENS = 128, 32, 128
 NEW_LENGTHS = (1777, 1501, 911)
 PAUSE_US = 60  # of the GPU, between two steps
@@ -113,7 +113,7 @@ def settings(arm, model):
     named = dict(model=model, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", max_model_len=4096,
                  gpu_memory_utilization=0.6, enable_prefix_caching=False, seed=0, max_num_seqs=64)
     if arm == "fp32":
-        named.update(dtype="float32", enforce_eager=True, max_num_batched_tokens=4096)
+        named.update(dtype="float32", enforce_eager=True, max_num_batched_tokens=4096, gpu_memory_utilization=0.9)
     elif arm not in ("vllm", "linear"):
         passes = {} if arm == "unfused" else {"inductor_passes": PASSES}
         named.update(compilation_config={"custom_ops": OPERATORS, **passes}, attention_config={"backend": "CUSTOM"})
@@ -122,16 +122,19 @@ def settings(arm, model):
 
 def quantized(model, format, work):
     """Returns a folder with the model's config.json for a format."""
-    if FORMATS[format] is None:
+    config = json.loads((pathlib.Path(model) / "config.json").read_text())
+    if config.get("quantization_config") == FORMATS[format]:
         return model
+    config.pop("quantization_config", None)
+    if FORMATS[format] is not None:
+        config["quantization_config"] = FORMATS[format]
     folder = work / f"{pathlib.Path(model).name}_{format}"
     folder.mkdir(exist_ok=True)
-    config = json.loads((pathlib.Path(model) / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": FORMATS[format]}))
+    (folder / "config.json").write_text(json.dumps(config))
     return str(folder)
 
 
-def run_arm(arm, model, format, file):
+def run_arm(arm, model, format, file, batches):
     import torch
     began = time.perf_counter()
     import vllm
@@ -139,10 +142,13 @@ def run_arm(arm, model, format, file):
     result = {"arm": arm, "import_s": time.perf_counter() - began, "vllm": vllm.__version__,
               "torch": torch.__version__, "gpu": torch.cuda.get_device_name(), "values": {}}
     values = result["values"]
+    sizes = {}
+    if format == "mxfp4":  # vLLM's backends round the sizes of experts up
+        own = json.loads((pathlib.Path(model) / "config.json").read_text())
+        sizes = {"hidden": own["hidden_size"], "inner": own["intermediate_size"]}
     dummy_loader.DummyModelLoader.load_weights = lambda _, filled, config: fill(
-        filled, meaning_of=format if arm == "fp32" else None)
-    if arm != "fp32":
-        model = quantized(model, format, pathlib.Path(file).parent)
+        filled, meaning_of=format if arm == "fp32" else None, **sizes)
+    model = quantized(model, "bf16" if arm == "fp32" else format, pathlib.Path(file).parent)
     engine = vllm.LLM(**settings(arm, model))
     values["start_s"] = time.perf_counter() - began
 
@@ -192,7 +198,7 @@ def run_arm(arm, model, format, file):
         values["prefill_4x2048_ms"] = statistics.median(
             generate(prompts(4, 2048, 8 + i), 1)[0] for i in range(5))
         result["kernels"] = {}
-        for batch in BATCHES:
+        for batch in batches:
             measure_decode(batch, prompts(batch, PROMPT, 100 + batch), generate, result)
             save()
         if arm != "vllm":
@@ -232,13 +238,13 @@ def environment(arm, work, cache):
     return own
 
 
-def start(arm, model, format, work, cache, limit):
+def start(arm, model, format, batches, work, cache, limit):
     """Runs one process, and ends it at the limit, in seconds. Returns what it measured."""
     file, log = work / "run.json", work / f"{arm}.log"
     file.unlink(missing_ok=True)
     with open(log, "w") as out:
         process = subprocess.Popen(
-            [sys.executable, __file__, model, "--format", format, "--run", arm, "--json", str(file)],
+            [sys.executable, __file__, model, "--format", format, "--batches", batches, "--run", arm, "--json", str(file)],
             stdout=out, stderr=subprocess.STDOUT, env=environment(arm, work, cache), start_new_session=True)
         try:
             status = process.wait(timeout=limit)
@@ -263,6 +269,7 @@ def main():
     parser.add_argument("--json", required=True)
     parser.add_argument("--format", choices=FORMATS, default="bf16")
     parser.add_argument("--arms", default="vllm,kernwright")
+    parser.add_argument("--batches", default=BATCHES, help="sequences of decode steps")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3600, help="for all; a run that no longer fits is left out")
     parser.add_argument("--cache", help="the cache of the arm `tuned`")
@@ -271,7 +278,8 @@ def main():
     arguments = parser.parse_args()
     model = str(pathlib.Path(arguments.model).resolve())
     if arguments.run:
-        return run_arm(arguments.run, model, arguments.format, arguments.json)
+        return run_arm(arguments.run, model, arguments.format, arguments.json,
+                       [int(batch) for batch in arguments.batches.split(",")])
     began, runs, longest = time.monotonic(), [], {}
     work = pathlib.Path(arguments.work or tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
@@ -281,7 +289,7 @@ def main():
             if left < longest.get(arm, 30):
                 continue
             at = time.monotonic()
-            run = start(arm, model, arguments.format, work, arguments.cache, left)
+            run = start(arm, model, arguments.format, arguments.batches, work, arguments.cache, left)
             if arm not in longest and "start_s" in run["values"]:  # nothing that it compiles is kept yet
                 run["values"]["first_start_s"] = run["values"].pop("start_s")
             runs.append(run)
@@ -306,7 +314,7 @@ def write(arguments, model, runs):
     pathlib.Path(arguments.json).write_text(json.dumps({
         "command": "bench/engines/compare_vllm.py " + " ".join(
             [pathlib.Path(model).name, "--format", arguments.format, "--arms", arguments.arms,
-             "--runs", str(arguments.runs)]),
+             "--batches", arguments.batches, "--runs", str(arguments.runs)]),
         "environment": {name: value for name, value in os.environ.items() if name.startswith("VLLM_")},
         "summary": summary(runs), "log_probabilities": apart, "runs": kept}, indent=1) + "\n")
 

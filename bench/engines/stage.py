@@ -5,7 +5,7 @@ Makes FOLDER/site.tar.xz: vLLM and the packages named, for the Python and the pl
 the extension modules named by --keep alone and without device code of other architectures. Unpack it there,
 beside kernwright, into a folder of PYTHONPATH. What is left out no kernel of the model may need: vLLM's log
 names its backends. The default of --keep has vLLM's kernels of quantized linear layers, also DeepGEMM; int4 needs
-the package compressed-tensors, and fp8 in blocks is multiplied by flashinfer-python if that is there.
+the package compressed-tensors, mixtures need _moe_C as well, and fp8 in blocks is multiplied by flashinfer-python if that is there.
 
 usage: stage.py FOLDER --vllm VERSION [--keep NAME,...] [--python 3.12] [--sm 90] [PACKAGE[==VERSION] ...]
 """

@@ -63,6 +63,17 @@ class CompareVllmTest(unittest.TestCase):
                 str(model), "fp8_block", pathlib.Path(work))) / "config.json").read_text())
         self.assertEqual(found, {"hidden_size": 64, "quantization_config": bench.FORMATS["fp8_block"]})
 
+    def test_a_models_own_format_is_kept_or_taken_away(self):
+        config = {"hidden_size": 64, "quantization_config": bench.FORMATS["mxfp4"]}
+        with tempfile.TemporaryDirectory() as work:
+            model = pathlib.Path(work) / "m"
+            model.mkdir()
+            (model / "config.json").write_text(json.dumps(config))
+            self.assertEqual(bench.quantized(str(model), "mxfp4", pathlib.Path(work)), str(model))
+            found = json.loads((pathlib.Path(bench.quantized(
+                str(model), "bf16", pathlib.Path(work))) / "config.json").read_text())
+        self.assertEqual(found, {"hidden_size": 64})
+
 
 if __name__ == "__main__":
     unittest.main()

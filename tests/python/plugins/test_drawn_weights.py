@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "bench/engines"))
 weights = pytest.importorskip("weights", reason="the benches are not here")
 
-from kernwright.torch._quantized import QuantizedWeight  # noqa: E402
+from kernwright.torch._quantized import QuantizedRows, QuantizedWeight  # noqa: E402
+from kernwright.torch._quantized_experts import QuantizedExperts  # noqa: E402
 
 NAME, N, K = "model.layers.3.mlp.down_proj", 160, 384
 
@@ -28,7 +29,9 @@ def tensors(format):
         if format == "int4_zeros":
             found["weight_zero_point"] = drawn("weight_zero_point", (N // 8, groups), torch.int32)
         return found
-    found = {"weight": drawn("weight", (N, K), torch.float8_e4m3fn)}
+    found = {"weight": drawn("weight", (N, K), torch.int8 if format == "int8" else torch.float8_e4m3fn)}
+    if format in ("int8", "fp8_rows"):
+        return {**found, "weight_scale": drawn("weight_scale", (N, 1), torch.float32)}
     if format == "fp8":
         return {**found, "weight_scale": drawn("weight_scale", (2,), torch.float32),
                 "input_scale": drawn("input_scale", (2,), torch.float32)}
@@ -40,18 +43,47 @@ def product(format, x, given):
     if format.startswith("int4"):
         weight = QuantizedWeight.from_compressed_tensors(**given, weight_shape=(N, K), group=weights.GROUP)
         return torch.nn.functional.linear(x, weight.dequantize().to(x.dtype))
+    if format in ("int8", "fp8_rows"):
+        weight = QuantizedRows.from_compressed_tensors(given["weight"], given["weight_scale"])
+        return x @ weight.dequantize(torch.float32).double().t()
     scale = given["weight_scale"][0] if format == "fp8" else given["weight_scale_inv"].repeat_interleave(
         128, 0)[:N].repeat_interleave(128, 1)
     return x @ (given["weight"].double() * scale).t()
 
 
-@pytest.mark.parametrize("format", [format for format in weights.FORMATS if format != "bf16"])
+@pytest.mark.parametrize("format", [format for format in weights.FORMATS if format not in ("bf16", "mxfp4")])
 def test_the_meaning_is_what_is_multiplied_by(format):
     meaning = weights.meaning(f"{NAME}.weight", (N, K), format)
     assert meaning.dtype is torch.float32 and 0.015 < meaning.std() < 0.025 and meaning.mean().abs() < 0.0005
     found = product(format, torch.eye(K, dtype=torch.float64), tensors(format)).t()
     assert (found - meaning).abs().max() <= 2.0**-8 * meaning.abs().max()
     assert not meaning.equal(weights.meaning(f"{NAME[:-1]}.weight", (N, K), format))
+
+
+@pytest.mark.parametrize("product, rows, columns", [("w13", 192, 64), ("w2", 64, 96)])
+def test_experts_in_mxfp4_mean_what_kernels_multiply_by(product, rows, columns):
+    name, sizes = f"model.layers.0.mlp.experts.{product}", {"hidden": 64, "inner": 96}
+    model = torch.nn.Module()
+    for last, shape, dtype in (("weight", (3, 256, 64), torch.uint8), ("weight_scale", (3, 256, 4), torch.uint8),
+                               ("bias", (3, 256), torch.bfloat16)):  # larger than the checkpoint's, as vLLM has them
+        model.register_parameter(f"{product}_{last}", torch.nn.Parameter(torch.ones(shape, dtype=dtype), requires_grad=False))
+    model.named_parameters = lambda: [(f"{name}_{last}", getattr(model, f"{product}_{last}"))
+                                      for last in ("weight", "weight_scale", "bias")]
+    weights.fill(model, **sizes)
+    codes, scales, bias = (parameter for _, parameter in model.named_parameters())
+    own = codes[:, :rows, :columns // 2], scales[:, :rows, :columns // 32], bias[:, :rows]
+    for whole, part in zip((codes, scales, bias), own):
+        assert whole.count_nonzero() == part.count_nonzero() > 0.9 * part.numel()  # all else is 0
+    experts = QuantizedExperts.from_mxfp4(own[0].contiguous(), own[1].contiguous())
+    meaning = weights.meaning(f"{name}_weight", (3, rows, columns), "mxfp4")
+    assert torch.stack([experts.matrix_of(expert) for expert in range(3)]).equal(meaning)
+    assert 0.015 < meaning.std() < 0.025 and bias.float().std() < 0.03
+    plain = torch.nn.Module()
+    plain.named_parameters = lambda: [(f"{name}_weight", torch.nn.Parameter(torch.ones(3, rows, columns)))]
+    filled = plain.named_parameters()
+    plain.named_parameters = lambda: filled
+    weights.fill(plain, meaning_of="mxfp4", **sizes)
+    assert filled[0][1].equal(meaning)
 
 
 def test_what_is_not_quantized_means_itself():
