@@ -12,7 +12,7 @@ SETUP := src/cmake/setup.sh
 TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
 WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
-.PHONY: build all tune test fleet-test fresh-test golden docs dist wheel wheel-test fuzz-python patch-test data-wheel bench format lint fuzz sanitize aarch64 clean
+.PHONY: build all tune test fleet-test fresh-test golden docs dist wheel wheel-test fuzz-python patch-test engines-test data-wheel bench format lint fuzz sanitize aarch64 clean
 
 # What `cmake --install` installs.
 build:
@@ -113,6 +113,14 @@ patch-test:
 	@cmake --preset $(PRESET) -DKERNWRIGHT_PYTHON=ON --log-level=WARNING -Wno-dev > /dev/null
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_python
 	@src/cmake/patch_test.sh $(BUILD) "$(VERSIONS)" --share $(SHARE) --jobs $(JOBS) $(PATCH_TEST)
+
+# Compares the names and arguments that the plug-ins build on with those in
+# the newest vLLM and SGLang, whose wheels come from PyPI.
+engines-test:
+	@$(SETUP) --wheel
+	@cmake --preset $(PRESET) -DKERNWRIGHT_PYTHON=ON --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_python
+	@src/cmake/engines_test.sh $(BUILD)
 
 # The wheel kernwright-$(SKU) of a bundle, and what is in it as the JSON
 # file RESULTS.

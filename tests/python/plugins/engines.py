@@ -2,6 +2,7 @@
 parts that the plug-ins touch. Both have the same names, so that one test takes either."""
 
 import abc
+import ast
 import contextlib
 import dataclasses
 import importlib
@@ -44,6 +45,43 @@ def wheel_of(engine):
     if not os.environ.get(variable):
         pytest.skip(f"{variable} names no wheel of {engine}")
     return zipfile.ZipFile(os.environ[variable])
+
+
+class Wheel:
+    """The names in an engine's wheel."""
+
+    def __init__(self, engine, root):
+        self.archive, self.root = wheel_of(engine), root
+
+    def tree(self, path):
+        return ast.parse(self.archive.read(f"{self.root}/{path}.py"))
+
+    def found(self, path, name):
+        """The class or function of a module."""
+        return next(node for node in self.tree(path).body if getattr(node, "name", None) == name)
+
+    def members(self, path, name):
+        """Fields, methods and what methods set of a class."""
+        node = self.found(path, name)
+        own = {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}
+        own |= {target.id for each in node.body if isinstance(each, ast.Assign) for target in each.targets}
+        own |= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+        return own | {each.attr for each in ast.walk(node)
+                      if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store)
+                      and isinstance(each.value, ast.Name) and each.value.id == "self"}
+
+    def method(self, path, kind, name):
+        """The method that a class has, of its own or of a base class in its module."""
+        node = self.found(path, kind)
+        for each in node.body:
+            if isinstance(each, ast.FunctionDef) and each.name == name:
+                return each
+        return next(self.method(path, base.id, name) for base in node.bases if isinstance(base, ast.Name))
+
+
+def arguments_of(method):
+    """The names of the arguments of a method, as it is written."""
+    return [one.arg for one in (*method.args.args, *method.args.kwonlyargs) if one.arg not in ("self", "cls")]
 
 
 def put_modules(monkeypatch, modules):

@@ -1,7 +1,9 @@
 """The plug-ins in vLLM and SGLang themselves, if these are installed, and in stubs of the parts that the
 plug-ins touch. Each test's name says in which."""
 
+import importlib.metadata
 import inspect
+import json
 import logging
 import sys
 import types
@@ -13,7 +15,7 @@ torch = pytest.importorskip("torch")
 import engines  # noqa: E402
 from checkpoints import Layer  # noqa: E402
 from torch._inductor import custom_graph_pass  # noqa: E402
-from kernwright.plugins import fuse_graph, is_wanted  # noqa: E402
+from kernwright.plugins import _layers, fuse_graph, is_wanted  # noqa: E402
 from kernwright.plugins import sglang as of_sglang  # noqa: E402
 from kernwright.plugins import vllm as of_vllm  # noqa: E402
 from kernwright.torch import QuantizedRows, _operators  # noqa: E402
@@ -415,6 +417,29 @@ def test_kernels_are_made_ready_for_all_numbers_of_rows(monkeypatch):
         product.format(8192, 2, "bias=none"),  # of gate and up one by one
         product.format(8192, 4, "split=qkv n_kv=1 bias=none"),
         product.format(16, 4, "split=qkv n_kv=1 bias=none norm=rms"), product.format(8192, 1, "bias=none"))]
+
+
+def test_doctor_names_the_layers_that_are_ours(vllm, sglang, wanted, monkeypatch):
+    said = logging.getLogger("kernwright").handlers[:]
+    assert _layers.look("vllm") == {"ours": [*vllm.registry, *KERNELS, *experts(), "CUSTOM"], "left": []}
+    assert logging.getLogger("kernwright").handlers == said
+    found = _layers.look("sglang")
+    assert found["ours"][:3] == ["RMSNorm", "SiluAndMul", "UnquantizedLinearMethod"]
+    assert found["ours"][-1] == "kernwright" and not any("." in name for name in found["ours"])
+    versions = {"vllm": "0.33.0", "sglang": "0.5.23"}
+    monkeypatch.setattr(importlib.metadata, "version", versions.__getitem__)
+    answers = {"vllm": (0, "noise\n" + json.dumps({"ours": ["RMSNorm", "CUSTOM"], "left": ["vLLM's X stays: why"]}), ""),
+               "sglang": (1, "", "Traceback\nImportError: no libcuda")}
+
+    def run(command, **named):
+        assert command[:3] == [sys.executable, "-m", "kernwright.plugins._layers"]
+        return types.SimpleNamespace(**dict(zip(("returncode", "stdout", "stderr"), answers[command[3]])))
+
+    monkeypatch.setattr(_layers.subprocess, "run", run)
+    assert _layers.describe() == ("  vLLM      0.33.0\n            ours: RMSNorm, CUSTOM\n            left: vLLM's X stays: why\n"
+                                  "  SGLang    0.5.23\n            its layers cannot be looked at: ImportError: no libcuda\n")
+    monkeypatch.setenv("KERNWRIGHT_PLUGINS", "vllm")
+    assert _layers.describe().endswith("  SGLang    0.5.23\n            off: KERNWRIGHT_PLUGINS does not name sglang\n")
 
 
 def decoder_layers(x, weights, norms):

@@ -405,43 +405,15 @@ def test_scales_of_an_fp8_cache(sglang, given, wanted):
         sglang.module._scale(layer, "k")
 
 
-class Wheel:
-    """The names in SGLang's wheel."""
-
-    def __init__(self):
-        self.archive = engines.wheel_of("sglang")
-
-    def tree(self, path):
-        return ast.parse(self.archive.read(f"sglang/srt/{path}.py"))
-
-    def found(self, path, name):
-        """The class or function of a module."""
-        return next(node for node in self.tree(path).body if getattr(node, "name", None) == name)
-
-    def members(self, path, name):
-        """Fields, methods and what methods set of a class."""
-        node = self.found(path, name)
-        own = {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}
-        own |= {target.id for each in node.body if isinstance(each, ast.Assign) for target in each.targets}
-        own |= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
-        return own | {each.attr for each in ast.walk(node)
-                      if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store)
-                      and isinstance(each.value, ast.Name) and each.value.id == "self"}
-
-
 @pytest.fixture
 def wheel():
-    return Wheel()
+    return engines.Wheel("sglang", "sglang/srt")
 
 
 BASE = "layers/attention/base_attn_backend"
 #: Methods of SGLang's that say that a backend must have them, which only others call.
 NOT_OURS = {"forward_mixed", "init_forward_metadata_for_breakable_cuda_graph_capture",
             "prepare_forward_metadata_for_breakable_cuda_graph_replay"}
-
-
-def arguments_of(method):
-    return [one.arg for one in (*method.args.args, *method.args.kwonlyargs) if one.arg != "self"]
 
 
 def test_our_methods_take_what_a_wheels_sglang_passes(sglang, wheel):
@@ -454,7 +426,7 @@ def test_our_methods_take_what_a_wheels_sglang_passes(sglang, wheel):
             assert name in NOT_OURS or not isinstance(last, ast.Raise), f"SGLang's backends must have {name}"
             continue
         taken = list(inspect.signature(getattr(ours, name)).parameters)
-        assert [one for one in taken if one not in ("self", "named")] == arguments_of(method), name
+        assert [one for one in taken if one not in ("self", "named")] == engines.arguments_of(method), name
 
 
 def test_a_wheels_sglang_has_the_names_that_are_read(wheel):
