@@ -287,7 +287,7 @@ Result<RankedChoices> rank_family(const Catalog& catalog, const BoundProblem& pr
       return found;
     }();
   });
-  if (stopped()) return was_stopped();
+  if (std::ranges::any_of(best, [](const auto& one) { return !one; })) return was_stopped();
   RankedChoices ranked;
   std::vector<ListedChoice>& all = ranked.choices;
   std::vector<double> best_us;

@@ -1,6 +1,7 @@
 #include "tuner/candidates/shortlist.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <set>
@@ -151,12 +152,14 @@ TEST(ShortlistTest, AProblemThatNoTemplateRunsHasNone) {
 }
 
 TEST(ShortlistTest, EndsSoonWhenItIsStopped) {
-  int asked = 0;
-  const auto stopped = rank_family(catalog(), bound("rmsnorm rows=7 columns=512 dtype=bf16"),
-                                   h200(), [&] { return ++asked == 3; });
+  std::atomic<int> asked = 0;
+  const BoundProblem problem = bound("rmsnorm rows=7 columns=512 dtype=bf16");
+  ASSERT_TRUE(rank_family(catalog(), problem, h200(), [&] { return ++asked < 0; }));
+  const int asked_of_all = asked.exchange(0);
+  const auto stopped = rank_family(catalog(), problem, h200(), [&] { return ++asked >= 3; });
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ErrorCode::unavailable);
-  EXPECT_EQ(asked, 3);
+  EXPECT_LT(asked, asked_of_all / 4);  // once a size that is left
 }
 
 }  // namespace
