@@ -108,6 +108,11 @@ class Doctor : public Command {
     const Result<std::string> compiler = pool.compiler().identity();
     const Result<void> compile_process = try_compile_process();
     const TieredCache cache(root);
+    Json bundle;
+    if (cache.roots().size() > 1) {
+      const RecordStore records(cache.roots().back());
+      bundle = {{"records", records.list().size()}, {"families", records.list_families().size()}};
+    }
     Json packages = Json::array();
     for (const std::string& folder : signed_cache_roots()) {
       const Result<void> checked = check_packaged_bundle(folder);
@@ -132,6 +137,7 @@ class Doctor : public Command {
                      {"records", cache.records().list().size()},
                      {"families", cache.records().list_families().size()},
                      {"artifacts", cache.artifacts().list().size()}}},
+                   {"bundle", bundle},
                    {"signed_caches", packages},
                    {"counters", counters_text(counter_access())},
                    {"cores", std::thread::hardware_concurrency()},
@@ -183,6 +189,9 @@ class Doctor : public Command {
     const Json& cache = report["cache"];
     page.print("cache", concat(word(cache["root"]), ": ", stored(cache), ", ",
                                counted(cache["artifacts"].get<int>(), "artifact")));
+    if (!report["bundle"].is_null()) {
+      page.print("", concat("and in its installed bundle: ", stored(report["bundle"])));
+    }
     for (const Json& package : report["signed_caches"]) {
       const std::string folder = word(package["folder"]);
       const std::string defect = word(package["defect"]);

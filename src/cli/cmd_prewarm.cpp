@@ -21,9 +21,9 @@ class Prewarm : public Command {
         worklist_(sub),
         verbose_(sub),
         min_match_("min-match",
-                   llvm::cl::desc("The worst match that will do: exact, recheck, seed,\n"
-                                  "bucket, predicted (default); with any, nothing\n"
-                                  "worse is compiled"),
+                   llvm::cl::desc("The worst match that will do: exact, family,\n"
+                                  "recheck, seed, bucket, predicted (default); with\n"
+                                  "any, nothing worse is compiled"),
                    llvm::cl::value_desc("MATCH"), llvm::cl::sub(sub)),
         verify_("verify", llvm::cl::desc("Compile nothing; list what is missing, exit 1 if any"),
                 llvm::cl::sub(sub)) {}

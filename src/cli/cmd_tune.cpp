@@ -107,7 +107,7 @@ class Tune : public Command {
   Status run() override {
     Result<Problem> problem = words_.parse(service_);
     if (!problem) return report(problem.error());
-    if (Result<void> fits = check_options(); !fits) return report(fits.error());
+    if (Result<void> fits = check_options(*problem); !fits) return report(fits.error());
     Result<std::shared_ptr<ServiceCore>> opened = service_.open();
     if (!opened) return report(opened.error());
     ServiceCore& service = **opened;
@@ -220,7 +220,15 @@ class Tune : public Command {
   }
 
   /// Checks options early. Without a measuring search nothing else would check them.
-  Result<void> check_options() const {
+  Result<void> check_options(const Problem& problem) const {
+    const std::initializer_list<const llvm::cl::Option*> of_one_size = {&trials_, &strategy_,
+                                                                        &unfused_, &trial_log_};
+    for (const llvm::cl::Option* option : of_one_size) {
+      if (!has_range(problem) || option->getNumOccurrences() == 0) continue;
+      return Error{ErrorCode::invalid_argument,
+                   concat("--", option->ArgStr.str(), " is of a search for one size, and ",
+                          problem.text(), " has a range")};
+    }
     if (trials_.getNumOccurrences() > 0 && trials_ < 1) {
       return Error{ErrorCode::invalid_argument,
                    concat("--trials is ", trials_.getValue(), ", it must be 1 or more")};

@@ -195,7 +195,9 @@ typedef struct kw_tune_options {
   void* data;
 } kw_tune_options;
 
-/* Tunes the problem and returns the winner. `options` may be NULL, for the defaults. */
+/* Tunes the problem and returns the winner. `options` may be NULL, for the defaults. If the problem
+ * has ranges, `m=1..8192`, all their sizes are tuned together: then `seconds` alone counts, and the
+ * kernel of the largest is returned. */
 int kw_tune(kw_service* service, const char* problem, const kw_tune_options* options,
             kw_kernel** kernel);
 
@@ -203,8 +205,9 @@ int kw_tune(kw_service* service, const char* problem, const kw_tune_options* opt
  * fail soon and keep nothing, and their worker process ends. A prewarming fails soon too. */
 int kw_stop_tuning(kw_service* service);
 
-/* Gets the best kernel of every problem, so that later calls find it in memory. The reason of a
- * failure lists every problem that cannot be served. */
+/* Gets the best kernel of every problem, so that later calls find it in memory. Of a problem with
+ * ranges the kernels of all sizes are loaded. The reason of a failure lists every problem that
+ * cannot be served. */
 int kw_prewarm(kw_service* service, const char* const* problems, size_t count);
 
 /* Does the same for the problems of a worklist file, also one that kw_record_shapes wrote. */

@@ -115,6 +115,25 @@ TEST_F(TuneToolkitTest, TheUnfusedFormIsPredictedBesideTheFusedKernel) {
               HasSubstr("vector_add n=100003 dtype=bf16 has no unfused form: it is one kernel"));
 }
 
+TEST_F(TuneToolkitTest, ARangeIsRefusedWithOptionsOfOneSizeAndWithoutAGpu) {
+  const auto tune = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"tune", "vector_add", "n=2..4096", "dtype=bf16"});
+    return kernwright(options);
+  };
+  for (const std::vector<std::string>& options : {std::vector<std::string>{"--unfused"},
+                                                  {"--trials=3"},
+                                                  {"--strategy=random"},
+                                                  {"--trial-log=log"}}) {
+    const Ran ran = tune(options);
+    EXPECT_EQ(ran.exit_code, 2) << options[0];
+    EXPECT_THAT(ran.err, HasSubstr(options[0].substr(0, options[0].find('=')) +
+                                   " is of a search for one size, and vector_add n=2..4096"));
+  }
+  const Ran predicted = tune({"--sku", "h200"});
+  EXPECT_EQ(predicted.exit_code, 1);
+  EXPECT_THAT(predicted.err, HasSubstr("without one prewarm predicts and compiles its kernels"));
+}
+
 TEST_F(TuneToolkitTest, ARecordThatCannotBeStoredIsAFailure) {
   write("cache/v1/records", "where a folder should be");
   for (const std::vector<std::string>& options :

@@ -34,7 +34,7 @@ class Sweep : public Command {
         service_(sub),
         worklist_(sub),
         verbose_(sub),
-        seconds_("seconds", llvm::cl::desc("Budget per problem (default 30)"),
+        seconds_("seconds", llvm::cl::desc("Budget per problem (default 30; 90 for a range)"),
                  llvm::cl::value_desc("N"), llvm::cl::init(30), llvm::cl::sub(sub)),
         devices_("devices", llvm::cl::desc("GPUs that share the problems, e.g. 0,1,2,3"),
                  llvm::cl::value_desc("N,N,..."), llvm::cl::CommaSeparated, llvm::cl::sub(sub)),
@@ -192,9 +192,11 @@ class Sweep : public Command {
                     const std::vector<Problem>& families) const {
     Json of_families = Json::array();
     double family_seconds = 0;
+    std::size_t families_due = 0;
     for (const Problem& family : families) {
       const bool due = !settled_family(service, family, recheck_);
       of_families.push_back({{"problem", canonical(service, family)}, {"due", due}});
+      if (due) ++families_due;
       if (due) family_seconds += settings().seconds.value_or(FamilyOptions().seconds);
       if (!json) print(concat(due ? "due      " : "settled  ", canonical(service, family)));
     }
@@ -238,6 +240,15 @@ class Sweep : public Command {
       return status;
     }
     const Page page = verbose_.page();
+    const std::string at_most =
+        seconds == 0 ? std::string() : concat("; at most about ", format_duration(seconds));
+    if (!families.empty()) {
+      page.print(concat(families_due, " of ", counted(families.size(), "range"),
+                        families_due == 1 ? " is" : " are", " due for ", service.profile().id,
+                        service.has_device() ? "" : ", which only a GPU can measure",
+                        problems.empty() ? at_most : std::string()));
+    }
+    if (problems.empty() && !families.empty()) return status;
     Table table({{"state"}, {"candidates", true}, {"compiles", true}, {"problem"}});
     for (const SweepPlan::Row& row : plan.rows) {
       const bool counted = row.due && row.impossible.empty();
@@ -254,8 +265,7 @@ class Sweep : public Command {
         concat(plan.due(), " of ", counted(plan.rows.size(), "problem"),
                plan.due() == 1 ? " is" : " are", " due for ", service.profile().id, ": ",
                counted(plan.candidates(), "candidate"), ", ", counted(plan.compiles(), "compile"),
-               service.has_device() ? "" : ", of which a prediction makes the best few",
-               seconds == 0 ? "" : concat("; at most about ", format_duration(seconds)),
+               service.has_device() ? "" : ", of which a prediction makes the best few", at_most,
                plan.impossible() == 0
                    ? ""
                    : concat("; ", counted(plan.impossible(), "is impossible", "are impossible"))));

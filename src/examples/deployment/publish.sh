@@ -12,5 +12,5 @@ merged=$folder/merged
 # Winners that differ between machines by more than the noise are printed: look at them before publishing.
 kernwright cache merge "$folder"/shard-* --cache "$merged"
 kernwright cache verify --cache "$merged"
-kernwright prewarm "$worklist" --verify --min-match exact --sku "$sku" --cache "$merged"
+kernwright prewarm "$worklist" --verify --min-match family --sku "$sku" --cache "$merged"
 kernwright cache export "$bundle" --sku "$sku" --key "$key" --cache "$merged"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/operation/dtype_format.h"
+#include "model/operation/ranged_problem.h"
 #include "support/spelling.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -247,7 +248,9 @@ class Normalizer {
       const auto& [name, value] = problem_.flags()[i];
       const auto named = [&](const auto& item) { return item.name == name; };
       if (std::any_of(operation_.dims.begin(), operation_.dims.end(), named)) {
-        fail(concat("dim ", name, "=", value, " is no positive integer"));
+        fail(concat(
+            "dim ", name, "=", value,
+            is_range(value) ? " is a range, and this takes one size" : " is no positive integer"));
       } else if (std::none_of(operation_.flags.begin(), operation_.flags.end(), named) &&
                  std::none_of(operation_.type_variables.begin(), operation_.type_variables.end(),
                               named)) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "support/names.h"
@@ -20,11 +19,6 @@ std::optional<std::int64_t> size_in(std::string_view text) {
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), size);
   const bool is_whole = error == std::errc() && stop == text.data() + text.size();
   return is_whole && size > 0 ? std::optional(size) : std::nullopt;
-}
-
-/// Returns true if a flag's value is meant as a range: it begins with a digit and has dots.
-bool is_range(std::string_view value) {
-  return !value.empty() && is_digit(value.front()) && value.find(kDots) != std::string_view::npos;
 }
 
 Result<FreeDim> read_range(const Operation& operation, const std::string& name,
@@ -46,6 +40,10 @@ Result<FreeDim> read_range(const Operation& operation, const std::string& name,
 }
 
 }  // namespace
+
+bool is_range(std::string_view value) {
+  return !value.empty() && is_digit(value.front()) && value.find(kDots) != std::string_view::npos;
+}
 
 bool has_range(const Problem& written) {
   return std::ranges::any_of(written.flags(),

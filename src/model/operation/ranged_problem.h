@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/operation/bound_problem.h"
@@ -21,6 +22,9 @@ struct FreeDim {
 
   friend bool operator==(const FreeDim&, const FreeDim&) = default;
 };
+
+/// Returns true if the value of a flag is meant as a range: it begins with a digit and has dots.
+bool is_range(std::string_view value);
 
 /// Returns true if a problem as it was written has a range of sizes, `m=1..8192`.
 bool has_range(const Problem& written);

@@ -309,6 +309,9 @@ class Service:
         from then on. Other threads run meanwhile. Ctrl-C ends it, with its worker process, and keeps
         nothing. The L2 that kernels are tuned for is an option of the Service.
 
+        Of a problem with ranges, m=1..8192, all sizes are tuned together, a product in 60 to 90 seconds,
+        and the kernel of the largest is returned. Of the options, seconds alone counts then.
+
         seconds: the budget; the service's tune_seconds by default
         trials: at most so many candidates are measured, 1 or more; None for as many as the budget
             allows
@@ -356,9 +359,10 @@ class Service:
                       _kernwright.record(self._handle, text, "html"))
 
     def prewarm(self, problems: Union[AnyPath, Problem, Iterable[AnyProblem]]) -> None:
-        """Gets the best kernel of every problem into memory. `problems` is a Problem, several as
-        objects or texts, or the path of a worklist, also one that record_shapes() wrote. Errors:
-        Error, which lists every problem that cannot be served, with its reason."""
+        """Gets the best kernel of every problem into memory, and those of all sizes of one with ranges,
+        m=1..8192. `problems` is a Problem, several as objects or texts, or the path of a worklist, also
+        one that record_shapes() wrote. Errors: Error, which lists every problem that cannot be served,
+        with its reason."""
         if isinstance(problems, Problem):
             problems = [problems]
         if isinstance(problems, (str, bytes, os.PathLike)):

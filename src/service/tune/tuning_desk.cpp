@@ -123,6 +123,11 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
 
 Result<TunedFamily> TuningDesk::tune_family(const RangedProblem& family, FamilyOptions options,
                                             const std::atomic<bool>* stop) {
+  if (!site_.has_device) {
+    return Error{ErrorCode::unavailable,
+                 concat("a range of sizes is measured on a GPU; for the sku ", site_.profile.id,
+                        " without one prewarm predicts and compiles its kernels")};
+  }
   KW_TRY(may_tune(family.text()));
   KW_ASSIGN(const TuningInput subject, input(family.last()));
   FamilyInput of_family{.catalog = *site_.catalog,

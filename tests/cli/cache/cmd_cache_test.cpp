@@ -346,6 +346,10 @@ TEST_F(FamilyCacheTest, BundlesAndMergesSayHowManyFamiliesTheyHave) {
   EXPECT_EQ(listed.exit_code, 0) << listed.err;
   EXPECT_THAT(listed.out, HasSubstr("  in the bundle, 2 kernels, 95 % of sizes within 30 %"));
   EXPECT_THAT(listed.out, HasSubstr(", 0 records, 1 family, 2 artifacts\n"));
+  environment_["KERNWRIGHT_CACHE"] = served;
+  EXPECT_THAT(kernwright({"doctor"}).out,
+              HasSubstr("and in its installed bundle: 0 records, 1 family\n"));
+  environment_["KERNWRIGHT_CACHE"] = cache().string();
   const nlohmann::json verified =
       kernwright({"cache", "verify", "--cache", served, "--json"}).json();
   EXPECT_EQ(verified["bundle_holds"]["families"], 1);

@@ -11,6 +11,7 @@ namespace kernwright {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Sweeps and prewarms one worklist for a SKU, without a GPU.
 class WorklistToolkitTest : public ToolkitProgramTest {
@@ -97,7 +98,7 @@ TEST_F(WorklistToolkitTest, ASweepWhoseReportCannotBeWrittenIsDoneAllTheSame) {
   const Ran ran = run_list("sweep");
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.err, HasSubstr("warning: no report: "));
-  EXPECT_THAT(ran.out, ::testing::Not(HasSubstr("  report ")));
+  EXPECT_THAT(ran.out, Not(HasSubstr("  report ")));
 }
 
 TEST_F(WorklistToolkitTest, AnInterruptedSweepGoesOnWhereItStopped) {
@@ -155,6 +156,20 @@ TEST_F(WorklistToolkitTest, ADryRunSaysWhatWouldBeDoneAndDoesNothing) {
   EXPECT_FALSE(std::filesystem::exists(cache()));
   ASSERT_EQ(run_list("sweep", {"--shard", "1/2"}).exit_code, 0);
   EXPECT_EQ(run_list("sweep", {"--dry-run", "--json"}).json()["due"], 1);
+}
+
+TEST_F(WorklistToolkitTest, ADryRunCountsRangesAndSaysThatTheyTakeAGpu) {
+  write("list.json", R"({"problems": ["rmsnorm rows=1..64 columns=64 dtype=bf16",
+                                     "softmax rows=1..64 columns=64 dtype=bf16"]})");
+  const Ran plan = run_list("sweep", {"--dry-run"});
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(
+      plan.out,
+      HasSubstr("2 of 2 ranges are due for h200, which only a GPU can measure; at most about"));
+  EXPECT_THAT(plan.out, Not(HasSubstr("0 of 0")));
+  const Ran swept = run_list("sweep");
+  EXPECT_EQ(swept.exit_code, 1);
+  EXPECT_THAT(swept.out, HasSubstr("for the sku h200 without one prewarm predicts"));
 }
 
 TEST_F(WorklistToolkitTest, WhatNoTemplateRunsIsNamedAndTheOthersAreDone) {
@@ -332,7 +347,7 @@ TEST_F(KilledSweepToolkitTest, NoProcessIsLeft) {
     done
     echo "killed $children, left: $left.")");
   EXPECT_THAT(ran.out, HasSubstr(", left: .")) << ran.out << ran.err;
-  EXPECT_THAT(ran.out, ::testing::Not(HasSubstr("killed ,"))) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, Not(HasSubstr("killed ,"))) << ran.out << ran.err;
   const Ran resumed = run_list("sweep", {"--devices", "0,1"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_THAT(resumed.out, HasSubstr("8 of 8 problems have a record"));

@@ -576,6 +576,8 @@ TEST(OperationTest, NormalizeNamesWhatIsWrongAndWhatIsAllowed) {
             "scale: dim n is missing, dims are m, n; see kernwright operations scale");
   EXPECT_EQ(normalized("scale m=0 n=2 dtype=bf16"), "scale: dim m=0 is less than 1");
   EXPECT_EQ(normalized("scale m=x n=2 dtype=bf16"), "scale: dim m=x is no positive integer");
+  EXPECT_EQ(normalized("scale m=1..8 n=2 dtype=bf16"),
+            "scale: dim m=1..8 is a range, and this takes one size");
   EXPECT_EQ(normalized("scale m=1 m=2 n=2 dtype=bf16"), "scale: dim m is given twice");
   EXPECT_EQ(normalized("scale m=1 n=2"),
             "scale: dtype is missing, it may be bf16, fp32; see kernwright operations scale");
