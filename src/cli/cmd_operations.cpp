@@ -95,9 +95,10 @@ Json operation_json(const Operation& operation, const Catalog& catalog) {
 }
 
 Table dims_table(const Operation& operation) {
-  Table table({{"dim"}, {"where it is left out"}});
+  Table table({{"dim"}, {"may be"}, {"where it is left out"}});
   for (const Dim& dim : operation.dims) {
-    table.add({dim.name, dim.default_size ? readable(*dim.default_size) : "has to be given"});
+    table.add({dim.name, dim.match == DimMatch::bucket ? "a range" : "one size",
+               dim.default_size ? readable(*dim.default_size) : "has to be given"});
   }
   return table;
 }

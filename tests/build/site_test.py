@@ -129,6 +129,9 @@ class OperationsTest(unittest.TestCase):
                 self.assertIn(f"[{manifest.parent.name}](", section)
                 for parameter in json.loads(manifest.read_text()).get("parameters", {}):
                     self.assertIn(f"`{parameter}`", section)
+            for dim, each in operation["dims"].items():
+                size = {"bucket": "a range", "exact": "one size"}[each["bind"]]
+                self.assertIn(f"| `{dim}` | {size} |", section)
         self.assertEqual(sections, {})
 
     def test_every_profile_is_a_gpu(self):

@@ -47,7 +47,8 @@ TEST_F(OperationsTest, SaysWhatOneTakes) {
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
   expect_width(ran.out, 80);
   for (const char* line : {
-           "\n  rows     has to be given\n",
+           "\n  rows     a range   has to be given\n",
+           "\n  columns  one size  has to be given\n",
            "\n  out    as dtype              bf16, fp16, fp32, fp8_e4m3, int8\n",
            "\n  weight    scale                 none, scale\n",
            "\n  r             in      dtype  [rows, columns], where residual=add\n",
@@ -60,6 +61,7 @@ TEST_F(OperationsTest, SaysWhatOneTakes) {
   const nlohmann::json json = kernwright({"operations", "rmsnorm", "--json"}).json();
   EXPECT_EQ(json["dims"][0]["name"], "rows");
   EXPECT_EQ(json["dims"][0]["bind"], "bucket");
+  EXPECT_EQ(json["dims"][1]["bind"], "exact");
   EXPECT_EQ(json["flags"][0]["default"], "scale");
   EXPECT_EQ(json["tensors"][1]["when"], "residual == residual_add");
   EXPECT_EQ(json["scalars"][0]["default"], 1e-6);

@@ -51,7 +51,8 @@ def _dim(dim):
         answered = f"tuned sizes up to {distance} times as large or small"
         if "edges" in dim:
             answered += ", not across " + ", ".join(map(str, dim["edges"]))
-    return answered, _code(dim["default"]) if "default" in dim else "must be given"
+    size = "a range" if dim["bind"] == "bucket" else "one size"
+    return size, answered, _code(dim["default"]) if "default" in dim else "must be given"
 
 
 def _words(operation):
@@ -89,7 +90,7 @@ def _section(operation):
     return "\n".join([
         f"## {name}\n", operation["description"] + f". [Explained in full](../operations/{name}.md).\n",
         f"```text\n{_problem(operation)}\n```\n",
-        _table(["dim", "may be answered by", "default"],
+        _table(["dim", "may be", "may be answered by", "default"],
                [(_code(dim), *_dim(each)) for dim, each in operation["dims"].items()]),
         _table(["dtype or flag", "values", "default"], [(_code(a), b, c) for a, b, c in _words(operation)])
         if operation.get("dtypes") or operation.get("flags") else "",
