@@ -62,7 +62,7 @@ typedef struct kw_options {
   const char* sku;          /* the profile id to work for without a GPU, or NULL */
   const char* on_miss; /* "predict", "tune_now", "tune_in_background", "fail"; NULL: "predict" */
   int device;          /* the GPU's number */
-  double tune_seconds; /* the budget of one tuning; 0: 30 */
+  double tune_seconds; /* the budget of one tuning of a problem without ranges; 0: 30 */
   const char* l2;     /* the L2 that kernels are tuned for: "cold", "warm", "mixed"; NULL: "cold" */
   const char* worker; /* the program that tuning runs, or NULL to look for it */
   int measure_in_process; /* not 0: no worker; a candidate that faults costs the process the GPU */
@@ -186,7 +186,7 @@ typedef struct kw_tune_progress {
  * as in kw_options. */
 typedef struct kw_tune_options {
   size_t struct_size;   /* sizeof(kw_tune_options) of the caller */
-  double seconds;       /* the budget; 0: 30 */
+  double seconds;       /* the budget; 0: tune_seconds of kw_options, 90 if there are ranges */
   int trials;           /* at most so many candidates are measured; 0: as the budget allows */
   const char* strategy; /* "portfolio", "ranked", "local_search", "random", "exhaustive"; NULL:
                          * "portfolio" */

@@ -31,7 +31,9 @@ struct TuneProgress {
 
 /// Bounds one tuning.
 struct TuneOptions {
-  double seconds = 30;  ///< the budget
+  /// The budget. Without one it is `ServiceOptions::tune_seconds`, and 90 if the problem has
+  /// ranges.
+  std::optional<double> seconds = {};
   int trials = 0;  ///< at most so many candidates are measured; 0: as many as the budget allows
   /// "portfolio", "ranked", "local_search", "random" or "exhaustive"
   std::string strategy = "portfolio";
@@ -91,7 +93,8 @@ struct ServiceOptions {
   /// `mixed` is refused for an operation that marks no tensor as warm.
   L2State l2 = L2State::cold;
   MissPolicy on_miss = MissPolicy::predict;
-  /// The budget in seconds of one tuning, if `on_miss` is tune_now or tune_in_background.
+  /// The budget in seconds of one tuning, by `on_miss` or without a budget of its own, of a problem
+  /// without ranges.
   double tune_seconds = 30;
   /// The GPU time in seconds that tuning in the background may take in all.
   double background_seconds = 600;

@@ -228,6 +228,22 @@ def test_it_says_what_it_is(tmp_path):
     assert kw.Service(sku="h200").cache == os.environ["KERNWRIGHT_CACHE"]
 
 
+def test_a_tuning_without_seconds_takes_the_default_of_its_problem(tmp_path, monkeypatch):
+    budgets = []
+
+    def tune(handle, type, problem, seconds, *others):
+        budgets.append(seconds)
+        raise kw.Error("not here", problem)
+
+    monkeypatch.setattr("kernwright._kernwright.tune", tune)
+    service = kw.Service(tmp_path, sku="h200", tune_seconds=7)
+    for problem in "vector_add n=8 dtype=fp32", "vector_add n=1..8 dtype=fp32":
+        for seconds in None, 5:
+            with pytest.raises(kw.Error, match="not here"):
+                service.tune(problem, seconds)
+    assert budgets == [0, 5, 0, 5]  # of which 0 is tune_seconds, or that of ranges
+
+
 def test_arguments_of_other_types_are_named(service):
     with pytest.raises(kw.Error, match="seconds is '3', and a number expected"):
         service.tune("vector_add n=1024 dtype=fp32", "3")

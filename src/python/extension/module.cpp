@@ -241,8 +241,8 @@ PyObject* best_kernels(PyObject*, PyObject* given) {
 constexpr const char* kTuneDoc =
     "tune(service, type, problem, seconds, trials, strategy, watcher=None) -> type\n\n"
     "Tunes the problem, and returns what best_kernel() returns from then on. `seconds` and "
-    "`trials` bound the search; trials=0 is no bound. Meanwhile it calls watcher(candidates, "
-    "measured, best_us, seconds), in the calling thread.";
+    "`trials` bound the search; seconds=0 is the default, trials=0 no bound. Meanwhile it calls "
+    "watcher(candidates, measured, best_us, seconds), in the calling thread.";
 
 /// The progress that the tuning thread reported, for the thread that waits for it.
 class Told {

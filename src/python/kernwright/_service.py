@@ -194,7 +194,7 @@ class Service:
     sku: the id of a GPU to work for without one, "h200"; its kernels cannot be launched
     read_only_caches: further cache directories to look in, one or several
     templates, epilogues: folders and files of your own, one or several
-    tune_seconds: the budget of one tuning
+    tune_seconds: the budget of one tuning of a problem without ranges
 
     A service is thread-safe. In a `with` block it is the one that operations use. Errors: Error if
     there is neither the GPU nor a sku, or an option is not understood."""
@@ -312,7 +312,7 @@ class Service:
         Of a problem with ranges, m=1..8192, all sizes are tuned together, a product in 60 to 90 seconds,
         and the kernel of the largest is returned. Of the options, seconds alone counts then.
 
-        seconds: the budget; the service's tune_seconds by default
+        seconds: the budget; None for the service's tune_seconds, and for 90 if there are ranges
         trials: at most so many candidates are measured, 1 or more; None for as many as the budget
             allows
         strategy: "portfolio", "ranked", "local_search", "random" or "exhaustive"
@@ -337,8 +337,8 @@ class Service:
         watcher = progress if callable(progress) else (
             line.update if progress == "auto" and line.is_seen() else None)
         try:
-            kernel = self._ready(_kernwright.tune(self._handle, Kernel, str(problem), budget,
-                                                  trials or 0, strategy,
+            kernel = self._ready(_kernwright.tune(self._handle, Kernel, str(problem),
+                                                  0.0 if seconds is None else budget, trials or 0, strategy,
                                                   watcher and _told(watcher)))
         finally:
             line.close()

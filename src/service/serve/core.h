@@ -17,6 +17,7 @@
 #include "device/cuda/launcher.h"
 #include "device/device.h"
 #include "launch/loaded_kernel.h"
+#include "model/operation/ranged_problem.h"
 #include "service/answer/answer_finder.h"
 #include "service/answer/builder.h"
 #include "service/answer/shortlists.h"
@@ -34,6 +35,7 @@
 #include "support/mutex.h"
 #include "support/processes/threads.h"
 #include "tuner/data/data_ops.h"
+#include "tuner/session/family_session.h"
 #include <kernwright/kernel.h>
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
@@ -134,6 +136,10 @@ class ServiceCore : public std::enable_shared_from_this<ServiceCore> {
   const TieredCache& cache() const { return site_.cache; }
   /// The worst match that is served.
   Match min_match() const { return options_.min_match; }
+  /// Returns the budget of a tuning of the problem that has none of its own.
+  double tune_seconds(const Problem& written) const {
+    return has_range(written) ? FamilyOptions().seconds : options_.tune_seconds;
+  }
   /// True if this service works on a GPU, false for a `sku` without one.
   bool has_device() const { return site_.has_device; }
 

@@ -114,9 +114,10 @@ std::optional<Kernel> Service::find_in_memory(const Problem& problem) const {
 
 Result<Kernel> Service::tune(const Problem& problem, const TuneOptions& options) {
   return guarded([&]() -> Result<Kernel> {
-    if (!(options.seconds > 0)) {
+    const double seconds = options.seconds.value_or(core_->tune_seconds(problem));
+    if (!(seconds > 0)) {
       return Error{ErrorCode::invalid_argument,
-                   concat("seconds is ", options.seconds, "; it must be above 0")};
+                   concat("seconds is ", seconds, "; it must be above 0")};
     }
     if (options.trials < 0) {
       return Error{ErrorCode::invalid_argument,
@@ -125,12 +126,12 @@ Result<Kernel> Service::tune(const Problem& problem, const TuneOptions& options)
     KW_TRY(check_strategy(options.strategy));
     if (has_range(problem)) {
       FamilyOptions of_family;
-      of_family.seconds = options.seconds;
+      of_family.seconds = seconds;
       KW_TRY(core_->tune_family(problem, std::move(of_family)));
       KW_ASSIGN(const RangedProblem family, core_->site().bind_family(problem));
       return core_->get_best_kernel(family.last().problem());
     }
-    TuningOptions tuning{.budget = {.seconds = options.seconds}, .strategy = options.strategy};
+    TuningOptions tuning{.budget = {.seconds = seconds}, .strategy = options.strategy};
     if (options.trials > 0) tuning.budget.trials = options.trials;
     if (options.progress) {
       tuning.progress = [&options](const TuningProgress& at) {

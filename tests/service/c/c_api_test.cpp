@@ -195,6 +195,9 @@ TEST(CApiTest, ATuningTakesAnOlderStructAndTellsTheSizeOfItsOwn) {
   kw_tune_options options{};
   options.struct_size = offsetof(kw_tune_options, progress);
   options.trials = 7;
+  EXPECT_FALSE(c_api::read_options(&options)->seconds) << "0 is the default";
+  options.seconds = 2;
+  EXPECT_EQ(c_api::read_options(&options)->seconds, 2);
   options.data = reinterpret_cast<void*>(16);  // behind the end of an older, smaller struct
   EXPECT_EQ(c_api::read_options(&options)->trials, 7);
   EXPECT_FALSE(c_api::read_options(&options)->progress);

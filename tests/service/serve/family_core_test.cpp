@@ -49,6 +49,12 @@ class FamilyCoreTest : public ServiceCoreTest {
   static constexpr const char* kText = "vector_add n=2..4096 dtype=bf16";
 };
 
+TEST_F(FamilyCoreTest, WithoutABudgetARangeHasThatOfRanges) {
+  const auto core = open();
+  EXPECT_EQ(core->tune_seconds(problem_), tune_seconds_);
+  EXPECT_EQ(core->tune_seconds(must(Problem::parse(kText))), 90);
+}
+
 TEST_F(FamilyCoreTest, TheRecordHasKernelsATableAndItsEvidence) {
   const auto core = open();
   const TunedFamily tuned = tune(*core, 50);

@@ -35,6 +35,8 @@ TEST_F(ServiceTest, WhatItCannotWorkWithIsNamed) {
 TEST_F(ServiceTest, NothingIsTunedWithoutAGpu) {
   Service service = must(open());
   EXPECT_EQ(service.tune(problem_, {.seconds = 1}).error().code, ErrorCode::unavailable);
+  EXPECT_EQ(service.tune(problem_).error().code, ErrorCode::unavailable);
+  EXPECT_THAT(service.tune(problem_, {.seconds = 0}), Fails("seconds is 0; it must be above 0"));
 }
 
 TEST_F(ServiceTest, WhatIsWrongWithAProblemIsSaidByEveryCall) {
