@@ -19,11 +19,13 @@ enum Stream {
   kOrder,
   kPages,
   kQueryNorm,
-  kKeyNorm
+  kKeyNorm,
+  kPlaces
 };
 
 constexpr bool kRagged = lengths == lengths_ragged;
 constexpr bool kPaged = cache == cache_paged;
+constexpr bool kPlaced = config::places == places_given;
 
 struct Draw {
   Set set;
@@ -31,6 +33,7 @@ struct Draw {
   dtype_t *q, *k, *v, *q_norm, *k_norm;
   float *cosine, *sine;
   int *q_offsets, *kv_offsets, *kv_lengths, *page_table;
+  long long* places;
   kv_t *k_cache, *v_cache;
   long long batch, heads, kv_heads, q_len, kv_len, head_dim, head_dim_v, q_total, kv_total;
   long long page, pages, ldq, ldk, ldv, ldk_cache, ldv_cache;
@@ -90,6 +93,12 @@ struct Draw {
     }
   }
 
+  // Returns the place that new token `i` is given, -1 if it goes nowhere.
+  __device__ long long place(const Order& order, long long i) const {
+    const bool has_none = set != kTiming && bits(kPlaces, i) % 8 == 0;
+    return has_none || i >= kv_len ? -1 : order(i);
+  }
+
   __device__ void run() const {
     if (k_cache || v_cache) return fill_caches();
     fill_angles(cosine, kCosine);
@@ -115,8 +124,9 @@ struct Draw {
         const long long token = kRagged ? q_first + i : i;
         const long long tokens = kRagged ? q_total : q_len;
         fill(q, kQuery, q_first + i, entry, token, tokens, heads, head_dim, ldq);
-        // A token without a position has no place in the cache, and its content does not count.
-        if (i + keys < queries) continue;
+        if (places && threadIdx.x == 0) places[i] = place(page_order, i);
+        // The content of a token without a place in the cache does not count.
+        if (kPlaced ? place(page_order, i) < 0 : i + keys < queries) continue;
         fill(k, kKey, q_first + i, entry, token, tokens, kv_heads, head_dim, ldk);
         fill(v, kValue, q_first + i, entry, token, tokens, kv_heads, head_dim_v, ldv);
       }
@@ -154,6 +164,7 @@ struct Draw {
        kRagged && !kPaged ? kv_offsets : nullptr,                           \
        lengths == lengths_kv || (kRagged && kPaged) ? kv_lengths : nullptr, \
        kPaged ? page_table : nullptr,                                       \
+       kPlaced ? places : nullptr,                                          \
        k_cache,                                                             \
        v_cache,                                                             \
        batch,                                                               \

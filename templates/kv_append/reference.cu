@@ -8,7 +8,7 @@ using namespace kernwright::config;
 using Head = HeadToRotate<kernwright::config::norm == norm_rms>;  // CUDA has a norm of its own
 
 // A new token: the number of its sequence, its place among all new tokens, and its position, which
-// is negative if the sequence has fewer keys than new tokens.
+// is negative if the token goes nowhere, and anything else if its place is given.
 struct Token {
   long long sequence, place, position;
 };
@@ -80,6 +80,10 @@ extern "C" __global__ void kv_append_reference(KW_PARAMETERS(kv_append_reference
       for (long long c = threadIdx.x; c < batch * table_columns; c += blockDim.x) {
         const Token found = all.token_at(c / table_columns, c % table_columns * page + entry_token);
         if (found.position >= 0 && page_table[c] == entry) shared_token = found;
+      }
+    } else if (config::places == places_given) {
+      for (long long i = threadIdx.x; i < q_len; i += blockDim.x) {
+        if (places[i] == entry_token) shared_token = {0, i, 0};
       }
     } else {
       for (long long s = threadIdx.x; s < batch; s += blockDim.x) {

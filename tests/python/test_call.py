@@ -52,6 +52,14 @@ def test_kv_append(planned, refused):
                                 tensor(2, 4, 128, 64), q=tensor(2, 8, 1, 64), kv_lengths=ints(2),
                                 **angles, out=tensor(2, 8, 1, 64))
     assert refused(kw.kv_append, new, new, cache, cache, cos=floats(128, 32)) == "sin is missing"
+    tokens, row = tensor(4, 9, 64), tensor(4, 700, 64)
+    places = tensor(9, dtype="int64")
+    assert planned(kw.kv_append, tokens, tokens, row, tensor(4, 700, 64), places=places) == (
+        "kv_append batch=1 kv_heads=4 q_len=9 kv_len=700 head_dim=64 dtype=bf16 layout=bhsd places=given")
+    for given, reason in (({"places": tensor(8, dtype="int64")}, "8"), ({"places": ints(9)}, "int64 expected"),
+                          ({"places": places, "cos": floats(700, 32), "sin": floats(700, 32)}, "angles follow"),
+                          ({"places": places, "kv_lengths": ints(1)}, "have no sequences")):
+        assert reason in refused(kw.kv_append, tokens, tokens, row, row, **given)
 
 
 def test_attention_merge_and_schedule(planned, refused):

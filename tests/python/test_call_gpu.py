@@ -124,6 +124,17 @@ class CallGpuTest(unittest.TestCase):
             self.assertTrue(torch.equal(pages.sequence(pages.k, i)[:, -1], k[i, :, 0]))
             self.assertTrue(torch.equal(pages.sequence(pages.v, i)[:, -1], v[i, :, 0]))
 
+    def test_kv_append_to_places(self):
+        k, v = (new(5, KV_HEADS, HEAD_DIM) for _ in "kv")
+        caches = [new(70, KV_HEADS, HEAD_DIM) for _ in "kv"]
+        wanted = [cache.clone() for cache in caches]
+        places = torch.tensor([69, 0, -1, 7, 8], device="cuda")
+        for want, x in zip(wanted, (k, v)):
+            want[places[places >= 0]] = x[places >= 0]
+        kw.kv_append(*(x.transpose(0, 1) for x in (k, v, *caches)), places=places)
+        for cache, want in zip(caches, wanted):
+            self.assertTrue(torch.equal(cache, want))
+
     def test_attention_merge(self):
         q, k, v = new(1, HEADS, 40, HEAD_DIM), new(1, HEADS, 300, HEAD_DIM), new(1, HEADS, 300,
                                                                                HEAD_DIM)

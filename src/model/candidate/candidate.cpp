@@ -19,6 +19,20 @@ Error rejected_at(const KernelTemplate& kernel_template, JsonPlace place,
   return rejected(concat(place.in(kernel_template.manifests), ": ", message));
 }
 
+/// Returns whether a launch has the tensor, or a map of it, among its arguments. Templates of
+/// recorded spaces have no launches, and nothing runs.
+bool passes(const KernelTemplate& kernel_template, std::string_view tensor) {
+  const auto is_map_of = [&](const TensorMapSpec& map) { return map.tensor == tensor; };
+  const auto is_passed = [&](const ArgumentSpec& argument) {
+    return argument.kind == ArgumentKind::tensor && argument.name == tensor;
+  };
+  return kernel_template.launches.empty() ||
+         std::ranges::any_of(kernel_template.tensor_maps, is_map_of) ||
+         std::ranges::any_of(kernel_template.launches, [&](const LaunchSpec& launch) {
+           return std::ranges::any_of(launch.arguments, is_passed);
+         });
+}
+
 /// Returns the launches without the properties of the first one that are decided by a chain.
 std::vector<LaunchPlan> in_chain(std::vector<LaunchPlan> launches) {
   launches.front().programmatic = false;
@@ -141,7 +155,17 @@ const Rule* broken_habit(const Candidate& candidate) {
 
 Result<void> applies(const KernelTemplate& kernel_template, const BoundProblem& problem,
                      const DeviceProfile& profile) {
-  return detail::applies_in(kernel_template, problem.scope(), profile);
+  KW_TRY(detail::applies_in(kernel_template, problem.scope(), profile));
+  for (const Tensor& tensor : problem.operation().tensors) {
+    const auto is_this = [&](const TensorShape& one) { return one.name == tensor.name; };
+    if (!tensor.when || tensor.hint || std::ranges::none_of(problem.shapes(), is_this) ||
+        passes(kernel_template, tensor.name)) {
+      continue;
+    }
+    return rejected(concat(kernel_template.name, " passes the tensor ", tensor.name,
+                           " to no kernel, and the problem has it"));
+  }
+  return {};
 }
 
 CandidatePlaces::CandidatePlaces(const KernelTemplate& kernel_template, const Scope& scope)

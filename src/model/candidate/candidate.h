@@ -146,8 +146,8 @@ Configuration without_derived(const KernelTemplate& kernel_template,
 /// Returns the first habit that a candidate breaks, or null.
 const Rule* broken_habit(const Candidate& candidate);
 
-/// Checks whether the template applies to the problem on the device. Errors: `invalid_argument`
-/// with the condition that failed.
+/// Checks whether the template applies to the problem on the device: its conditions hold, and no
+/// kernel lacks a tensor that only some problems have. Errors: `invalid_argument` with the reason.
 Result<void> applies(const KernelTemplate& kernel_template, const BoundProblem& problem,
                      const DeviceProfile& profile);
 

@@ -250,7 +250,7 @@ class OperationReader {
   }
 
   void read_tensor(const JsonReader& json) {
-    json.expect_keys({"name", "role", "dtype", "extent", "pitches", "alignment", "when", "written",
+    json.expect_keys({"name", "role", "dtype", "extent", "pitches", "alignment", "when", "hint", "written",
                       "l2", "draw", "values", "exact", "infinite", "intermediate", "in_place"});
     Tensor tensor;
     tensor.name = json.required("name").value_name();
@@ -282,6 +282,10 @@ class OperationReader {
     }
     if (const JsonReader when = json.optional("when"); when.present()) {
       tensor.when = when.expression(names_);
+    }
+    if (const JsonReader hint = json.optional("hint"); hint.present()) {
+      tensor.hint = hint.boolean();
+      if (tensor.role != TensorRole::in) hint.fail("only a tensor of role \"in\" may be one");
     }
     if (const JsonReader written = json.optional("written"); written.present()) {
       tensor.written = written.expression(names_);

@@ -107,6 +107,7 @@ struct Tensor {
                                     ///< none if the tensor is contiguous
   std::int64_t alignment = 16;      ///< bytes, of the caller's pointer; an element's if more
   std::optional<Expression> when;   ///< if it is 0, the problem does not have it
+  bool hint = false;                ///< an input that changes no result: kernels need not take it
   /// Elements of an inout tensor that a launch writes; none: all. If it is 0, the tensor of the
   /// problem is an input.
   std::optional<Expression> written;

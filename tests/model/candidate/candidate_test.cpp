@@ -174,6 +174,26 @@ TEST_F(CandidateTest, OtherArchitecturesAndProblemsAreRefusedWithTheReason) {
   EXPECT_TRUE(applies(template_, bound(scale_problem(100, 256)), h200()));
 }
 
+TEST_F(CandidateTest, ATensorThatNoKernelTakesIsAProblemsOwn) {
+  const std::string lacking =
+      replaced(replaced(kScaleManifest, R"("w", "box": ["64"])", R"("a", "box": ["1", "64"])"),
+               R"({"tensor": "w"}, )", "");
+  const auto refusal = [&](std::string_view operation, std::string_view manifest) {
+    const Operation own = must(parse_operation(operation, "o.json", "// reference"));
+    const BoundProblem problem = must(BoundProblem::bind(own, scale_problem(100, 256)));
+    const Result<void> fits = applies(scale_template(own, manifest), problem, h200());
+    return fits ? "" : fits.error().message;
+  };
+  EXPECT_EQ(refusal(kScaleOperation, kScaleManifest), "");
+  EXPECT_EQ(refusal(kScaleOperation, lacking),
+            "scale/boxes passes the tensor w to no kernel, and the problem has it");
+  const auto says = [](std::string_view more) {
+    return replaced(kScaleOperation, R"("when": "weight == weight_scale")", more);
+  };
+  EXPECT_EQ(refusal(says(R"("when": "weight == weight_none")"), lacking), "");
+  EXPECT_EQ(refusal(says(R"("when": "weight == weight_scale", "hint": true)"), lacking), "");
+}
+
 TEST_F(CandidateTest, ConfigurationMustBeAPointOfTheSpace) {
   EXPECT_EQ(make(configuration(16, 2, 4)).error().message,
             "parameter ROWS: 16 is not in its list of values");

@@ -46,7 +46,7 @@ constexpr std::string_view kManifest = R"json({
   ],
   "launches": [
     {"kernel": "scale_rows", "block": ["THREADS"],
-     "arguments": [{"tensor": "a"}, {"tensor": "d"}]},
+     "arguments": [{"tensor": "a"}, {"tensor": "w"}, {"tensor": "d"}]},
     {"kernel": "scale_rest", "grid": ["1"], "block": ["32"], "arguments": []}
   ]
 })json";

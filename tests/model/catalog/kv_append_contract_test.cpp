@@ -103,6 +103,23 @@ TEST_F(KvAppendContractTest, ACacheOfEightBitsHasScales) {
   EXPECT_EQ(append_.bytes.evaluate(append_.scope(narrow)).value(), 6 * 2 * 32 * (2 + 1));
 }
 
+TEST_F(KvAppendContractTest, ATokenMayHaveAPlaceOfItsOwn) {
+  const auto placed = append_.normalize(
+      Problem::parse("kv_append batch=1 kv_heads=2 q_len=3 kv_len=50 head_dim=16 dtype=bf16 "
+                     "places=given")
+          .value());
+  const Shapes shapes = by_name(append_, placed);
+  EXPECT_EQ(shapes.size(), 5U);
+  EXPECT_EQ(shapes.at("places").extent, (Sizes{3}));
+  EXPECT_EQ(shapes.at("places").dtype, DType::int64);
+  EXPECT_EQ(shapes.at("k_cache").extent, (Sizes{1, 50, 2, 16}));
+  const BoundProblem problem = BoundProblem::bind(append_, *placed).value();
+  for (const char* name : {"kv_append/placed", "kv_append/streamed"}) {
+    const KernelTemplate& made = **catalog().kernel_template(name);
+    EXPECT_EQ(applies(made, problem, h200()).has_value(), made.name == "kv_append/placed");
+  }
+}
+
 TEST_F(KvAppendContractTest, WhatDoesNotGoTogetherIsRefused) {
   const auto says = [&](std::string_view more, std::string_view why) {
     const auto problem = named(more);
@@ -117,6 +134,7 @@ TEST_F(KvAppendContractTest, WhatDoesNotGoTogetherIsRefused) {
   says("q_total=4", "only ragged sequences differ");
   says("kv_total=7", "only with lengths=kv or ragged");
   says("ldk_cache=24", "a token of the cache has so many elements");
+  says("places=given", "tokens whose places are given have no sequences");
 }
 
 }  // namespace

@@ -696,6 +696,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "o.json:9: tensors[1].l2: \"hot\" is not one of warm"},
         Refused{"\"role\": \"out\"", "\"role\": \"out\", \"l2\": \"warm\"",
                 "o.json:10: tensors[2].l2: only a tensor of role \"in\" may be warm"},
+        Refused{"\"role\": \"out\"", "\"role\": \"out\", \"hint\": true",
+                "o.json:10: tensors[2].hint: only a tensor of role \"in\" may be one"},
         Refused{"\"role\": \"out\"", "\"role\": \"out\", \"written\": \"m\"",
                 "o.json:10: tensors[2].written: only of a tensor of role \"inout\""},
         Refused{"{\"tensor\": \"a\"}", "{\"tensor\": \"d\"}",

@@ -39,26 +39,26 @@ def compute_calls(monkeypatch):
             call(form, tag, inputs, outs, scalars, names)
         given = dict(zip((name for name, _ in form.inputs), inputs))
         numbers = dict(zip(names, scalars))
-        rows = dict(given, o=outs[0]) if form.operation == "attention" else given
+        if form.operation == "kv_append":
+            there = given["places"] >= 0
+            for cache, x, scale in zip(outs, "kv", ("k_scale", "v_scale")):
+                wanted = (given[x][there].float() / numbers.get(scale, 1)).to(cache.dtype)
+                cache.view(torch.uint8)[given["places"][there]] = wanted.view(torch.uint8)
+            return
         starts = given["q_offsets"]
         if starts is None:
-            starts = torch.arange(len(given["kv_lengths"]) + 1) * given["k" if "q" not in given else "q"].shape[1]
-        flat = {name: rows[name].flatten(0, -3) for name in ("q", "o") if name in rows}
-        if form.operation == "kv_append":
-            flat = {name: given[name].flatten(0, -3) for name in "kv"}
-        caches = outs if form.operation == "kv_append" else (given["k"], given["v"])
+            starts = torch.arange(len(given["kv_lengths"]) + 1) * given["q"].shape[1]
+        flat = {name: x.flatten(0, -3) for name, x in (("q", given["q"]), ("o", outs[0]))}
+        caches, table = (given["k"], given["v"]), given["page_table"]
+        if given["table_rows"] is not None:
+            table = table[given["table_rows"].long()]
         page = caches[0].shape[1]
         for i, keys in enumerate(given["kv_lengths"].tolist()):
             own = slice(int(starts[i]), int(starts[i + 1]))
             at = torch.arange(keys)
-            places = given["page_table"][i].long()[at // page] * page + at % page
+            places = table[i].long()[at // page] * page + at % page
             new = own.stop - own.start
-            if form.operation == "kv_append":
-                for cache, x, scale in zip(caches, "kv", ("k_scale", "v_scale")):
-                    count = min(new, keys)
-                    wanted = (flat[x][own][new - count:].float() / numbers.get(scale, 1)).to(cache.dtype)
-                    cache.flatten(0, 1).view(torch.uint8)[places[keys - count:]] = wanted.view(torch.uint8)
-            elif keys == 0:
+            if keys == 0:
                 flat["o"][own] = 0
             else:
                 of = types.SimpleNamespace(

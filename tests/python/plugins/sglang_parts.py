@@ -236,6 +236,8 @@ class Batch:
         self.batch = types.SimpleNamespace(
             forward_mode=mode, batch_size=len(lengths), req_pool_indices=long(self.rows + [0] * padding),
             seq_lens=long(lengths), seq_lens_cpu=torch.tensor(lengths), encoder_lens=None, _attn_output=None,
+            out_cache_loc=torch.cat([own[keys - new:] for own, (new, keys) in zip(self.places[0], sequences)] +
+                                    [long([0] * (padding * news[0]))]),
             spec_info=None, multi_item_delimiter_indices=None, extend_seq_lens=None, extend_seq_lens_cpu=None)
         if mode is ForwardMode.TARGET_VERIFY:
             self.batch.spec_info = types.SimpleNamespace(tree_topk=1, draft_token_num=verified)
@@ -287,6 +289,8 @@ class Batch:
                 wanted = (x[token:token + new].float() / scale).to(self.runner.kv_cache_dtype)
                 old[places[i][keys - new:]] = wanted.view(torch.uint8)
                 token += new
+            if len(self.qkv) > self.tokens:
+                old[0] = half[0]  # padding goes to the place 0, which no request gets
             assert torch.equal(half, old), "the cache has other elements than the new tokens"
         for i, (new, keys) in enumerate(self.sequences):
             tokens, last = slice(last, last + new), last + new

@@ -54,6 +54,9 @@ class Step:
                                   self.qkv[:, :sum(sizes)].split(sizes, 1))
         self.offsets = ints([sum(new for new, _ in sequences[:i]) for i in range(len(sequences) + 1)])
         self.lengths = ints([keys for _, keys in sequences])
+        self.new_places = torch.cat([
+            self.places(i)[-new:] if keys else torch.full((new,), -1, device="cuda")
+            for i, (new, keys) in enumerate(sequences)])
         self.out = torch.full(self.q.shape, torch.nan, device="cuda").to(dtype)
 
     @staticmethod
@@ -78,9 +81,9 @@ class Step:
         return Sequences(sum(news), news[0], self.lengths[:last], self.table[:last])
 
     def run(self, *parts):
-        """Appends and attends by parts, each with its first token and a work list, or None."""
+        """Appends, and attends by parts, each with its first token and a work list, or None."""
+        self.layer.append(self.k, self.v, self.new_places, self.caches)
         for of, first, work in parts:
-            self.layer.append(self.k[first:], self.v[first:], self.caches, of)
             self.layer.attend(self.q[first:], self.caches, self.out[first:], of, work)
 
 
@@ -171,8 +174,9 @@ class PagedGpuTest(unittest.TestCase):
                     given = other(seed)
                     step.sequences = given.sequences
                     for to, source in zip(
-                            (step.qkv, step.lengths, step.table, *map(step.rows, step.caches)),
-                            (given.qkv, given.lengths, given.table, *map(given.rows, given.caches))):
+                            (step.qkv, step.new_places, step.lengths, step.table, *map(step.rows, step.caches)),
+                            (given.qkv, given.new_places, given.lengths, given.table,
+                             *map(given.rows, given.caches))):
                         to.copy_(source)
                     step.out.fill_(torch.nan)
                     graph.replay()

@@ -133,8 +133,8 @@ def test_a_graph_reads_buffers_that_are_filled_before_it(sglang, computed, page,
 
     def tensors():
         steps = [step for step in (backend.forward_metadata.full, backend.forward_metadata.windows) if step]
-        return [(of.lengths.data_ptr(), of.table.data_ptr(), of.lengths.shape, of.table.shape)
-                for step in steps for _, of in (*step.parts, (0, step.new))]
+        return [(x.data_ptr(), x.shape) for step in steps for _, of in step.parts
+                for x in (of.lengths, of.table, of.table_rows) if x is not None]
 
     for count in (8, 4):
         batch = Batch(runner, [(drafts, drafts + 1)] * count, mode).batch
@@ -144,7 +144,7 @@ def test_a_graph_reads_buffers_that_are_filled_before_it(sglang, computed, page,
         backend.init_forward_metadata_out_graph(batch, in_capture=True)
         backend.init_forward_metadata_in_graph(batch)
         captured[count] = tensors()
-    assert captured[8][0][:2] == captured[4][0][:2], "graphs have buffers of their own"
+    assert captured[8][0][0] == captured[4][0][0], "graphs have buffers of their own"
     draw = random.Random(4)
     for seed in range(8):
         count = draw.choice((8, 4))
@@ -153,7 +153,7 @@ def test_a_graph_reads_buffers_that_are_filled_before_it(sglang, computed, page,
         batch = Batch(runner, sequences, mode, seed, padding=count - real)
         backend.init_forward_metadata_out_graph(batch.batch)
         assert tensors() == captured[count]
-        assert backend.forward_metadata.full.new.lengths[real:].tolist() == [0] * (count - real)
+        assert backend.forward_metadata.lengths[real:].tolist() == [0] * (count - real)
         for layer in layers:
             out = batch.run(backend, layer)
             assert not out[batch.tokens:].any(), "padding has a result"
@@ -177,11 +177,11 @@ def test_larger_buffers_leave_what_was_captured(sglang):
     batch = Batch(runner, [(1, 5)] * 2, ForwardMode.DECODE).batch
     backend.init_cuda_graph_state(2, 2)
     backend.init_forward_metadata_out_graph(batch, in_capture=True)
-    lengths = backend.forward_metadata.full.new.lengths
+    lengths = backend.forward_metadata.lengths
     for most in (4, 1):
         backend.init_cuda_graph_state(most, most)
         backend.init_forward_metadata_out_graph(batch, in_capture=True)
-        assert backend.forward_metadata.full.new.lengths is lengths
+        assert backend.forward_metadata.lengths is lengths
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -205,7 +205,7 @@ def test_metadata_reads_nothing_from_the_gpu(sglang, page):
             if not known:
                 batch.seq_lens_cpu = None
             backend.init_forward_metadata(batch)
-            assert backend.forward_metadata.full.new.lengths.is_meta
+            assert backend.forward_metadata.lengths.is_meta
 
 
 def test_one_new_token_each_at_the_end_is_attended_to_apart(sglang):
@@ -216,7 +216,7 @@ def test_one_new_token_each_at_the_end_is_attended_to_apart(sglang):
         backend.init_forward_metadata(Batch(runner, [(new, new + 4) for new in news], ForwardMode.MIXED).batch)
         parts = backend.forward_metadata.full.parts
         assert [(first, of.tokens, of.q_len if of.offsets is None else None) for first, of in parts] == wanted
-        assert backend.forward_metadata.full.new.tokens == sum(news)
+        assert backend.forward_metadata.full.tokens == sum(news)
 
 
 def test_a_work_list_is_made_by_the_first_layer_of_every_run(sglang, computed, monkeypatch):
@@ -438,7 +438,7 @@ def test_a_wheels_sglang_has_the_names_that_are_read(wheel):
             ("layers/radix_attention", "AttentionType", {"DECODER", "DECODER_BIDIRECTIONAL", "ENCODER_ONLY"}),
             ("model_executor/forward_batch_info", "ForwardBatch", {
                 "forward_mode", "batch_size", "req_pool_indices", "seq_lens", "seq_lens_cpu", "encoder_lens",
-                "_attn_output", "spec_info", "multi_item_delimiter_indices", "extend_seq_lens", "extend_seq_lens_cpu"}),
+                "out_cache_loc", "_attn_output", "spec_info", "multi_item_delimiter_indices", "extend_seq_lens", "extend_seq_lens_cpu"}),
             ("model_executor/forward_batch_info", "ForwardMode", {
                 *ForwardMode.__members__, *(name for name in vars(ForwardMode) if name.startswith("is_"))}),
             ("model_executor/model_runner", "ModelRunner", {
@@ -477,7 +477,7 @@ def test_a_wheels_sglang_has_the_seams(wheel):
     # A graph's batch has the fields that we read of one.
     view = ast.dump(wheel.found("model_executor/runner/decode_cuda_graph_runner", "build_replay_fb_view"))
     for name in ("batch_size", "forward_mode", "req_pool_indices", "seq_lens", "seq_lens_cpu", "encoder_lens",
-                 "spec_info"):
+                 "out_cache_loc", "spec_info"):
         assert f"arg='{name}'" in view, name
     # Requests never get row 0.
     pool = ast.unparse(wheel.found("mem_cache/memory_pool", "ReqToTokenPool"))

@@ -81,7 +81,7 @@ def test_metadata_has_every_token_once(backend, drafts):
         metadata = builder.build(0, common_of(news, keys))
         wanted = [(sum(news[:i]) + j, i, keys[i] - news[i] + j)
                   for i, new in enumerate(news) for j in range(new)]
-        assert tokens_of(0, metadata.step.new) == wanted
+        assert metadata.step.tokens == len(wanted)
         assert [token for part in metadata.step.parts for token in tokens_of(*part)] == wanted
         for _, of in metadata.step.parts:
             longest = max(new for new, number in zip(news, range(len(news))) if number in of.table[:, 0])
@@ -106,13 +106,13 @@ def test_metadata_reads_nothing_from_the_gpu(backend):
     builder = builder_of(backend)
     for news in ([1, 1, 1], [1, 1, 40], [7, 40]):
         metadata = builder.build(0, common_of(news, [600] * len(news), device="meta"))
-        assert metadata.step.new.lengths.is_meta and all(of.table.is_meta for _, of in metadata.step.parts)
+        assert all(of.lengths.is_meta and of.table.is_meta for _, of in metadata.step.parts)
 
 
 def test_bounds_of_queries_take_few_values(backend):
     builder = builder_of(backend)
     for new in range(2, 400):
-        of = builder.build(0, common_of([2, new, 200], [600] * 3)).step.new
+        ((_, of),) = builder.build(0, common_of([2, new, 200], [600] * 3)).step.parts
         assert of.q_len in (256, 512) or of.q_len == of.tokens < 512
 
 
@@ -198,6 +198,7 @@ def test_forward_is_attention_over_the_cache(backend, computed, named):
                 at = torch.arange(count)
                 places = common.block_table_tensor[i].long()[at // PAGE] * PAGE + at % PAGE
                 rows = slice(sum(news[:i]), sum(news[:i + 1]))
+                common.slot_mapping[rows] = places[count - new:]
                 there = [half.flatten(0, 1)[places] for half in cache]
                 for half, x in zip(there, (k, v)):
                     half[count - new:] = x[rows]

@@ -30,8 +30,9 @@ class Sequences(NamedTuple):
     tokens: int
     q_len: int
     lengths: Any  # [sequences] in int32: keys, the new ones among them
-    table: Any    # [sequences, columns] in int32
+    table: Any    # [sequences, columns] in int32, or with more rows than those of the step
     offsets: Any = None
+    table_rows: Any = None  # [sequences] in int32: their rows of the table; None: in order
 
     def rows(self, x: Any) -> Any:
         """Returns their rows of [tokens, heads, head_dim], by sequences if all have equally many."""
@@ -46,31 +47,31 @@ class Sequences(NamedTuple):
 
 @dataclasses.dataclass
 class Step:
-    """The sequences of a step as layers see them that share a table: all, and by parts, each with its first
-    token. The work list of a window is kept with the layer that made it."""
-    new: Sequences
+    """The sequences of a step as layers see them that share a table, by parts, each with its first token. The
+    work list of a window is kept with the layer that made it."""
+    tokens: int
     parts: Tuple[Tuple[int, Sequences], ...]
     lists: Dict[Optional[int], Tuple[Any, Any]] = dataclasses.field(default_factory=dict)
 
 
 def make_step(lengths: Any, table: Any, starts: Any, longest: int,
-              runs: List[Tuple[int, int, Optional[int]]]) -> Step:
+              runs: List[Tuple[int, int, Optional[int]]], table_rows: Any = None) -> Step:
     """Returns a step whose sequences follow each other in runs: how many they are, how many tokens they have,
     and how many each of them has, None if they differ. `starts`, [sequences + 1] in int32, are the first
     tokens, None if no run has None; the `longest` is the most that a sequence has there."""
-    def differing(first: int, count: int, token: int, tokens: int) -> Sequences:
-        own = starts[first:first + count + 1]
-        return Sequences(tokens, bound_of(longest, tokens, count), lengths[first:first + count],
-                         table[first:first + count], own - token if token else own)
-
     parts: List[Tuple[int, Sequences]] = []
     first = token = 0
     for count, tokens, q_len in runs:
         if count:
-            parts.append((token, differing(first, count, token, tokens) if q_len is None else
-                          Sequences(tokens, q_len, lengths[first:first + count], table[first:first + count])))
+            own, offsets = slice(first, first + count), None
+            if q_len is None:
+                offsets, q_len = starts[first:first + count + 1], bound_of(longest, tokens, count)
+                offsets = offsets - token if token else offsets
+            parts.append((token, Sequences(
+                tokens, q_len, lengths[own], table[own] if table_rows is None else table, offsets,
+                None if table_rows is None else table_rows[own])))
             first, token = first + count, token + tokens
-    return Step(parts[0][1] if len(parts) == 1 else differing(0, first, 0, token), tuple(parts))
+    return Step(token, tuple(parts))
 
 
 def bound_of(longest: int, tokens: int, sequences: int) -> int:
@@ -92,17 +93,16 @@ def _settle(given: Given) -> None:
             given.orders[name] = 1, 0, 2
 
 
-_FIXED = {"layout": "bshd", "cache": "paged"}
 _ATTENTION = Form(
     "attention", (("q", "q"), ("k", "the cache of keys"), ("v", "the cache of values"),
-                  ("q_offsets", "q_offsets"), ("kv_lengths", "kv_lengths"), ("page_table", "page_table"),
-                  ("sinks", "sinks"), ("slopes", "alibi_slopes"), ("work", "work")),
-    (("o", "out"),), ("lengths", "q_len", "mask", "window"), fixed=_FIXED, settle=_settle)
+                  ("q_offsets", "q_offsets"), ("kv_lengths", "kv_lengths"), ("table_rows", "table_rows"),
+                  ("page_table", "page_table"), ("sinks", "sinks"), ("slopes", "alibi_slopes"), ("work", "work")),
+    (("o", "out"),), ("lengths", "q_len", "mask", "window"),
+    fixed={"layout": "bshd", "cache": "paged"}, settle=_settle)
 _APPEND = Form(
-    "kv_append", (("k", "k"), ("v", "v"), ("q_offsets", "q_offsets"), ("kv_lengths", "kv_lengths"),
-                  ("page_table", "page_table")),
-    (("k_cache", "the cache of keys"), ("v_cache", "the cache of values")), ("lengths", "q_len"),
-    fixed=_FIXED, settle=_settle)
+    "kv_append", (("k", "k"), ("v", "v"), ("places", "the places of the tokens")),
+    (("k_cache", "the cache of keys"), ("v_cache", "the cache of values")), fixed={"layout": "bshd"},
+    settle=_settle)
 
 
 @dataclasses.dataclass
@@ -120,11 +120,11 @@ class PagedAttention:
     scales: Optional[Tuple[float, float]] = None
     _ready: Set[Tuple[Any, ...]] = dataclasses.field(default_factory=set, repr=False)
 
-    def run(self, q: Any, k: Any, v: Any, caches: Tuple[Any, Any], out: Any, step: Step) -> None:
-        """Appends k and v, unless they are None, and writes the attention of q to `out`. Tokens behind the
-        step are padding. Errors: Error."""
+    def run(self, q: Any, k: Any, v: Any, places: Any, caches: Tuple[Any, Any], out: Any, step: Step) -> None:
+        """Writes k and v to their places in the caches, unless they are None, and the attention of q to `out`.
+        Tokens behind the step are padding. Errors: Error."""
         if k is not None:
-            self.append(k, v, caches, step.new)
+            self.append(*(x[:step.tokens] for x in (k, v, places)), caches)
         for first, of in step.parts:
             self.attend(q[first:], caches, out[first:], of, self._list(of, caches[0].shape[1], step))
 
@@ -140,28 +140,29 @@ class PagedAttention:
         return found
 
     def make_ready(self, q: Any, k: Any, v: Any, out: Any, page: int, columns: int, pages: int,
-                   most_sequences: int, most_queries: int) -> None:
+                   most_sequences: int, most_queries: int, table_sequences: Optional[int] = None) -> None:
         """Gets the kernels for all sizes of `problems` into memory, unless they are there. k and v may be
-        None. Errors: Error."""
+        None. `table_sequences` are the rows of a table that has those of other sequences too. Errors: Error."""
         pitches = (q.stride(0), *(x.stride(0) if x is not None else self.kv_heads * self.head_dim
                                   for x in (k, v)), out.stride(0))
-        known = pitches, page, columns, pages, most_sequences, most_queries
+        known = pitches, page, columns, pages, most_sequences, most_queries, table_sequences
         if known in self._ready:
             return
         self._ready.add(known)
         slots = slots_of(self.kv_heads) if columns * page > LONGEST_WITHOUT_LIST else None
         missing = [problem for problem in self.problems(dtype_text(q.dtype) or "", page, columns, pages, pitches,
-                                                        most_sequences, most_queries, slots)
+                                                        most_sequences, most_queries, slots, table_sequences)
                    if problem not in _prewarmed]
         _prewarmed.update(missing)
         if missing:
             default_service().prewarm(missing)
 
-    def append(self, k: Any, v: Any, caches: Tuple[Any, Any], of: Sequences) -> None:
-        """Writes the new tokens to the ends of their sequences. Errors: Error."""
+    def append(self, k: Any, v: Any, places: Any, caches: Tuple[Any, Any]) -> None:
+        """Writes new tokens to their places, [tokens] in int64: the page times its size, and the place in it. A
+        token whose place is negative goes nowhere. Errors: Error."""
         names, scalars = (("k_scale", "v_scale"), self.scales) if self.scales else ((), ())
-        call(_APPEND, ("paged_append", *of.form),
-             (of.rows(k), of.rows(v), of.offsets, of.lengths, of.table), caches, scalars, names)
+        call(_APPEND, ("paged_append",), (k, v, places),
+             tuple(cache.view(-1, *cache.shape[2:]) for cache in caches), scalars, names)
 
     def attend(self, q: Any, caches: Tuple[Any, Any], out: Any, of: Sequences, work: Any = None) -> None:
         """Writes the attention of q to `out`, by a work list if there is one. Errors: Error."""
@@ -172,7 +173,8 @@ class PagedAttention:
         if self.scales:
             names, scalars = (*names, "k_scale", "v_scale"), (*scalars, *self.scales)
         call(_ATTENTION, ("paged_attention", *of.form, *self._mask),
-             (of.rows(q), *caches, of.offsets, of.lengths, of.table, self.sinks, self.slopes, work),
+             (of.rows(q), *caches, of.offsets, of.lengths, of.table_rows, of.table, self.sinks,
+              self.slopes, work),
              (of.rows(out),), scalars, names)
 
     @property
@@ -188,36 +190,38 @@ class PagedAttention:
             lengths="kv", cache="paged", mask=mask, window=window)
 
     def problems(self, dtype: str, page: int, columns: int, pages: int, pitches: Tuple[int, int, int, int],
-                 most_sequences: int, most_queries: int, slots: Optional[int] = None) -> List[str]:
+                 most_sequences: int, most_queries: int, slots: Optional[int] = None,
+                 table_sequences: Optional[int] = None) -> List[str]:
         """Returns problems with ranges, by which a service makes all kernels ready: those of sequences that
         have 1 or `most_queries` queries each, with a work list of `slots` or without, and of any others. A
         table has `columns`, a pool `pages`, and tokens of q, k, v and the result are so many elements
-        apart."""
+        apart. `table_sequences` is as in `make_ready`."""
         kv = "fp8_e4m3" if self.scales else dtype
-        sizes = (f"kv_heads={self.kv_heads} kv_len={columns * page} page={page} "
-                 f"head_dim={self.head_dim} dtype={dtype} kv={kv} cache=paged")
+        heads = f"kv_heads={self.kv_heads} head_dim={self.head_dim} dtype={dtype} kv={kv}"
         mask, window = self._mask
         flags: Dict[str, Any] = {
             "heads": self.heads, "mask": mask, "window": window, "softcap": self.softcap and "tanh",
             "sink": None if self.sinks is None else "head", "bias": None if self.slopes is None else "alibi",
             "descale": self.scales and "tensor"}
-        attention = " ".join(("attention", sizes, *(f"{name}={value}" for name, value in flags.items()
-                                                    if value)))
+        if table_sequences is not None:
+            flags.update(table_rows="given", table_sequences=table_sequences)
+        attention = " ".join((f"attention {heads} kv_len={columns * page} page={page} cache=paged",
+                              *(f"{name}={value}" for name, value in flags.items() if value)))
         ldq, ldk, ldv, ldo = pitches
-        listed = f" schedule=given slots={slots}" if slots else ""
-        news, found = sorted({1, most_queries}), []
-        for problem, apart, given in ((attention, f"ldq={ldq} ldo={ldo}", listed),
-                                      (f"kv_append {sizes}", f"ldk={ldk} ldv={ldv}", "")):
-            for batch, pool in self._pools(pages, columns, page, most_sequences):
-                whole = f"{problem} {pool} batch={batch}"
-                one = batch == "1"
-                # The pitch of a single token is not told.
-                found += [f"{whole} {'' if one and q_len == 1 else apart} lengths=kv q_len={q_len}{given}"
-                          for q_len in news]
-                total = "" if one else f" q_total=2..{MOST_TOKENS}"
-                found.append(f"{whole} {apart} lengths=ragged q_len=2..{MOST_TOKENS}{total}")
-                if one:
-                    found.append(f"{whole} lengths=ragged q_len=1")
+        listed, apart = f" schedule=given slots={slots}" if slots else "", f"ldq={ldq} ldo={ldo}"
+        # The pitch of a single token is not told.
+        append = f"kv_append batch=1 {heads} kv_len={pages * page} places=given"
+        news, found = sorted({1, most_queries}), [f"{append} q_len=1",
+                                                  f"{append} q_len=2..{MOST_TOKENS} ldk={ldk} ldv={ldv}"]
+        for batch, pool in self._pools(pages, columns, page, most_sequences):
+            whole = f"{attention} {pool} batch={batch}"
+            one = batch == "1"
+            found += [f"{whole} {'' if one and q_len == 1 else apart} lengths=kv q_len={q_len}{listed}"
+                      for q_len in news]
+            total = "" if one else f" q_total=2..{MOST_TOKENS}"
+            found.append(f"{whole} {apart} lengths=ragged q_len=2..{MOST_TOKENS}{total}")
+            if one:
+                found.append(f"{whole} lengths=ragged q_len=1")
         if slots:
             seen = f"mask={mask}" + (f" window={window}" if window else "")
             found += [f"attention_schedule batch=1..{most_sequences} slots={slots} q_len={q_len} "

@@ -3,9 +3,10 @@ attention over it.
 
     KERNWRIGHT_PLUGINS=sglang python -m sglang.launch_server --model-path MODEL --attention-backend kernwright
 
-A row of SGLang's `req_to_token` has the place of each token of a request. The backend copies the pages of a
-step's requests from these rows into a table, on the GPU. Prompts or parts of them, and requests that have equally
-many new tokens since they decode or verify drafts, are attended to apart."""
+A row of SGLang's `req_to_token` has the place of each token of a request. With pages of one token this is the table
+that attention reads; the pages of longer ones, and of windows in a pool of their own, are copied from it on the
+GPU. New tokens go to the places of `out_cache_loc`. Prompts or parts of them, and requests that have equally many
+new tokens since they decode or verify drafts, are attended to apart."""
 
 import dataclasses
 from typing import Any, Dict, List, Optional, Tuple
@@ -85,9 +86,13 @@ def _reasons_against_layer(layer: Any) -> List[str]:
 
 @dataclasses.dataclass
 class Metadata:
-    """A step with the table of a pool; if windows have a pool of their own, also with its table."""
+    """A step with the table of a pool; if windows have a pool of their own, also with its table, and the places of
+    new tokens in it with the layer that looked them up."""
+    lengths: Tensor
+    tables: Tuple[Tensor, ...]  # the rows of requests if pages have one token, or their pages; the pages of windows
     full: Step
     windows: Optional[Step]
+    places: Tuple[Optional[PagedAttention], Optional[Tensor]] = (None, None)
 
 
 class KernwrightAttentionBackend(AttentionBackend):
@@ -103,7 +108,8 @@ class KernwrightAttentionBackend(AttentionBackend):
         self.needs_cpu_seq_lens = runner.spec_algorithm.is_none()
         self.forward_metadata: Optional[Metadata] = None
         self._page = runner.page_size
-        self._columns = -(-self.req_to_token_pool.req_to_token.shape[1] // self._page)
+        self._requests = self.req_to_token_pool.req_to_token
+        self._columns = -(-self._requests.shape[1] // self._page)
         self._most_queries = get_spec().speculative_num_draft_tokens or 1
         self._layers: Dict[Any, PagedAttention] = {}
         self._buffers: Tuple[Tensor, ...] = ()  # of graphs: lengths and tables
@@ -141,18 +147,21 @@ class KernwrightAttentionBackend(AttentionBackend):
 
     def forward_decode(self, q: Tensor, k: Optional[Tensor], v: Optional[Tensor], layer: Any, forward_batch: Any,
                        save_kv_cache: bool = True, **named: Any) -> Tensor:
-        return self._attend(q, k, v, layer, None, save_kv_cache, **named)
+        return self._attend(q, k, v, layer, forward_batch, None, save_kv_cache, **named)
 
     def forward_extend(self, q: Tensor, k: Optional[Tensor], v: Optional[Tensor], layer: Any, forward_batch: Any,
                        save_kv_cache: bool = True, **named: Any) -> Tensor:
-        return self._attend(q, k, v, layer, getattr(forward_batch, "_attn_output", None), save_kv_cache, **named)
+        return self._attend(q, k, v, layer, forward_batch, getattr(forward_batch, "_attn_output", None), save_kv_cache,
+                            **named)
 
     def _make_buffers(self, count: int) -> Tuple[Tensor, ...]:
-        """Returns lengths and tables of so many sequences. A table has columns for the longest sequence, which
-        are read as far as the lengths say."""
-        tables = 2 if type(self.token_to_kv_pool) is SWAKVPool else 1
+        """Returns lengths of so many sequences, and their rows or tables. A table has columns for the longest
+        sequence, which are read as far as the lengths say."""
+        shapes = [(count, self._columns)] * (2 if type(self.token_to_kv_pool) is SWAKVPool else 1)
+        if self._page == 1:
+            shapes[0] = (count,)
         return (torch.zeros(count, dtype=torch.int32, device=self.device),
-                *(torch.empty(count, self._columns, dtype=torch.int32, device=self.device) for _ in range(tables)))
+                *(torch.empty(shape, dtype=torch.int32, device=self.device) for shape in shapes))
 
     def _make(self, buffers: Tuple[Tensor, ...], batch: Any, new: Optional[int]) -> Metadata:
         """Returns metadata of a batch that reads the buffers."""
@@ -166,13 +175,15 @@ class KernwrightAttentionBackend(AttentionBackend):
             runs = [(count - decoding, tokens, None), (decoding, decoding, 1)]
             starts = torch.zeros(count + 1, dtype=torch.int32, device=self.device)
             torch.cumsum(batch.extend_seq_lens[:count], 0, dtype=torch.int32, out=starts[1:])
-        full, *windows = (make_step(buffers[0][:count], table[:count], starts, longest, runs)
-                          for table in buffers[1:])
-        return Metadata(full, windows[0] if windows else None)
+        lengths, *tables = (each[:count] for each in buffers)
+        full, *windows = (make_step(lengths, self._requests, starts, longest, runs, table) if table.dim() == 1 else
+                          make_step(lengths, table, starts, longest, runs) for table in tables)
+        return Metadata(lengths, tuple(tables), full, windows[0] if windows else None)
 
     def _fill(self, metadata: Metadata, batch: Any, new: Optional[int]) -> None:
-        """Writes the lengths and the tables of a batch. Row 0 belongs to padding, which gets the length 0."""
-        lengths, table = metadata.full.new.lengths, metadata.full.new.table
+        """Writes the lengths, and the rows or tables, of a batch. Row 0 belongs to padding, which gets the length
+        0."""
+        lengths, (table, *of_windows) = metadata.lengths, metadata.tables
         rows, known = batch.req_pool_indices[:len(lengths)], batch.seq_lens[:len(lengths)]
         drafts = (new or 0) if batch.forward_mode.is_target_verify() else 0
         if new is None:
@@ -185,16 +196,19 @@ class KernwrightAttentionBackend(AttentionBackend):
             used = -(-longest // self._page)
             if used > self._columns:
                 raise make_error(f"a sequence has {longest} tokens, and at most {self._columns * self._page} expected")
-        pages = table[:, :used]
-        torch.index_select(self.req_to_token_pool.req_to_token[:, :used * self._page:self._page], 0, rows, out=pages)
-        if metadata.windows is not None:
-            places = self.token_to_kv_pool.full_to_swa_index_mapping[pages.long()]
-            metadata.windows.new.table[:, :used] = places.div_(self._page, rounding_mode="floor")
+        if self._page == 1:
+            table.copy_(rows)
+            if not of_windows:
+                return
+        firsts = self._requests[:, :used * self._page:self._page].index_select(0, rows)
         if self._page > 1:
-            pages.div_(self._page, rounding_mode="floor")
+            table[:, :used] = firsts.div(self._page, rounding_mode="floor")
+        if of_windows:
+            places = self.token_to_kv_pool.full_to_swa_index_mapping[firsts.long()]
+            of_windows[0][:, :used] = places.div_(self._page, rounding_mode="floor")
 
-    def _attend(self, q: Tensor, k: Optional[Tensor], v: Optional[Tensor], layer: Any, out: Optional[Tensor],
-                save: bool, sinks: Optional[Tensor] = None, **named: Any) -> Tensor:
+    def _attend(self, q: Tensor, k: Optional[Tensor], v: Optional[Tensor], layer: Any, batch: Any,
+                out: Optional[Tensor], save: bool, sinks: Optional[Tensor] = None, **named: Any) -> Tensor:
         """q: [tokens, heads * head_dim], k and v with kv_heads, or None if the cache has them. Returns the
         attention, in `out` if there is one. Tokens behind the batch are padding."""
         others = [name for name, value in named.items() if value is not None and value is not False]
@@ -203,24 +217,33 @@ class KernwrightAttentionBackend(AttentionBackend):
         if self.forward_metadata is None:
             raise make_error("the metadata of the batch is missing")
         paged, pool = self._paged(layer), self.token_to_kv_pool
-        step = self.forward_metadata.full
+        step, places = self.forward_metadata.full, batch.out_cache_loc
         if self.forward_metadata.windows is not None and pool.layers_mapping[layer.layer_id][1]:
-            step = self.forward_metadata.windows
+            step, places = self.forward_metadata.windows, self._places_of_windows(paged, places, self.forward_metadata)
         caches = tuple(half[:len(half) // self._page * self._page].unflatten(0, (-1, self._page))
                        for half in pool.get_kv_buffer(layer.layer_id))
         q = q.reshape(-1, paged.heads, paged.head_dim)
         if k is not None and v is not None:
             k, v = (x.reshape(-1, paged.kv_heads, paged.head_dim) for x in (k, v))
-        for name, x in (("q", q), ("k", k), ("v", v)):
-            if x is not None and len(x) < step.new.tokens:
-                raise make_error(f"{name} has {len(x)} tokens, and {step.new.tokens} of the batch expected")
+        for name, x in (("q", q), ("k", k), ("v", v), ("out_cache_loc", places)):
+            if x is not None and len(x) < step.tokens:
+                raise make_error(f"{name} has {len(x)} tokens, and {step.tokens} of the batch expected")
         result = torch.empty_like(q, memory_format=torch.contiguous_format) if out is None else out.view(q.shape)
         paged.sinks = None if sinks is None else sinks.float()  # each time, since weights may be changed in place
         paged.scales = (_scale(layer, "k"), _scale(layer, "v")) if caches[0].dtype == torch.float8_e4m3fn else None
         paged.make_ready(q, k, v, result, self._page, self._columns, len(caches[0]), self.req_to_token_pool.size,
-                         self._most_queries)
-        paged.run(q, k if save else None, v, caches, result, step)
+                         self._most_queries, None if step.parts[0][1].table_rows is None else len(self._requests))
+        paged.run(q, k if save else None, v, places, caches, result, step)
         return result.flatten(1)
+
+    def _places_of_windows(self, paged: PagedAttention, places: Tensor, metadata: Metadata) -> Tensor:
+        """Returns the places of new tokens in the pool of windows, which the first layer of each run looks up, in a
+        captured graph too."""
+        maker, found = metadata.places
+        if found is None or maker is paged:
+            found = self.token_to_kv_pool.full_to_swa_index_mapping[places]
+            metadata.places = paged, found
+        return found
 
     def _paged(self, layer: Any) -> PagedAttention:
         found = self._layers.get(layer)

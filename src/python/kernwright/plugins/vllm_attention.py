@@ -191,7 +191,10 @@ class KernwrightAttention(AttentionImpl):
                          1 if first_of_all.offsets is not None else first_of_all.q_len)
         if self.kv_sharing_target_layer_name is not None:
             key = value = None
-        paged.run(query, key, value, caches, output, step)
+        places = attn_metadata.slot_mapping
+        if len(places) < step.tokens:
+            raise make_error(f"slot_mapping has {len(places)} tokens, and {step.tokens} of the batch expected")
+        paged.run(query, key, value, places, caches, output, step)
         return output
 
     def _caches(self, layer: Any, kv_cache: Tensor) -> Tuple[Tensor, Tensor]:

@@ -247,7 +247,7 @@ Outputs kv_append_in_double(const Arrays& in, const Dims& d, const Problem& prob
   const std::string rope = flag(problem, "rope");
   const bool neighbours = flag(problem, "pairs") == "neighbours";
   const bool ragged = in.contains("q_offsets");
-  const bool paged = in.contains("page_table");
+  const bool paged = in.contains("page_table"), placed = in.contains("places");
   const bool narrow = flag(problem, "kv") == "fp8_e4m3";
   const std::size_t kv_heads = d.at("kv_heads"), size = d.at("head_dim"), page = d.at("page");
   const std::size_t columns = (d.at("kv_len") + page - 1) / page;
@@ -274,10 +274,12 @@ Outputs kv_append_in_double(const Arrays& in, const Dims& d, const Problem& prob
             rotated(in, query, angles, i, neighbours);
       }
     }
-    if (token.position < 0) continue;
+    if (placed ? in.at("places")[token.place] < 0 : token.position < 0) continue;
     std::size_t to_entry = entry;
     std::size_t to_token = angles;
-    if (paged) {
+    if (placed) {
+      to_token = static_cast<std::size_t>(in.at("places")[token.place]);
+    } else if (paged) {
       to_entry =
           static_cast<std::size_t>(in.at("page_table")[token.sequence * columns + angles / page]);
       to_token = angles % page;
