@@ -322,21 +322,37 @@ class TemplateChecker {
   };
 
   /// Returns the first of the examples that the template applies to, some of which have only few
-  /// rows. If it applies to none, returns the operation's own example.
+  /// rows. If it applies to none, returns the operation's own example, or the first case that it
+  /// applies to if it is not for a flag's value either.
   Problem example_for(const KernelTemplate& kernel_template, const Operation& operation) const {
     std::vector<Problem> examples{operation.example};
     for (const auto& [name, size] : operation.example.dims()) {
       examples.push_back(smaller_example(operation, name));
     }
-    for (const BoundProblem& example : bind_all(operation, examples)) {
+    if (const auto found = first_for(kernel_template, bind_all(operation, examples))) return *found;
+    if (first_for(kernel_template, problems_to_try(operation, operation.example, false))) {
+      return operation.example;
+    }
+    std::vector<Problem> cases;
+    for (const OperationCase& one : operation.cases) {
+      for (const std::string& text : one.all()) {
+        if (Result<Problem> problem = Problem::parse(text)) cases.push_back(*std::move(problem));
+      }
+    }
+    return first_for(kernel_template, bind_all(operation, cases)).value_or(operation.example);
+  }
+
+  std::optional<Problem> first_for(const KernelTemplate& kernel_template,
+                                   const std::vector<BoundProblem>& problems) const {
+    for (const BoundProblem& problem : problems) {
       for (const DeviceProfile& profile : profiles_) {
         if (kernel_template.runs_on(profile.sm_arch) &&
-            applies(kernel_template, example, profile)) {
-          return example.problem();
+            applies(kernel_template, problem, profile)) {
+          return problem.problem();
         }
       }
     }
-    return operation.example;
+    return std::nullopt;
   }
 
   /// Adds `wanted` samples, or the whole space. It takes samples in steps of the golden section,
