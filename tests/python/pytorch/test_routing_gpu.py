@@ -95,7 +95,7 @@ class RoutingGpu(unittest.TestCase):
             logits = x @ router.t()
             ids, weights = kw.choose_experts(logits, top=top, renormalise="sum")
             ends, row_of, place = kw.order_experts(ids, experts)
-            rows = kw.grouped_matmul(x[row_of], gate_up.transpose(1, 2), ends, activation="silu", gated=True)
+            rows = kw.grouped_matmul(x, gate_up.transpose(1, 2), ends, row_of=row_of, activation="silu", gated=True)
             result = kw.combine_experts(kw.grouped_matmul(rows, down.transpose(1, 2), ends), place, weights,
                                         residual=residual)
             wanted = residual.double()

@@ -109,8 +109,8 @@ class Experts(Front):
         GPU. An expert that is not here, as expert parallelism names them, gives nothing."""
         ends, row_of, place = kw.order_experts(top_k_index.to(torch.int32).contiguous(),
                                                self.down_proj.shape[0])
-        inner = kw.grouped_matmul(x.index_select(0, row_of), self.gate_up_proj.transpose(1, 2),
-                                  ends, gated=True, activation=self._kernwright_activation)
+        inner = kw.grouped_matmul(x.contiguous(), self.gate_up_proj.transpose(1, 2), ends,
+                                  row_of=row_of, gated=True, activation=self._kernwright_activation)
         rows = kw.grouped_matmul(inner, self.down_proj.transpose(1, 2), ends)
         return kw.combine_experts(rows, place, top_k_weights.float().contiguous())
 

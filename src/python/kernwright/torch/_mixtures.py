@@ -259,12 +259,22 @@ def _multiply_gated(graph: fx.Graph, node: fx.Node) -> None:
     gate = _gate(node)
     if gate is not None and len(gate.args) == 2 and _product(gate.args[1], 2) and _only(gate, gate.args[1], gate.nodes):
         activation, product = gate.args
-        new = _insert(graph, node, node.meta["val"], _OURS.grouped_matmul.default, *product.args, activation=activation,
-                      gated=True)
-        _replace(graph, node, new, gate.nodes | {product})
+        _grouped(graph, node, product, gate.nodes | {product}, activation=activation, gated=True)
 
 
 def _multiply(graph: fx.Graph, node: fx.Node) -> None:
     if _product(node):
-        new = _insert(graph, node, node.meta["val"], _OURS.grouped_matmul.default, *node.args)
-        _replace(graph, node, new, {node})
+        _grouped(graph, node, node, {node})
+
+
+def _grouped(graph: fx.Graph, node: fx.Node, product: fx.Node, nodes: Set[fx.Node], **named: Any) -> None:
+    """Replaces a node by a product of ours, which reads the rows of tokens where they are."""
+    a, b, ends = product.args
+    x, row_of = _rows_of(a, product)
+    number = row_of.args[0] if _is(row_of, _CONVERT) else None
+    value, rows = _value(x), ()
+    if (_is(number, operator.getitem) and number.args[1] == 1 and _is(number.args[0], _OURS.order_experts.default)
+            and value is not None and value.dim() == 2 and value.is_contiguous()):
+        a, rows, nodes = x, (None, None, number), nodes | {a, row_of}
+    new = _insert(graph, node, node.meta["val"], _OURS.grouped_matmul.default, a, b, ends, *rows, **named)
+    _replace(graph, node, new, nodes)
