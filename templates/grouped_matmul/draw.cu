@@ -11,15 +11,17 @@ using namespace kernwright::config;
 
 enum Set { kTiming, kExact };
 // Streams of random numbers: each quantity has its own, and GroupDraw has two.
-enum Stream { kRow, kWeight, kRowScale = 4, kWeightScale, kRowOf };
+enum Stream { kRow, kWeight, kRowScale = 4, kWeightScale, kRowOf, kBias };
 
 constexpr float kUnwritten = 777;
+constexpr int kStack = gate == gate_none ? 1 : 2;  // rows of b for a column of d
 
 struct Draw {
   Set set;
   unsigned long long seed;
   dtype_t *a, *b;
   float *scale_a, *scale_b;
+  out_t* bias;
   int *row_of, *ends, *counts;
   out_t* d;
   long long groups, rows, n, k, room, tokens;
@@ -50,12 +52,11 @@ struct Draw {
   // Fills the scales of rows by their places: a group has `room` places, or the rows of all
   // groups follow each other.
   __device__ void fill_scales(long long first_thread, long long stride, long long places) const {
-    const long long stack = gate == gate_stacked ? 2 : 1;
     const long long blocks_of_k = (k + 127) / 128;
     for (long long i = first_thread; scale_a && i < places * blocks_of_k; i += stride) {
       scale_a[i] = scale(kRowScale, i);
     }
-    const long long count = groups * ((stack * n + 127) / 128) * blocks_of_k;
+    const long long count = groups * ((kStack * n + 127) / 128) * blocks_of_k;
     for (long long i = first_thread; scale_b && i < count; i += stride) {
       scale_b[i] = scale(kWeightScale, i);
     }
@@ -75,11 +76,13 @@ struct Draw {
       for (long long r = blockIdx.x; r < tokens; r += gridDim.x) fill_row(r);
     }
     const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
-    const long long stack = gate == gate_stacked ? 2 : 1;
     const long long places = is_masked ? groups * room : rows;
     fill_scales(first_thread, stride, places);
-    for (long long i = first_thread; b && i < groups * stack * n * k; i += stride) {
+    for (long long i = first_thread; b && i < groups * kStack * n * k; i += stride) {
       b[i] = from_float<dtype_t>(element(kWeight, i));
+    }
+    for (long long i = first_thread; bias && i < groups * kStack * n; i += stride) {
+      bias[i] = from_float<out_t>(element(kBias, i));
     }
     for (long long i = first_thread; row_of && i < rows; i += stride) {
       row_of[i] = static_cast<int>(bits(kRowOf, i) % static_cast<unsigned long long>(tokens));
@@ -94,11 +97,12 @@ struct Draw {
   Draw{set,     static_cast<unsigned long long>(seed), \
        a,       b,                                     \
        scale_a, scale_b,                               \
-       row_of,  ends,                                  \
-       counts,  d,                                     \
-       groups,  rows,                                  \
-       n,       k,                                     \
-       room,    tokens}                                \
+       bias,    row_of,                                \
+       ends,    counts,                                \
+       d,       groups,                                \
+       rows,    n,                                     \
+       k,       room,                                  \
+       tokens}                                         \
       .run()
 
 // Draws normal numbers everywhere, with groups of unlike sizes.

@@ -1,12 +1,13 @@
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
-#include <kernwright/matmul/activate_reference.cuh>
+#include <kernwright/matmul/expert_reference.cuh>
 #include <kernwright/matmul/group_reference.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kStack = gate == gate_stacked ? 2 : 1;  // matrices of n rows of a group in b
+constexpr int kStack = gate == gate_none ? 1 : 2;  // rows of b for a column of d
+constexpr bool kInterleaves = gate == gate_interleaved;
 
 constexpr float kAccepted = 8 * 0x1p-22f;  // in a sum of one term, relative to its magnitude
 
@@ -21,11 +22,11 @@ __device__ float uncertainty(float unit, float absolute, double squares) {
   return larger(error / unit, absolute);
 }
 
-// d_reference[places, n] = activation(a * b[group]^T), or with a gate activation(a * gates^T) * (a
-// * others^T). Row r of d is made of row row_of[r] of an indexed a. A place that belongs to no
-// group keeps its content in d. With scales of blocks the terms of each 128 of k are multiplied
-// by the scale of a row of a, scale_a[k / 128, rows], and the scale of 128 rows of b,
-// scale_b[group, n / 128, k / 128].
+// d_reference[places, n] = activation(a * b[group]^T + bias[group]), or with a gate activation(a *
+// gates^T + ...) * (a * others^T + ...). Row r of d is made of row row_of[r] of an indexed a. A
+// place that belongs to no group keeps its content in d. With scales of blocks the terms of each
+// 128 of k are multiplied by the scale of a row of a, scale_a[k / 128, rows], and the scale of 128
+// rows of b, scale_b[group, n / 128, k / 128].
 //
 // A block of 256 threads computes a tile of 64x64 of one group, 4x4 elements each. Products are
 // added in fp32 over 32 of k at a time and those sums in fp64. Errors e X and e Y of the two
@@ -64,7 +65,9 @@ extern "C" __global__ void __launch_bounds__(256)
   double squares[kStack][4][4] = {};  // of the absolute terms of each kDepth of k
 #pragma unroll
   for (int half = 0; half < kStack; ++half) {
-    const long long b_first = half * n + n_first;
+    // Column c of d is made of row b_first + c * kStep of b.
+    constexpr int kStep = kInterleaves ? 2 : 1;
+    const long long b_first = kInterleaves ? 2 * n_first + half : half * n + n_first;
     for (long long k_first = 0; k_first < k; k_first += kDepth) {
       for (int i = threadIdx.x; i < kTile * kDepth; i += 256) {
         const int r = i / kDepth;
@@ -78,7 +81,10 @@ extern "C" __global__ void __launch_bounds__(256)
           const long long of_a = a_rows == a_rows_indexed ? row_of[place] : place;
           tile_a[c][r] = to_float(a[of_a * k + k_first + c]);
         }
-        tile_b[c][r] = in_b ? to_float(b[(b_first + r) * k + k_first + c]) : 0.0f;
+        const long long row_b = b_first + r * kStep, column_b = k_first + c;
+        const long long of_b =
+            b_layout == b_layout_kn ? column_b * kStack * n + row_b : row_b * k + column_b;
+        tile_b[c][r] = in_b ? to_float(b[of_b]) : 0.0f;
       }
       __syncthreads();
       float part[4][4] = {}, terms[4][4] = {};
@@ -94,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(256)
       }
       for (int i = 0; i < 4; ++i) {
         for (int j = 0; j < 4; ++j) {
-          const long long r = m_first + row + i, row_b = b_first + column + j;
+          const long long r = m_first + row + i, row_b = b_first + (column + j) * kStep;
           double factor = 1;
           if (dtype == dtype_fp8_e4m3 && r < its.count && row_b < kStack * n) {
             const long long block = k_first / kBlock;
@@ -115,15 +121,17 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int j = 0; j < 4; ++j) {
       const long long r = m_first + row + i, c = n_first + column + j;
       if (r >= its.count || c >= n) continue;
-      const double activated = activate(sum[0][i][j]);
-      const float steep = kSteepest * uncertainty(unit, absolute[0][i][j], squares[0][i][j]);
-      const double other = gate == gate_stacked ? sum[kStack - 1][i][j] : 1;
-      const float of_other = gate == gate_stacked ? uncertainty(unit, absolute[kStack - 1][i][j],
-                                                                squares[kStack - 1][i][j])
-                                                  : 0;
-      d_reference[r * n + c] = static_cast<float>(activated * other);
-      d_magnitude[r * n + c] =
-          static_cast<float>(fabs(activated) * of_other + steep * (fabs(other) + unit * of_other));
+      const auto sum_of = [&](int half) {
+        const long long row_b = kInterleaves ? 2 * c + half : half * n + c;
+        const float shift =
+            config::bias == bias_expert ? to_float(bias[group * kStack * n + row_b]) : 0;
+        return ExpertSum{
+            sum[half][i][j] + shift,
+            uncertainty(unit, absolute[half][i][j], squares[half][i][j]) + fabsf(shift)};
+      };
+      const ExpertResult result = finished(sum_of(0), sum_of(kStack - 1), unit, limit, gate_alpha);
+      d_reference[r * n + c] = static_cast<float>(result.value);
+      d_magnitude[r * n + c] = static_cast<float>(result.magnitude);
     }
   }
 }

@@ -1,5 +1,5 @@
 #include <kernwright/config.cuh>
-#include <kernwright/matmul/activate_reference.cuh>
+#include <kernwright/matmul/expert_reference.cuh>
 #include <kernwright/matmul/group_reference.cuh>
 #include <kernwright/quantized/weight_reference.cuh>
 
@@ -12,33 +12,6 @@ constexpr int kStack = gate == gate_stacked ? 2 : 1;  // weights of one result
 // cores, and of weights that are rounded to the dtype of a.
 __device__ float unit(float terms) {
   return sqrtf(terms) * 8 * 0x1p-22f + (dtype == dtype_bf16 ? 0x1p-7f : 0x1p-10f);
-}
-
-// A sum, and the sum of its terms' absolute values.
-struct Sum {
-  double value;
-  float uncertain;
-};
-
-struct Result {
-  double value, magnitude;
-};
-
-// Returns an element from its sums, before it is multiplied by the scale of its row. Errors e X and
-// e Y of the two factors of a gated product make e (|x| Y + |y| X + e X Y).
-__device__ Result finished(Sum sum, Sum other, float accepted, float limit, float gate_alpha) {
-  double activated = activate(sum.value);
-  if (activation == activation_swiglu_oai) {
-    const double most = limit, gate = smaller(sum.value, most);
-    activated = gate / (1 + exp(-gate_alpha * gate));
-    other.value = smaller(larger(other.value, -most), most) + 1;
-    other.uncertain += 1;
-  }
-  const double steep = kSteepest * static_cast<double>(sum.uncertain);
-  if (kStack == 1) return {activated, steep};
-  const double of_other = other.uncertain;
-  return {activated * other.value,
-          fabs(activated) * of_other + steep * (fabs(other.value) + accepted * of_other)};
 }
 
 // d_reference[places, n] = row_scale * activation(a * w[expert]^T + bias[expert]), with weights
@@ -113,10 +86,11 @@ extern "C" __global__ void __launch_bounds__(256)
       const auto sum_of = [&](int half) {
         const float shift =
             config::bias == bias_expert ? to_float(bias[expert * rows_of_b + half * n + c]) : 0;
-        return Sum{sum[half][i][j] + shift,
-                   static_cast<float>(absolute[half][i][j]) + fabsf(shift)};
+        return ExpertSum{sum[half][i][j] + shift,
+                         static_cast<float>(absolute[half][i][j]) + fabsf(shift)};
       };
-      const Result result = finished(sum_of(0), sum_of(kStack - 1), accepted, limit, gate_alpha);
+      const ExpertResult result =
+          finished(sum_of(0), sum_of(kStack - 1), accepted, limit, gate_alpha);
       const long long place = its.first + r;
       const double factor = scale_rows == scale_rows_given ? row_scale[place] : 1.0f;
       d_reference[place * n + c] = static_cast<float>(factor * result.value);

@@ -44,6 +44,29 @@ def test_rows_of_groups_that_an_index_names(planned, refused):
         out=out)
 
 
+def test_weights_of_groups_with_biases_and_gates_that_interleave(planned, refused):
+    a, b, offs = tensor(64, 256), tensor(4, 256, 128), tensor(4, dtype="int32")
+    out, opened, bias = tensor(64, 128), tensor(64, 64), tensor(4, 128)
+    assert planned(kw.grouped_matmul, a, b, offs, out=out) == (
+        "grouped_matmul groups=4 rows=64 n=128 k=256 dtype=bf16 b_layout=kn")
+    assert planned(kw.grouped_matmul, *grouped(), bias=bias, activation="silu", gated=True, out=opened) == (
+        "grouped_matmul groups=4 rows=64 n=64 k=256 dtype=bf16 bias=expert activation=silu gate=stacked")
+    assert planned(kw.grouped_matmul, a, b, offs, bias=bias, activation="swiglu_oai", gated=True, interleaved=True,
+                   row_of=tensor(64, dtype="int32"), limit=5.0, out=opened) == (
+        "grouped_matmul groups=4 rows=64 n=64 k=256 dtype=bf16 a_rows=indexed b_layout=kn bias=expert "
+        "activation=swiglu_oai gate=interleaved")
+    for change, reason in ((dict(bias=tensor(4, 64)), "bias has the shape [4, 64], and [4, 128] expected"),
+                           (dict(bias=floats(4, 128)), "bias is fp32, and bf16 expected"),
+                           (dict(activation="swiglu_oai"), "swiglu_oai takes a gate and the row that it opens"),
+                           (dict(interleaved=True), "interleaved is True and gated is False")):
+        assert reason in refused(kw.grouped_matmul, a, b, offs, out=out, **change)
+    a, b, offs = grouped(kind=fp8)
+    scales = dict(scale_a=swapped(floats(2, 64)), scale_b=swapped(floats(4, 1, 2)))
+    assert "fp8 only along k" in refused(kw.grouped_matmul, a, fp8(4, 256, 128), offs, out=out, **scales)
+    assert "blocks of their own" in refused(kw.grouped_matmul, a, b, offs, gated=True, interleaved=True, out=opened,
+                                            **scales)
+
+
 def test_grouped_matmul_of_fp8(planned, refused):
     a, b, offs = grouped(kind=fp8)
     of_a, of_b = swapped(floats(2, 64)), swapped(floats(4, 1, 2))
@@ -58,8 +81,8 @@ def test_grouped_matmul_of_fp8(planned, refused):
 
 
 @pytest.mark.parametrize("change, reason", [
-    (lambda a, b, offs: (a, swapped(b), offs), "b has the strides [32768, 256, 1]"),
-    (lambda a, b, offs: (a, tensor(4, 256, 128), offs), "b has the strides"),
+    (lambda a, b, offs: (a, swapped(b), offs), "b has the shape [4, 128, 256], and [4, 256, 256] expected"),
+    (lambda a, b, offs: (a, b.like(b.layout[0], (1 << 15, 256, 2)), offs), "b has the strides [32768, 256, 2]"),
     (lambda a, b, offs: (a, b, tensor(3, dtype="int32")), "offs has the shape"),
     (lambda a, b, offs: (a, b, tensor(4, dtype="int64")), "offs is int64, and int32 expected"),
     (lambda a, b, offs: (a, tensor(256, 128), offs), "b has 2 dimensions, and 3 expected"),

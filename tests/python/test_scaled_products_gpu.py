@@ -61,6 +61,28 @@ class ScaledProductsGpuTest(unittest.TestCase):
                 sorted_rows = kw.grouped_matmul(a[row_of].contiguous(), b.transpose(1, 2), self.offs, **named)
                 self.assertTrue(near(given[:ENDS[-1]], sorted_rows[:ENDS[-1]].float()), (tokens, named))
 
+    def test_biases_and_gates_of_both_orders(self):
+        row_of = torch.randint(ROWS, (ROWS,), device="cuda", dtype=torch.int32)
+        for k in (K, K - 8):  # whole stages of rows of k, and a part of one
+            a = torch.randn(ROWS, k, device="cuda").bfloat16()
+            weights = (torch.randn(len(ENDS), k, N, device="cuda") / k**0.5).bfloat16()
+            bias = torch.randn(len(ENDS), N, device="cuda").bfloat16()
+            for b in (weights, weights.transpose(1, 2).contiguous().transpose(1, 2)):
+                plain = kw.grouped_matmul(a, b, self.offs, bias=bias)
+                opened = [kw.grouped_matmul(a, b, self.offs, bias=bias, row_of=row_of, activation="swiglu_oai",
+                                            gated=True, interleaved=interleaved, limit=1.5)
+                          for interleaved in (False, True)]
+                for group, (begin, end) in self.groups():
+                    if begin == end:
+                        continue
+                    weight, shift = weights[group].float(), bias[group].float()
+                    self.assertTrue(near(plain[begin:end], a[begin:end].float() @ weight + shift), group)
+                    sums = a[row_of[begin:end]].float() @ weight + shift
+                    for found, (gate, up) in zip(opened, (sums.chunk(2, -1), (sums[:, 0::2], sums[:, 1::2]))):
+                        gate = gate.clamp(max=1.5)
+                        expected = gate * torch.sigmoid(1.702 * gate) * (up.clamp(-1.5, 1.5) + 1)
+                        self.assertTrue(near(found[begin:end], expected, 2), (group, k))
+
     def test_grouped_matmul_of_fp8_with_scales_of_blocks(self):
         a = torch.randn(ROWS, K, device="cuda").to(torch.float8_e4m3fn)
         b = torch.randn(len(ENDS), N, K, device="cuda").to(torch.float8_e4m3fn)

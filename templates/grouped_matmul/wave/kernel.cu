@@ -1,4 +1,4 @@
-// d[r, n] = a[r, k] * b[group of r, n, k]^T, activated or gated, for Hopper.
+// d[r, n] = a[r, k] * b[group of r, n, k]^T, with a bias, activated or gated, for Hopper.
 //
 // As many blocks as the device has multiprocessors walk the tiles of all groups
 // (group_schedule.cuh). One warp of a block is the producer: it fills a ring of stages in shared
@@ -16,11 +16,13 @@
 // PINGPONG  a consumer has a whole tile, and two take turns
 // CN        blocks of a cluster take neighbouring columns of the same rows, which they load once
 // fp8       a second warp copies the scales of a stage, which its sums are multiplied by
-// gate      block 0 of a consumer has 64 gates, and block 1 the columns that they open
+// gate      block 0 of a consumer has 64 gates, and block 1 the columns that they open. If they
+//           interleave, each block has both in turn, and threads exchange them
+// kn        boxes of 64 columns of b and a stage of k, which wgmma reads along the columns
 // indexed   two warps beside the producer copy the rows of a, which TMA cannot gather
 
 #include "layout.cuh"
-#include <kernwright/matmul/activate.cuh>
+#include <kernwright/matmul/expert_epilogue.cuh>
 #include <kernwright/matmul/multiply_stages.cuh>
 #include <kernwright/matmul/promotion.cuh>
 #include <kernwright/ptx/cluster.cuh>
@@ -37,15 +39,17 @@ namespace {
 // loads.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         Schedule& schedule, TilePipeline& pipeline, Addresses at,
-                                        int n, int steps) {
-  constexpr int kBoxesB = STACK == 2 ? BN / 64 : 1;
+                                        int n, int k, int steps) {
+  constexpr bool kStacked = gate == gate_stacked;
+  constexpr int kBoxesB = kStacked || kTurns ? BN / 64 : 1;
   const int rank = static_cast<int>(blockIdx.x) % CN;
   const bool leads = elect_one();
   while (schedule.next()) {
     if (leads) {
       const int boxes = (schedule.rows() + BOX - 1) / BOX;
       const unsigned bytes = ((kGathers ? 0 : boxes * BOX) + BN) * kRowBytes;
-      const int row_b = schedule.group() * (STACK * n) + schedule.column();
+      const int row_b =
+          (kTurns ? 0 : schedule.group() * (STACK * n)) + schedule.column() * kColumnStep;
 #pragma unroll 1
       for (int step = 0; step < steps; ++step) {
         pipeline.producer_acquire(bytes);
@@ -53,8 +57,14 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
         const unsigned full = pipeline.full();
 #pragma unroll
         for (int i = 0; i < kBoxesB; ++i) {
-          tma_load(at.b(stage) + i * 64 * kRowBytes, map_b, step * kDepth,
-                   row_b + i / STACK * 64 + i % STACK * n, full);
+          const int row = row_b + (kStacked ? i / 2 * 64 + i % 2 * n : i * 64);
+          const int depth = step * kDepth;
+          if constexpr (kTurns) {
+            tma_load(at.b(stage) + i * 64 * kRowBytes, map_b, row, schedule.group() * k + depth,
+                     full);
+          } else {
+            tma_load(at.b(stage) + i * 64 * kRowBytes, map_b, depth, row, full);
+          }
         }
 #pragma unroll
         for (int box = 0; box < BM / BOX; ++box) {
@@ -155,7 +165,7 @@ __device__ __forceinline__ void produce_rows(const dtype_t* a, const int* row_of
 // The operands of a stage: rows of b from the consumer's first one on, which wgmma takes as its
 // own, and rows of a.
 struct Operands {
-  WgmmaOperand<Major::k, BN, kDepth> b;
+  WgmmaOperand<kMajorB, BN, kDepth> b;
   WgmmaOperand<Major::k, BM, kDepth> a;
 
   __device__ __forceinline__ Operands(Addresses at, int stage, int first_b)
@@ -213,6 +223,51 @@ struct Target {
   int rows, columns, pitch;
 };
 
+// Returns this thread's column of d among 64 whose sums a block has, in the first or second half of
+// its registers' rows.
+__device__ __forceinline__ int column_of_thread(int half) {
+  const int thread = threadIdx.x % 128, warp = thread / 32, place = thread % 32 / 4;
+  if constexpr (kInterleaves) return half * 32 + warp * 8 + place % 2 * 4 + place / 2;
+  return warp * 16 + half * 8 + place;
+}
+
+// Gathers the gates of two blocks in `first` and the sums that they open in `second`, if both take
+// turns in each block. Of its two columns in a block a thread has two gates, or the two sums that
+// its neighbour's gates open. It keeps one of them and exchanges the other one for what that lacks.
+template <int N>
+__device__ __forceinline__ void separate(float (&first)[N / 2], float (&second)[N / 2]) {
+  const bool has_gates = threadIdx.x / 4 % 2 == 0;
+  const auto exchange = [=](float& low, float& high) {
+    const float received = __shfl_xor_sync(~0u, has_gates ? high : low, 4);
+    const float gate = has_gates ? low : received, other = has_gates ? received : high;
+    low = gate;
+    high = other;
+  };
+#pragma unroll
+  for (int i = 0; i < N / 2; i += 4) {
+#pragma unroll
+    for (int j = i; j < i + 2; ++j) {
+      exchange(first[j], first[j + 2]);
+      exchange(second[j], second[j + 2]);
+      const float other = first[j + 2];
+      first[j + 2] = second[j];
+      second[j] = other;
+    }
+  }
+}
+
+// Brings eight staged columns of d into their order.
+__device__ __forceinline__ float4 in_order(float4 x) {
+  if constexpr (kInterleaves) {  // they are 0, 4, 1, 5, 2, 6, 3, 7
+    const auto both = [](float first, float second, unsigned halves) {
+      return __uint_as_float(__byte_perm(__float_as_uint(first), __float_as_uint(second), halves));
+    };
+    return {both(x.x, x.y, 0x5410), both(x.z, x.w, 0x5410), both(x.x, x.y, 0x7632),
+            both(x.z, x.w, 0x7632)};
+  }
+  return x;
+}
+
 // Rounds and transposes the sums of 64 columns and stores them. Chunks of up to 32 rows go through
 // two slots in turn, so one barrier for each is enough.
 template <int N>
@@ -230,11 +285,12 @@ __device__ __forceinline__ void store_columns(const float (&d)[N / 2], const Tar
     for (int i = first; i < first + kInChunk && i < kFragments; i += 2) {
       const int next = i < kLast ? i + 1 : i;  // the last one may be stored twice
       const int row = (lane / 16 ? next - first : i - first) * 8 + lane % 8;
-      stmatrix_x4_transposed(chunk + row * kRowBytes + swizzled_group(row, warp * 2 + lane / 8 % 2),
-                             pack_pair<out_t>(d[4 * i], d[4 * i + 1]),
-                             pack_pair<out_t>(d[4 * i + 2], d[4 * i + 3]),
-                             pack_pair<out_t>(d[4 * next], d[4 * next + 1]),
-                             pack_pair<out_t>(d[4 * next + 2], d[4 * next + 3]));
+      stmatrix_x4_transposed(
+          chunk + row * kRowBytes +
+              swizzled_group(row, kInterleaves ? warp + lane / 8 % 2 * 4 : warp * 2 + lane / 8 % 2),
+          pack_pair<out_t>(d[4 * i], d[4 * i + 1]), pack_pair<out_t>(d[4 * i + 2], d[4 * i + 3]),
+          pack_pair<out_t>(d[4 * next], d[4 * next + 1]),
+          pack_pair<out_t>(d[4 * next + 2], d[4 * next + 3]));
     }
     named_barrier_sync(4 + consumer, 128);
     const int group = thread % 8;
@@ -247,16 +303,37 @@ __device__ __forceinline__ void store_columns(const float (&d)[N / 2], const Tar
       out_t* const to =
           target.first + static_cast<long long>(first * 8 + row) * target.pitch + group * 8;
       *reinterpret_cast<float4*>(to) =
-          load_quad(chunk + row * kRowBytes + swizzled_group(row, group));
+          in_order(load_quad(chunk + row * kRowBytes + swizzled_group(row, group)));
     }
   }
 }
 
+// d, and the epilogue's tensors and scalars.
+struct Results {
+  out_t* d;
+  const out_t* bias;
+  float limit, gate_alpha;
+
+  __device__ __forceinline__ ExpertEpilogue epilogue(int group, int n) const {
+    return {bias + static_cast<long long>(group) * STACK * n, limit, gate_alpha,
+            kInterleaves ? 1 : n, kColumnStep};
+  }
+};
+
 template <int N, typename AllLanded>
-__device__ __forceinline__ void do_tile(out_t* d, int n, const Schedule& schedule,
+__device__ __forceinline__ void do_tile(const Results& results, int n, const Schedule& schedule,
                                         TilePipeline& pipeline, Addresses at, int steps,
                                         int consumer, int& slot, const AllLanded& all_landed) {
+  constexpr int kParts = BLOCKS / STACK;  // of 64 columns
   const int member = consumer % TEAM;
+  const int first_column = schedule.column() + member * kParts * 64;
+  const ExpertEpilogue epilogue = results.epilogue(schedule.group(), n);
+  ExpertEpilogue::Addends addends[kParts][2];  // loaded while the tile is multiplied
+#pragma unroll
+  for (int i = 0; i < kParts * 2; ++i) {
+    const int column = first_column + i / 2 * 64 + column_of_thread(i % 2);
+    addends[i / 2][i % 2] = column < n ? epilogue.addends(column) : ExpertEpilogue::Addends{};
+  }
   Acc<N> acc;
   const int first_b = member * BLOCKS * 64;
   if constexpr (SCALED) {
@@ -265,15 +342,17 @@ __device__ __forceinline__ void do_tile(out_t* d, int n, const Schedule& schedul
     multiply_tile<N>(acc, pipeline, at, first_b, steps, all_landed);
   }
 #pragma unroll
-  for (int i = 0; i < BLOCKS; i += STACK) {
+  for (int i = 0; i < kParts; ++i) {
+    auto& sums = acc[i * STACK];
+    auto& others = acc[i * STACK + STACK - 1];  // the sums that gates open
+    if constexpr (kInterleaves) separate<N>(sums, others);
 #pragma unroll
     for (int j = 0; j < N / 2; ++j) {
-      acc[i][j] = activate(acc[i][j]);
-      if constexpr (STACK == 2) acc[i][j] *= acc[i + 1][j];
+      sums[j] = epilogue.finished(sums[j], others[j], addends[i][j / 2 % 2]);
     }
-    const int column = schedule.column() + (member * BLOCKS + i) / STACK * 64;
+    const int column = first_column + i * 64;
     const long long place = static_cast<long long>(schedule.first_row()) * n + column;
-    store_columns<N>(acc[i], {d + place, schedule.rows(), n - column, n}, at, consumer, slot);
+    store_columns<N>(sums, {results.d + place, schedule.rows(), n - column, n}, at, consumer, slot);
   }
 }
 
@@ -287,8 +366,9 @@ __device__ __forceinline__ void do_tile_of(int rows, Arguments&&... arguments) {
 }
 
 // Multiplies and stores tiles. Run by a consumer, one warpgroup.
-__device__ __forceinline__ void consume(out_t* d, int n, Schedule& schedule, TilePipeline& pipeline,
-                                        Addresses at, int steps, int consumer) {
+__device__ __forceinline__ void consume(const Results& results, int n, Schedule& schedule,
+                                        TilePipeline& pipeline, Addresses at, int steps,
+                                        int consumer) {
   const auto leave_to_other = [&] {
     schedule.skip();
     pipeline.skip(steps);
@@ -306,7 +386,7 @@ __device__ __forceinline__ void consume(out_t* d, int n, Schedule& schedule, Til
     const auto all_landed = [&] {
       if (PINGPONG && !schedule.is_last()) named_barrier_arrive(2 + 1 - consumer, 256);
     };
-    do_tile_of<STEP>(schedule.rows(), d, n, schedule, pipeline, at, steps, consumer, slot,
+    do_tile_of<STEP>(schedule.rows(), results, n, schedule, pipeline, at, steps, consumer, slot,
                      all_landed);
     if constexpr (PINGPONG) leave_to_other();
   }
@@ -344,7 +424,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
   if (role == 0) {
     registers_release<kRegisters.producer>();
-    if (warp == 0) produce(map_a, map_b, schedule, pipeline, at, n, steps);
+    if (warp == 0) produce(map_a, map_b, schedule, pipeline, at, n, k, steps);
     if (SCALED && warp == 1) {
       produce_scales(scale_a, scale_b, schedule, pipeline, at, n, steps, room, places);
     }
@@ -353,6 +433,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
   } else {
     registers_claim<kRegisters.consumer>();
-    consume(d, n, schedule, pipeline, at, steps, role - 1);
+    consume({d, bias, limit, gate_alpha}, n, schedule, pipeline, at, steps, role - 1);
   }
 }

@@ -20,6 +20,10 @@ constexpr int kProducts = kDepth * sizeof(dtype_t) / kStepBytes;
 constexpr int kStagedRows = BM < 32 ? BM : 32;  // of a chunk, which has 64 columns
 
 constexpr bool kGathers = a_rows == a_rows_indexed;
+constexpr bool kTurns = b_layout == b_layout_kn;  // a stage of b has rows of k
+constexpr bool kInterleaves = gate == gate_interleaved;
+constexpr Major kMajorB = kTurns ? Major::mn : Major::k;
+constexpr int kColumnStep = kInterleaves ? 2 : 1;  // rows of b from a column of d to the next
 constexpr int kGatherers = 2;  // warps of the producer that copy rows of an indexed a
 
 constexpr RegisterSplit kRegisters =
@@ -63,7 +67,7 @@ struct Addresses {
 };
 
 // The sums of a tile of N rows, transposed: block i has 64 columns of d, or 64 gates, or the 64
-// columns that these open.
+// columns that these open, or both in turn.
 template <int N>
 using Acc = float[BLOCKS][N / 2];
 

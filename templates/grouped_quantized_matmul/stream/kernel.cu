@@ -120,9 +120,9 @@ __device__ __forceinline__ void load_run(const dtype_t* a, const unsigned char* 
 // The rows of d of a tile.
 struct ExpertRows {
   using Element = out_t;
-  using Addends = ExpertEpilogue::Addends;
+  using Addends = ScaledExpertEpilogue::Addends;
 
-  ExpertEpilogue epilogue;
+  ScaledExpertEpilogue epilogue;
   Element* d;
   int first_row, rows;
 
@@ -175,8 +175,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     Place place(shape.table);
     const auto target_of = [&](int tile) {
       place.find(tile);
-      const ExpertEpilogue epilogue(bias + static_cast<long long>(place.expert) * STACK * kN,
-                                    row_scale, limit, gate_alpha, kN);
+      const ScaledExpertEpilogue epilogue(
+          ExpertEpilogue(bias + static_cast<long long>(place.expert) * STACK * kN, limit,
+                         gate_alpha, kN),
+          row_scale);
       return Target{{epilogue, d, place.first_row, place.rows},
                     place.row_block * kTilesOfBlock + tile % kTilesOfBlock};
     };

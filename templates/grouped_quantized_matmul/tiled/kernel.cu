@@ -50,7 +50,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __syncthreads();
 
     constexpr int kStores = COLUMNS / ALIGN_D;  // of a row
-    const ExpertEpilogue epilogue(bias + expert * STACK * kN, row_scale, limit, gate_alpha, kN);
+    const ScaledExpertEpilogue epilogue(
+        ExpertEpilogue(bias + expert * STACK * kN, limit, gate_alpha, kN), row_scale);
 #pragma unroll 2
     for (int piece = threadIdx.x; piece < rows * kStores; piece += THREADS) {
       const int row = piece / kStores, place = first_row + row;

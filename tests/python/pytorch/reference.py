@@ -53,14 +53,26 @@ def scaled_matmul(a, b, scale_a, scale_b, bias=None, residual=None, *, activatio
                   activation=activation, out_dtype=out_dtype or torch.bfloat16)
 
 
-def grouped_matmul(a, b, offs, scale_a=None, scale_b=None, row_of=None, *, activation=None, gated=False,
-                   out_dtype=None):
+def grouped_matmul(a, b, offs, scale_a=None, scale_b=None, row_of=None, bias=None, *, activation=None, gated=False,
+                   interleaved=False, limit=7.0, gate_alpha=1.702, out_dtype=None):
     assert scale_a is None and scale_b is None
     a = a if row_of is None else a[row_of]
     result = a.new_full((a.shape[0], b.shape[2] // 2 if gated else b.shape[2]), torch.nan)
     for group, (begin, end) in enumerate(zip([0, *offs.tolist()], offs.tolist())):
-        of_group = gated_linear if gated else linear
-        result[begin:end] = of_group(a[begin:end], b[group].t(), activation=activation)
+        weight, shift = b[group].t(), torch.zeros(b.shape[2]) if bias is None else bias[group]
+        if interleaved:
+            weight, shift = (torch.cat((part[0::2], part[1::2])) for part in (weight, shift))
+        sums = linear(a[begin:end].float(), weight.float(), shift.float())
+        if activation == "swiglu_oai":
+            gate, up = sums.chunk(2, -1)
+            gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+            sums = gate * torch.sigmoid(gate_alpha * gate) * (up + 1)
+        elif gated:
+            gate, up = sums.chunk(2, -1)
+            sums = plain.activate(gate, activation) * up
+        else:
+            sums = plain.activate(sums, activation)
+        result[begin:end] = sums
     return result.to(out_dtype or a.dtype)
 
 

@@ -10,7 +10,7 @@ transformers = pytest.importorskip("transformers")
 
 import graphs  # noqa: E402
 from graphs import expect_near  # noqa: E402
-from kernwright.torch import _compiled  # noqa: E402
+from kernwright.torch import _compiled, _mixtures  # noqa: E402
 from test_experts import MIXTURES, choices  # noqa: E402
 from test_patch import language_model, tokens  # noqa: E402
 
@@ -18,10 +18,9 @@ FAMILIES = {**MIXTURES, "Olmoe": dict(num_experts=8, num_experts_per_tok=2),
             "Glm4Moe": dict(n_routed_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, first_k_dense_replace=0)}
 CHOICE, ORDER, SUM, PRODUCTS = "choose_experts", "order_experts", "combine_experts", ["grouped_matmul"] * 2
 ALL = [CHOICE, ORDER, *PRODUCTS, SUM]
-# The calls of a layer that are ours, and the ones that PyTorch keeps: gpt-oss has weights [experts, in, out], and GLM's
-# router chooses by a sigmoid.
+# The calls of a layer that are ours, and the ones that PyTorch keeps: GLM's router chooses by a sigmoid.
 PARTS = {"Qwen3Moe": (ALL, []), "Qwen2Moe": (ALL, []), "Mixtral": (ALL, []), "Olmoe": (ALL, []),
-         "GptOss": ([CHOICE, ORDER, SUM], ["index", "_grouped_mm"] * 2 + ["index"]), "Glm4Moe": (ALL[1:], ["topk"] * 3)}
+         "GptOss": (ALL, []), "Glm4Moe": (ALL[1:], ["topk"] * 3)}
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +129,65 @@ def test_what_is_known_is_replaced_alone(change, ours):
     assert names == ours
     results, wanted = (each if isinstance(each, tuple) else (each,) for each in (found, change(*given)))
     expect_near(results[0], wanted[0])
+
+
+def opened(rows, alpha=1.702, least=-7.0, most=7.0, one=1, first=0, halves=False):
+    gate, up = rows.chunk(2, -1) if halves else (rows[:, first::2], rows[:, 1 - first::2])
+    gate, up = gate.clamp(max=most), up.clamp(min=least, max=7.0)
+    return (up + one) * (gate * torch.sigmoid(gate * alpha))
+
+
+@pytest.mark.parametrize("change, is_ours", [
+    (dict(), True), (dict(halves=True), True), (dict(alpha=1.5), True),
+    (dict(first=1), False), (dict(least=-5.0), False), (dict(most=5.0), False), (dict(one=2), False)])
+def test_gates_that_are_limited(change, is_ours):
+    generator = torch.Generator().manual_seed(3)
+    x, weights = torch.randn(9, 32, generator=generator).bfloat16(), torch.randn(2, 32, 48, generator=generator).bfloat16()
+    ends = torch.tensor([4, 9], dtype=torch.int32)
+
+    def step(x, weights, ends):
+        return opened(torch.nn.functional.grouped_mm(x, weights, offs=ends), **change)
+
+    with pytest.MonkeyPatch.context() as patch:
+        calls = []
+        insert = _mixtures._insert
+
+        def watched(*given, **named):
+            calls.append(named)
+            return insert(*given, **named)
+
+        patch.setattr(_mixtures, "_insert", watched)
+        (found,), names, _ = compiled(step, (x, weights, ends))
+    expect_near(found, step(x, weights, ends))
+    assert names == ["grouped_matmul"]
+    assert calls == [dict(activation="swiglu_oai", gated=True, interleaved="halves" not in change, limit=7.0,
+                          gate_alpha=change.get("alpha", 1.702))] if is_ours else calls == [{}]
+
+
+@pytest.mark.parametrize("of_rows, is_ours", [
+    (lambda bias, experts, pairs: bias[experts], True),
+    (lambda bias, experts, pairs: bias[experts] * 2, False),
+    (lambda bias, experts, pairs: bias[experts.flip(0)], False),
+    (lambda bias, experts, pairs: bias[pairs % 4], False),
+    (lambda bias, experts, pairs: bias.float()[experts].bfloat16(), False)])
+def test_biases_of_experts(of_rows, is_ours):
+    generator = torch.Generator().manual_seed(4)
+    x, weights = torch.randn(6, 32, generator=generator).bfloat16(), torch.randn(4, 32, 64, generator=generator).bfloat16()
+    ids = torch.stack([torch.randperm(4, generator=generator)[:2] for _ in range(6)])
+    shares, bias = torch.rand(6, 2, generator=generator).bfloat16(), torch.randn(4, 64, generator=generator).bfloat16()
+
+    def step(x, ids, shares, weights, bias):
+        experts, pairs = torch.sort(ids.reshape(-1))
+        ends = torch.histc(experts.float(), bins=4, min=0, max=3).cumsum(0, dtype=torch.int32)
+        rows = torch.nn.functional.grouped_mm(x[pairs // 2], weights, offs=ends) + of_rows(bias, experts, pairs)
+        rows = rows * shares.reshape(-1)[pairs].unsqueeze(-1)
+        place = torch.empty_like(pairs)
+        place[pairs] = torch.arange(pairs.numel())
+        return rows[place].view(-1, 2, rows.shape[1]).sum(1)
+
+    (found,), names, left = compiled(step, (x, ids, shares, weights, bias))
+    expect_near(found, step(x, ids, shares, weights, bias))
+    assert "grouped_matmul" in names and ("index" not in left) == is_ours
 
 
 def softmax_behind(logits, **named):

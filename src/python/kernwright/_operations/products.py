@@ -127,31 +127,42 @@ def _settle_result(given: Given) -> None:
 
 
 _GROUPED_MATMUL = Form(
-    "grouped_matmul", (("a", "a"), ("b", "b"), ("scale_a", "scale_a"), ("scale_b", "scale_b"),
+    "grouped_matmul", (("a", "a"), ("b", "b"), ("scale_a", "scale_a"), ("scale_b", "scale_b"), ("bias", "bias"),
                        ("row_of", "row_of"), ("ends", "offs")), (("d", "out"),), ("activation", "gate", "out"),
-    turned=("b", "scale_a", "scale_b"), settle=_settle_result)
+    ("limit", "gate_alpha"), turned=("b", "scale_a", "scale_b"), settle=_settle_result)
 
 
-def grouped_matmul(a: Any, b: Any, offs: Any, *, scale_a: Any = None, scale_b: Any = None,
+def _limits(activation: Optional[str], limit: float, gate_alpha: float) -> Tuple[float, ...]:
+    """Returns the scalars that a gate has."""
+    return (limit, gate_alpha) if activation == "swiglu_oai" else ()
+
+
+def grouped_matmul(a: Any, b: Any, offs: Any, *, scale_a: Any = None, scale_b: Any = None, bias: Any = None,
                    row_of: Any = None, activation: Optional[str] = None, gated: bool = False,
+                   interleaved: bool = False, limit: float = 7.0, gate_alpha: float = 1.702,
                    out: Any = None, out_dtype: Any = None) -> Any:
-    """activation(a of group g @ b[g]) for each group (experts of a mixture), as torch._grouped_mm.
+    """activation(a of group g @ b[g] + bias[g]) for each group (experts of a mixture), as torch._grouped_mm.
 
     a: [rows, k] without gaps, sorted by group, bf16, fp16 or fp8_e4m3; with row_of [tokens, k] in
         any order, bf16 or fp16
-    b: [groups, k, n], the transposed view of [groups, n, k], as a
+    b: [groups, k, n], or the transposed view of [groups, n, k], as a; fp8 as such a view alone
     offs: [groups], int32, on the GPU: the ends of the rows of each group. They never fall, and the
         last is at most `rows`, which nothing checks. Rows of the result that belong to no group are
         left as they are.
     scale_a, scale_b: for fp8, scales of blocks in fp32 as in `scaled_matmul`; scale_a: [rows,
         ceil(k / 128)]; scale_b: [groups, ceil(k / 128), ceil(n / 128)], both as transposed views
+    bias: [groups, n], of the result's dtype
     row_of: [rows], int32, on the GPU: the row of a for each row of the result, which nothing checks
-    gated: b has 2 * n columns, and the result is activation(a @ first half) * (a @ second half):
-        SwiGLU with activation="silu"
+    gated: b and bias have 2 * n columns, and the result is activation(a @ first half) * (a @ second
+        half): SwiGLU with activation="silu". With interleaved gates are the even columns, and the
+        odd ones are what they open; not for fp8. activation: also "swiglu_oai", gated, with its
+        limit and gate_alpha
     Result: [rows, n], of a's dtype, and for fp8 in bf16. Source: the operation grouped_matmul."""
-    return call(_GROUPED_MATMUL,
-                ("grouped_matmul", activation, "stacked" if gated else "none", out_dtype),
-                (a, b, scale_a, scale_b, row_of, offs), (out,))
+    if interleaved and not gated:
+        raise make_error("interleaved is True and gated is False, and only gates interleave with what they open")
+    gate = "interleaved" if interleaved else "stacked" if gated else "none"
+    return call(_GROUPED_MATMUL, ("grouped_matmul", activation, gate, out_dtype),
+                (a, b, scale_a, scale_b, bias, row_of, offs), (out,), _limits(activation, limit, gate_alpha))
 
 
 _GROUPED_QUANTIZED_MATMUL = Form(
@@ -181,8 +192,8 @@ def grouped_quantized_matmul(a: Any, b: Any, b_scale: Any, offs: Any, *, b_zero:
     gated: w has 2 * n rows, and the result is activation(gate) * up; activation: also "swiglu_oai",
         gated, with its limit and gate_alpha
     Result: [rows, n], of a's dtype. Source: the operation grouped_quantized_matmul."""
-    scalars = (limit, gate_alpha) if activation == "swiglu_oai" else ()
     return call(_GROUPED_QUANTIZED_MATMUL,
                 ("grouped_quantized_matmul", n, group, first, weights, activation,
                  "stacked" if gated else "none", out_dtype),
-                (a, b, b_scale, b_zero, bias, row_of, row_scale, offs), (out,), scalars)
+                (a, b, b_scale, b_zero, bias, row_of, row_scale, offs), (out,),
+                _limits(activation, limit, gate_alpha))

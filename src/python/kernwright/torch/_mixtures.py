@@ -3,7 +3,7 @@ of experts, the order of rows, the products, and their sum are a kernel each. A 
 routers, products with weights that lie otherwise, and what rows go through between the products."""
 
 import operator
-from typing import Any, Dict, NamedTuple, Optional, Set
+from typing import Any, Dict, NamedTuple, Optional, Set, Tuple
 
 import torch
 from torch import fx
@@ -11,9 +11,9 @@ from torch._inductor.pattern_matcher import stable_topological_sort
 
 from . import _lowered
 from ._checks import MOST_EXPERTS
-from ._lowered import (_ATEN, _CONVERT, _DTYPES, _VIEWS, _converted, _factors, _fits, _gate, _is, _is_weight, _same,
-                       _value)
-from ._passes import _call, _insert, _only, _replace
+from ._lowered import (_ATEN, _CONVERT, _DTYPES, _VIEWS, _between, _converted, _factors, _gate, _half, _is, _is_weight,
+                       _same, _value)
+from ._passes import Found, _call, _insert, _only, _replace
 
 _OURS = torch.ops.kernwright
 _MOST_CHOSEN = 32  # experts of a token
@@ -48,7 +48,7 @@ def mix(graph: fx.Graph) -> None:
         if found is not None and order is not None:
             _order_and_sum(graph, order, found)
     for step in _multiply_gated, _multiply:
-        for node in list(graph.nodes):
+        for node in reversed(list(graph.nodes)):  # what is added to a product before the product
             if not node._erased:
                 step(graph, node)
 
@@ -242,39 +242,133 @@ def _order_and_sum(graph: fx.Graph, order: _Order, found: _Sum) -> None:
     stable_topological_sort(graph)
 
 
-def _product(node: Any, parts: int = 1) -> bool:
-    """Returns true for a product of groups with weights [groups, n, k] that kernels take, if n has so many parts."""
+def _product(node: Any, parts: int = 1) -> Optional[Found]:
+    """Finds a product of groups that kernels take, if the columns of its weights are so many parts, from its rows,
+    weights [groups, k, n] and ends, and what is added to the rows of each group, or None."""
+    found = _grouped_mm(node, parts)
+    if found is not None:
+        return Found((*found.args, None), found.nodes)
+    terms = [node.args, node.args[::-1]] if _is(node, _ATEN.add.Tensor) and not node.kwargs else []
+    for product, addend in terms:
+        found, bias = _grouped_mm(product, parts), _bias(addend, product)
+        if found is not None and bias is not None and set(product.users) == {node}:
+            return Found((*found.args, bias), {node, addend, *addend.args[1], *found.nodes})
+    return None
+
+
+def _grouped_mm(node: Any, parts: int) -> Optional[Found]:
     if not _is(node, _ATEN._grouped_mm.default) or node.kwargs or len(node.args) != 3:
-        return False
+        return None
     a, b, ends = node.args
-    if not _is(b, _ATEN.permute.default) or list(b.args[1]) != [0, 2, 1] or not _is_weight(b.args[0], 3):
-        return False
-    groups, n, k = b.args[0].meta["val"].shape
-    return (all(type(size) is int for size in (groups, n, k)) and groups <= MOST_EXPERTS and n % (8 * parts) == 0
-            and k % 8 == 0 and _fits(a, b.args[0]) and a.meta["val"].dim() == 2
-            and _value(ends) is not None and ends.meta["val"].dtype is torch.int32)
+    is_turned = _is(b, _ATEN.permute.default) and list(b.args[1]) == [0, 2, 1]
+    weight, rows = b.args[0] if is_turned else b, _value(a)
+    if not _is_weight(weight, 3) or rows is None or rows.dim() != 2 or not rows.is_contiguous():
+        return None
+    of_weight, (groups, k, n) = weight.meta["val"], b.meta["val"].shape
+    fits = (all(type(size) is int for size in (groups, k, n)) and groups <= MOST_EXPERTS and n % (8 * parts) == 0
+            and k % 8 == 0 and rows.dtype is of_weight.dtype and rows.device == of_weight.device
+            and _same(rows.shape[1:], (k,)) and _value(ends) is not None and ends.meta["val"].dtype is torch.int32)
+    return Found((a, b, ends), {node}) if fits else None
+
+
+def _bias(addend: Any, product: Any) -> Optional[fx.Node]:
+    """Returns the biases [groups, n] of which each row of a product gets that of its group."""
+    of_rows, of_product = _value(addend), _value(product)
+    if not _is(addend, _ATEN.index.Tensor) or len(addend.args[1]) != 1 or of_product is None or not _same(
+            of_rows.shape, of_product.shape):
+        return None
+    bias, (group,) = addend.args
+    if (not _is(product, _ATEN._grouped_mm.default) or not _is_weight(bias, 2)
+            or not _is(group, _ATEN.searchsorted.Tensor) or group.args[0] is not product.args[2]
+            or group.kwargs != {"right": True}):
+        return None
+    numbers = _converted(group.args[1], torch.int32)
+    are_all = _is(numbers, torch.ops.prims.iota.default) and numbers.kwargs["start"] == 0 and numbers.kwargs["step"] == 1
+    fits = bias.meta["val"].dtype is of_product.dtype and bias.meta["val"].device == of_product.device
+    return bias if are_all and fits and _same(bias.meta["val"].shape, (
+        product.args[1].meta["val"].shape[0], of_product.shape[1])) else None
+
+
+def _clamped(node: Any) -> Any:
+    """Returns what a node clamps, its least number or None, and its largest one, both before it is rounded."""
+    value = _value(node)
+    wide = _converted(node, value.dtype) if value is not None else None
+    node = node if wide is None else wide
+    if not _is(node, _ATEN.clamp_max.default) or node.kwargs:
+        return None, None, None
+    (x, most), least = node.args, None
+    if _is(x, _ATEN.clamp_min.default) and not x.kwargs:
+        x, least = x.args
+    narrow = _converted(x, torch.float32)
+    return narrow if wide is not None and narrow is not None else x, least, most
+
+
+def _every_second(node: Any, which: int) -> Optional[Found]:
+    """Finds the even or the odd columns of rows."""
+    if not _is(node, _ATEN.slice.Tensor) or len(node.args) != 5 or node.kwargs:
+        return None
+    rows, dim, begin, end, step = node.args
+    whole = _value(rows)
+    if whole is None or dim not in (-1, whole.dim() - 1) or (begin, step) != (which, 2) or type(end) is not int or (
+            not _same(whole.shape[-1:], (2 * node.meta["val"].shape[-1],))):
+        return None
+    return Found((rows,), {node})
+
+
+def _clamped_gate(node: Any) -> Tuple[Optional[Found], Dict[str, Any]]:
+    """Finds min(g, limit) * sigmoid(alpha * min(g, limit)) * (clamp(u, -limit, limit) + 1), which is "swiglu_oai"."""
+    value = _value(node)
+    if value is None or value.dtype not in _DTYPES or not _lowered.on_gpu(value):
+        return None, {}
+    for opened, other in _factors(node):
+        up, least, most = _clamped(other.args[0]) if _is(other, _ATEN.add.Tensor) and other.args[1:] == (1,) and (
+            not other.kwargs) else (None, None, None)
+        for gate, share in _factors(opened) if up is not None else ():
+            scaled = share.args[0] if _is(share, _ATEN.sigmoid.default) else None
+            alpha = scaled.args[1] if _is(scaled, _ATEN.mul.Tensor) and scaled.args[0] is gate else None
+            x, lowest, limit = _clamped(gate)
+            if (x is None or lowest is not None or type(alpha) is not float or type(limit) not in (int, float)
+                    or (least, most) != (-limit, limit)):
+                continue
+            nodes = {node} | _between(opened, x) | _between(other, up)
+            for part, interleaved in ((_half, False), (_every_second, True)):
+                gates, ups = part(x, 0), part(up, 1)
+                if gates is None or ups is None or gates.args != ups.args:
+                    continue
+                rows = gates.args[0].meta["val"]
+                if rows.dtype is value.dtype and rows.is_contiguous():
+                    return Found(("swiglu_oai", *gates.args), nodes | gates.nodes | ups.nodes), dict(
+                        interleaved=interleaved, limit=float(limit), gate_alpha=alpha)
+    return None, {}
 
 
 def _multiply_gated(graph: fx.Graph, node: fx.Node) -> None:
-    gate = _gate(node)
-    if gate is not None and len(gate.args) == 2 and _product(gate.args[1], 2) and _only(gate, gate.args[1], gate.nodes):
-        activation, product = gate.args
-        _grouped(graph, node, product, gate.nodes | {product}, activation=activation, gated=True)
+    gate, named = _gate(node), {}
+    if gate is None or len(gate.args) != 2:
+        gate, named = _clamped_gate(node)
+    product = None if gate is None else _product(gate.args[1], 2)
+    if gate is not None and product is not None and _only(gate, gate.args[1], gate.nodes):
+        _grouped(graph, node, Found(product.args, product.nodes | gate.nodes), activation=gate.args[0], gated=True,
+                 **named)
 
 
 def _multiply(graph: fx.Graph, node: fx.Node) -> None:
-    if _product(node):
-        _grouped(graph, node, node, {node})
+    product = _product(node)
+    if product is not None:
+        _grouped(graph, node, product)
 
 
-def _grouped(graph: fx.Graph, node: fx.Node, product: fx.Node, nodes: Set[fx.Node], **named: Any) -> None:
+def _grouped(graph: fx.Graph, node: fx.Node, product: Found, **named: Any) -> None:
     """Replaces a node by a product of ours, which reads the rows of tokens where they are."""
-    a, b, ends = product.args
-    x, row_of = _rows_of(a, product)
-    number = row_of.args[0] if _is(row_of, _CONVERT) else None
-    value, rows = _value(x), ()
+    a, b, ends, bias = product.args
+    nodes, row_of = product.nodes, None
+    x, of_rows = _rows_of(a, *(user for user in a.users if user in nodes))
+    number = of_rows.args[0] if _is(of_rows, _CONVERT) else None
+    value = _value(x)
     if (_is(number, operator.getitem) and number.args[1] == 1 and _is(number.args[0], _OURS.order_experts.default)
             and value is not None and value.dim() == 2 and value.is_contiguous()):
-        a, rows, nodes = x, (None, None, number), nodes | {a, row_of}
-    new = _insert(graph, node, node.meta["val"], _OURS.grouped_matmul.default, a, b, ends, *rows, **named)
+        nodes = nodes | {a, of_rows}
+        a, row_of = x, number
+    new = _insert(graph, node, node.meta["val"], _OURS.grouped_matmul.default, a, b, ends, None, None, row_of, bias,
+                  **named)
     _replace(graph, node, new, nodes)

@@ -85,8 +85,7 @@ def fuse_in_inductor(enabled: bool = True) -> None:
     and k, rotates, appends and attends in one kernel; a device assertion fails if layers' counters
     disagree or a cache is full. Other calls of it rotate in one kernel. Of mixtures that Transformers
     computes by grouped products, the choice of experts by a softmax, the order of rows, their products with
-    weights [experts, out, in], and the sum are a kernel each. Products are linear layers, gated ones without
-    bias. Sums are kept in fp32 and rounded once. All else is Inductor's: other norms and weights, results with other users, graphs with a
+    biases, and the sum are a kernel each. Other products are linear layers, gated ones without bias. Sums are kept in fp32 and rounded once. All else is Inductor's: other norms and weights, results with other users, graphs with a
     backward. One graph is for all sizes. Graphs that are compiled already stay as they are. Errors:
     Error if this PyTorch has no place for passes, or if another's is in it."""
     global _fusions

@@ -132,12 +132,32 @@ void each_grouped_row(const Arrays& in, std::size_t groups, std::size_t room, co
   }
 }
 
+/// An element of a product of experts, by the sums of a row of weights and of the one that it
+/// opens, if it is a gate; `unit` is the error of a sum relative to its terms.
+struct OfExperts {
+  double value, magnitude;
+};
+OfExperts of_experts(const Problem& problem, const Sum& sum, Sum up, double unit) {
+  constexpr double kLimit = 1.5, kGateAlpha = 0.75;  // the checked scalars
+  const std::string activation = flag(problem, "activation");
+  double gate = activate(activation, sum.value);
+  if (activation == "swiglu_oai") {
+    const double least = std::min(sum.value, kLimit);
+    gate = least / (1 + std::exp(-kGateAlpha * least));
+    up = {std::clamp(up.value, -kLimit, kLimit) + 1, up.terms + 1};
+  }
+  const double steepest = activation.empty() ? 1 : 1.13;
+  return {gate * up.value, std::fabs(gate) * up.terms +
+                               steepest * sum.terms * (std::fabs(up.value) + unit * up.terms)};
+}
+
 /// A place that belongs to no group keeps its value.
 Outputs grouped_matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
   const std::size_t n = d.at("n"), k = d.at("k");
-  const bool gated = flag(problem, "gate") == "stacked";
-  const std::string activation = flag(problem, "activation");
-  const double steepest = activation.empty() ? 1 : 1.13;
+  const std::string gate = flag(problem, "gate");
+  const bool gated = !gate.empty(), interleaves = gate == "interleaved";
+  const bool is_kn = flag(problem, "b_layout") == "kn";
+  const std::size_t rows_of_b = gated ? 2 * n : n;
   const double unit = 8 * std::sqrt(static_cast<double>(k)) * 0x1p-22;
   Expected out;
   for (const double kept : in.at("d")) out.add(kept, 0);
@@ -146,21 +166,24 @@ Outputs grouped_matmul_in_double(const Arrays& in, const Dims& d, const Problem&
         in.contains("row_of") ? static_cast<std::size_t>(in.at("row_of")[place]) : place;
     const auto sum_of = [&](std::size_t row) {
       Sum sum;
+      if (in.contains("bias")) {
+        sum.value = in.at("bias")[group * rows_of_b + row];
+        sum.terms = std::fabs(sum.value);
+      }
       for (std::size_t l = 0; l < k; ++l) {
-        const double product =
-            in.at("a")[of_a * k + l] * in.at("b")[(group * (gated ? 2 : 1) * n + row) * k + l];
+        const std::size_t of_b = is_kn ? l * rows_of_b + row : row * k + l;
+        const double product = in.at("a")[of_a * k + l] * in.at("b")[group * rows_of_b * k + of_b];
         sum.value += product;
         sum.terms += std::fabs(product);
       }
       return sum;
     };
     for (std::size_t j = 0; j < n; ++j) {
-      const Sum sum = sum_of(j);
-      const Sum up = gated ? sum_of(n + j) : Sum{1, 0};
-      const double gate = activate(activation, sum.value);
-      out.value[place * n + j] = gate * up.value;
-      out.magnitude[place * n + j] = std::fabs(gate) * up.terms +
-                                     steepest * sum.terms * (std::fabs(up.value) + unit * up.terms);
+      const Sum sum = sum_of(interleaves ? 2 * j : j);
+      const Sum up = gated ? sum_of(interleaves ? 2 * j + 1 : n + j) : Sum{1, 0};
+      const OfExperts found = of_experts(problem, sum, up, unit);
+      out.value[place * n + j] = found.value;
+      out.magnitude[place * n + j] = found.magnitude;
     }
   });
   return {{"d", std::move(out)}};
@@ -176,11 +199,8 @@ Outputs grouped_quantized_matmul_in_double(const Arrays& in, const Dims& d,
                                            const Problem& problem) {
   const std::size_t n = d.at("n"), k = d.at("k");
   const bool gated = flag(problem, "gate") == "stacked";
-  const std::string activation = flag(problem, "activation");
-  const double steepest = activation.empty() ? 1 : 1.13;
   const double rounding = flag(problem, "dtype") == "bf16" ? 0x1p-7 : 0x1p-10;  // of weights
   const double unit = 8 * std::sqrt(static_cast<double>(k)) * 0x1p-22 + rounding;
-  constexpr double kLimit = 1.5, kGateAlpha = 0.75;  // the checked scalars
   Expected out;
   for (const double kept : in.at("d")) out.add(kept, 0);
   each_grouped_row(in, d.at("experts"), d.at("room"), [&](std::size_t expert, std::size_t row) {
@@ -201,18 +221,10 @@ Outputs grouped_quantized_matmul_in_double(const Arrays& in, const Dims& d,
     };
     const double factor = in.contains("row_scale") ? in.at("row_scale")[row] : 1;
     for (std::size_t j = 0; j < n; ++j) {
-      const Sum sum = sum_of(j);
-      Sum up = gated ? sum_of(n + j) : Sum{1, 0};
-      double gate = activate(activation, sum.value);
-      if (activation == "swiglu_oai") {
-        const double least = std::min(sum.value, kLimit);
-        gate = least / (1 + std::exp(-kGateAlpha * least));
-        up = {std::clamp(up.value, -kLimit, kLimit) + 1, up.terms + 1};
-      }
-      out.value[row * n + j] = factor * gate * up.value;
-      out.magnitude[row * n + j] =
-          factor * (std::fabs(gate) * up.terms +
-                    steepest * sum.terms * (std::fabs(up.value) + unit * up.terms));
+      const Sum up = gated ? sum_of(n + j) : Sum{1, 0};
+      const OfExperts found = of_experts(problem, sum_of(j), up, unit);
+      out.value[row * n + j] = factor * found.value;
+      out.magnitude[row * n + j] = factor * found.magnitude;
     }
   });
   return {{"d", std::move(out)}};

@@ -302,6 +302,15 @@ def _swiglu_oai(gate: Tensor, up: Tensor, limit: float, gate_alpha: float) -> Te
     return gate * torch.sigmoid(gate_alpha * gate) * (up.clamp(-limit, limit) + 1)
 
 
+def _of_experts(sums: Tensor, activation: Optional[str], gated: bool, interleaved: bool, limit: float,
+                gate_alpha: float) -> Tensor:
+    """Activates the sums of a product, or opens them by their gates."""
+    if not gated:
+        return activate(sums, activation)
+    gate, up = (sums[:, 0::2], sums[:, 1::2]) if interleaved else sums.chunk(2, 1)
+    return _swiglu_oai(gate, up, limit, gate_alpha) if activation == "swiglu_oai" else activate(gate, activation) * up
+
+
 def quantized_grouped_matmul(x: Tensor, codes: Tensor, scales: Tensor, offs: Tensor, zeros: Optional[Tensor] = None,
                              bias: Optional[Tensor] = None, row_of: Optional[Tensor] = None,
                              row_scale: Optional[Tensor] = None, *, n: int, group: int, weights: str,
@@ -317,32 +326,30 @@ def quantized_grouped_matmul(x: Tensor, codes: Tensor, scales: Tensor, offs: Ten
         sums = x[begin:end].float() @ layouts.dequantized(own, weights, group).t()
         if bias is not None:
             sums = sums + bias[expert].float()
-        gate, up = sums[:, :n], sums[:, n:]
-        if activation == "swiglu_oai":
-            results = _swiglu_oai(gate, up, limit, gate_alpha)
-        else:
-            results = activate(gate, activation) * (up if gated else 1)
+        results = _of_experts(sums, activation, gated, False, limit, gate_alpha)
         out[begin:end] = results if row_scale is None else results * row_scale[begin:end, None]
         begin = end
     return out
 
 
 def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor] = None,
-                   scale_b: Optional[Tensor] = None, row_of: Optional[Tensor] = None, *,
-                   activation: Optional[str] = None, gated: bool = False,
-                   out: Optional[Tensor] = None,
-                   out_dtype: Optional[torch.dtype] = None) -> Tensor:
+                   scale_b: Optional[Tensor] = None, row_of: Optional[Tensor] = None,
+                   bias: Optional[Tensor] = None, *, activation: Optional[str] = None, gated: bool = False,
+                   interleaved: bool = False, limit: float = 7.0, gate_alpha: float = 1.702,
+                   out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
     a = a if row_of is None else a.index_select(0, row_of)
     if out is None:
         dtype = out_dtype or (torch.bfloat16 if a.element_size() == 1 else a.dtype)
         out = a.new_empty((a.shape[0], b.shape[2] // 2 if gated else b.shape[2]), dtype=dtype)
     begin, ends = 0, list(map(int, offs.tolist()))
-    of_group: Callable[..., Tensor] = gated_linear if gated else linear
     for group, end in enumerate(ends):
         rows, weight = a[begin:end], b[group].t()
         if scale_a is not None and scale_b is not None:
             rows, weight = _dequantised(rows, weight, scale_a[begin:end], scale_b[group])
-        out[begin:end] = of_group(_wide(rows), _wide(weight), activation=activation)
+        sums = _wide(rows) @ _wide(weight).t()
+        if bias is not None:
+            sums = sums + _wide(bias[group])
+        out[begin:end] = _of_experts(sums, activation, gated, interleaved, limit, gate_alpha)
         begin = end
     return out
 

@@ -52,8 +52,15 @@ def scaled_matmul(a: Tensor, b: Tensor, scale_a: Union[Tensor, float],
     return out
 
 
+def _our_grouped(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor] = None, scale_b: Optional[Tensor] = None,
+                 row_of: Optional[Tensor] = None, bias: Optional[Tensor] = None, **named: Any) -> Tensor:
+    result: Tensor = _arrays.grouped_matmul(a, b, offs, scale_a=scale_a, scale_b=scale_b, row_of=row_of, bias=bias,
+                                            **named)
+    return result
+
+
 def _new_grouped(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor] = None,
-                 scale_b: Optional[Tensor] = None, row_of: Optional[Tensor] = None, *,
+                 scale_b: Optional[Tensor] = None, row_of: Optional[Tensor] = None, *_: Any,
                  gated: bool = False, out_dtype: Optional[torch.dtype] = None,
                  **named: Any) -> Tensor:
     columns = b.shape[2] // 2 if gated else b.shape[2]
@@ -63,24 +70,23 @@ def _new_grouped(a: Tensor, b: Tensor, offs: Tensor, scale_a: Optional[Tensor] =
 
 _grouped_matmul = _operator(
     "grouped_matmul(Tensor a, Tensor b, Tensor offs, Tensor? scale_a=None, Tensor? scale_b=None, "
-    "Tensor? row_of=None, *, str? activation=None, bool gated=False)",
-    lambda a, b, offs, scale_a=None, scale_b=None, row_of=None, **named:
-    _arrays.grouped_matmul(a, b, offs, scale_a=scale_a, scale_b=scale_b, row_of=row_of, **named),
-    plain.grouped_matmul, _new_grouped, strict=True)
+    "Tensor? row_of=None, Tensor? bias=None, *, str? activation=None, bool gated=False, bool interleaved=False, "
+    "float limit=7.0, float gate_alpha=1.702)", _our_grouped, plain.grouped_matmul, _new_grouped, strict=True)
 
 
 def grouped_matmul(a: Tensor, b: Tensor, offs: Tensor, *, scale_a: Optional[Tensor] = None,
-                   scale_b: Optional[Tensor] = None, row_of: Optional[Tensor] = None,
-                   activation: Optional[str] = None, gated: bool = False,
-                   out: Optional[Tensor] = None,
+                   scale_b: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+                   row_of: Optional[Tensor] = None, activation: Optional[str] = None,
+                   gated: bool = False, interleaved: bool = False, limit: float = 7.0,
+                   gate_alpha: float = 1.702, out: Optional[Tensor] = None,
                    out_dtype: Optional[torch.dtype] = None) -> Tensor:
     """kernwright.grouped_matmul, without a backward. A new result has anything in rows of no group.
 
     torch._grouped_mm(mat_a, mat_b, offs) and torch.nn.functional.grouped_mm compute the same from
-    mat_a with 2 dimensions and mat_b with 3, without activation and gate. No kernel takes their
-    bias, or a mat_b that is not a transposed view. torch._scaled_grouped_mm has a scale for each
-    row instead of scales of blocks."""
-    tensors, named = (a, b, offs, scale_a, scale_b, row_of), dict(activation=activation, gated=gated)
+    mat_a with 2 dimensions and mat_b with 3, without activation and gate; their bias is one for all
+    groups. torch._scaled_grouped_mm has a scale for each row instead of scales of blocks."""
+    tensors = a, b, offs, scale_a, scale_b, row_of, bias
+    named = dict(activation=activation, gated=gated, interleaved=interleaved, limit=limit, gate_alpha=gate_alpha)
     if _direct(*tensors, out):
         result: Tensor = _grouped_matmul(*tensors, **named, out=out, out_dtype=out_dtype)
         return result
