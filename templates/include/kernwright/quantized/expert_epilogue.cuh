@@ -1,6 +1,6 @@
 #pragma once
-// The epilogue of a product of experts with quantized weights: that of matmul/expert_epilogue.cuh,
-// and a factor for each row of d if the problem's flags ask for it.
+// The epilogue of a product of experts with quantized weights: ExpertEpilogue, and a factor for
+// each row of d if the problem's flags ask for it.
 
 #include <kernwright/matmul/expert_epilogue.cuh>
 
