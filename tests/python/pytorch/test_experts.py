@@ -154,20 +154,27 @@ def test_a_router_that_is_trained_alone_gets_its_gradient(on_cpu):
     assert on_cpu == PARTS
 
 
-def test_experts_of_gpt_oss_that_were_trained_further_are_left_with_every_reason(on_cpu):
+def test_experts_of_gpt_oss_that_were_trained_further_are_multiplied_as_they_lie(on_cpu):
     model, ids = mixture("GptOss"), tokens(1, 6)
     with torch.no_grad():
         expected = model(ids).logits
     report = kw.patch(model)
     found = row(report, "model.layers.0.mlp.experts")
-    assert not found.replaced and found.reason == (
-        "weight of expert 0 has elements that MXFP4 does not hold, and grouped products take none as they lie: "
-        "its weights are [experts, in, out], and [experts, out, in] expected; its products have "
-        "biases, which grouped products have not; gates and what they open are interleaved")
-    assert row(report, "model.layers.0", "decoder_layer").replaced  # it calls its router, which calls them
-    assert row(report, "model.layers.0.self_attn.q_proj").replaced and found.reason in str(report)
+    assert found.replaced and found.reason == (
+        "multiplied as they lie (weights are [experts, in, out]; products have biases; gates and what they open are "
+        "interleaved): weight of expert 0 has elements that MXFP4 does not hold")
+    on_cpu.clear()
     with torch.no_grad():
         near(model(ids).logits, expected)
+        assert [name for name in on_cpu if "expert" in name or "grouped" in name] == PARTS * 2
+        experts, (index, shares) = experts_of(model), choices(5, 2)
+        x = torch.randn(5, 64).bfloat16()
+        before = experts(x, index, shares)
+        experts.limit = 0.5  # the module's own forward runs, which has it too
+        on_cpu.clear()
+        assert not torch.equal(experts(x, index, shares), before) and on_cpu == []
+    report.undo()
+    assert type(experts).__name__ == "GptOssExperts"
 
 
 class Own(nn.Module):

@@ -143,7 +143,7 @@ def check_swiglu_of(module: nn.Module, x: Tensor, product: Callable[[nn.Module, 
 
 
 def how_experts_lie(module: nn.Module) -> str:
-    """Returns why grouped products do not take the weights as they lie."""
+    """Returns how the weights lie otherwise than [experts, out, in], gates before what they open, without biases."""
     flags = ("has_gate", "has_bias", "is_transposed", "is_concatenated")
     if not all(hasattr(module, flag) for flag in flags):
         raise Left("is none of Transformers' ExpertsInterface, which says how weights lie")
@@ -153,9 +153,9 @@ def how_experts_lie(module: nn.Module) -> str:
         raise Left("its experts have a norm behind them")
     wrong = []
     if module.is_transposed:
-        wrong.append("its weights are [experts, in, out], and [experts, out, in] expected")
+        wrong.append("weights are [experts, in, out]")
     if module.has_bias:
-        wrong.append("its products have biases, which grouped products have not")
+        wrong.append("products have biases")
     if not module.is_concatenated:
         wrong.append("gates and what they open are interleaved")
     return "; ".join(wrong)

@@ -115,6 +115,22 @@ class Experts(Front):
         return kw.combine_experts(rows, place, top_k_weights.float().contiguous())
 
 
+class OpenedExperts(Experts):
+    """Experts with biases, weights [experts, in, out], or gates that take turns with what they open, as gpt-oss's."""
+
+    def _kernwright_mix(self, x: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+        gate_up, down = (weight if self.is_transposed else weight.transpose(1, 2)
+                         for weight in (self.gate_up_proj, self.down_proj))
+        biases = (self.gate_up_proj_bias, self.down_proj_bias) if self.has_bias else (None, None)
+        named = dict(limit=float(self.limit), gate_alpha=float(self.alpha)) if (
+            self._kernwright_activation == "swiglu_oai") else {}
+        ends, row_of, place = kw.order_experts(top_k_index.to(torch.int32).contiguous(), down.shape[0])
+        inner = kw.grouped_matmul(x.contiguous(), gate_up, ends, bias=biases[0], row_of=row_of, gated=True,
+                                  interleaved=not self.is_concatenated, activation=self._kernwright_activation, **named)
+        rows = kw.grouped_matmul(inner, down, ends, bias=biases[1])
+        return kw.combine_experts(rows, place, top_k_weights.float().contiguous())
+
+
 class DecoderLayer(Packed):
     def _kernwright_members(self) -> List[List[nn.Parameter]]:
         attention = self.self_attn

@@ -15,10 +15,10 @@ from torch import nn
 
 from . import _checks as checks
 from ._checks import Left
-from ._decoder import DecoderLayer, Experts, SwiGLU, experts_parts, layer_parts, swiglu_parts
+from ._decoder import DecoderLayer, Experts, OpenedExperts, SwiGLU, experts_parts, layer_parts, swiglu_parts
 from ._guards import Guard, Tally, original
 from ._modules import Linear, RMSNorm, no_parts, pack_members, restore, swap
-from ._quantized_mixtures import (PackedExperts, PackedTritonExperts, QuantizedMixture, check_dense, check_triton,
+from ._quantized_mixtures import (PackedExperts, PackedTritonExperts, QuantizedMixture, check_dense, check_triton, expect_opened,
                                   has_triton_experts, pack_dense, pack_triton)
 from ._quantized_modules import (PackedLinear, QuantizedLinear, QuantizedSwiGLU, RowsNorm, check_quantized,
                                  check_quantized_swiglu, is_part_quantized, is_quantized, modules_around,
@@ -143,16 +143,19 @@ class _Patcher:
                            names=names)
 
     def packed_experts(self, name: str, module: nn.Module, names: Sequence[str], how: str) -> Callable[[], str]:
-        """Packs experts that no grouped product takes as they lie."""
-        def beside(packing: Callable[[], Any]) -> Any:
-            try:
-                return packing()
-            except Left as left:
-                raise Left(f"{left}, and grouped products take none as they lie: {how}") from left
+        """Packs experts whose weights are codes of MXFP4. Others are multiplied as they lie."""
+        gate = check_dense(module)
 
-        gate = beside(lambda: check_dense(module))
-        return lambda: self.pack_mixture(name, module, beside(lambda: pack_dense(module, gate)), PackedExperts,
-                                         experts_parts, names)
+        def replace() -> str:
+            try:
+                mixture = pack_dense(module, gate)
+            except Left as left:
+                expect_opened(module, gate)
+                self.passed(name, module, OpenedExperts, experts_parts, gate.activation, names=names)()
+                return f"multiplied as they lie ({how}): {left}"
+            return self.pack_mixture(name, module, mixture, PackedExperts, experts_parts, names)
+
+        return replace
 
     def triton_experts(self, name: str, module: nn.Module) -> Callable[[], str]:
         """Packs the experts of a router that Triton's kernels compute."""
@@ -294,9 +297,10 @@ def patch(model: nn.Module, ops: Union[str, Sequence[str]] = OPS, *,
             compute down(activation(gate(x)) * up(x)) from weights [experts, out, in] without
             biases, by two grouped products: Mixtral, Qwen2-MoE, Qwen3-MoE and others. Experts with
             biases, transposed or interleaved weights, as gpt-oss has them, are packed if MXFP4 holds
-            each weight exactly, as it does if they were dequantized from it; experts of gpt-oss in the
-            layouts of Triton's kernels are packed too. Their own tensors are freed, until undo() or a
-            call that needs their gradients. Others run by their `experts_implementation` as before
+            each weight exactly, as it does if they were dequantized from it, and else multiplied as
+            they lie; experts of gpt-oss in the layouts of Triton's kernels are packed too. The own
+            tensors of packed ones are freed, until undo() or a call that needs their gradients.
+            Others run by their `experts_implementation` as before
         "decoder_layer": layers of Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen2-MoE, Qwen3-MoE and gpt-oss
             whose parts were replaced, or whose linear layers are QuantizedRows: then its norms quantize
             for the products that read them. A decode step with a StaticCache then has five kernels a

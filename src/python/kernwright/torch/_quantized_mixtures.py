@@ -254,6 +254,27 @@ def _rows_of(module: nn.Module, name: str) -> Tensor:
     return own.mT if module.is_transposed else own
 
 
+def expect_opened(module: nn.Module, gate: Gate) -> None:
+    """Compares experts whose weights stay with their formula."""
+    (gate_up, down), biases = (_rows_of(module, name) for name in PRODUCTS), [
+        getattr(module, name).detach().float() if module.has_bias else None for name in _MEMBERS[2:]]
+    experts, columns, inner = down.shape
+    if columns % 8 != 0 or inner % 8 != 0:
+        raise Left(f"its experts are from {columns} to {inner} columns, and multiples of 8 expected")
+    x, choices = checks.random_rows(down, 4, columns), min(2, experts)
+    index = torch.arange(4 * choices, device=x.device).remainder(experts).view(4, choices)
+    shares = torch.linspace(0.2, 0.8, 4 * choices, device=x.device).view(4, choices).to(x.dtype)
+    expected = torch.zeros_like(x, dtype=torch.float32)
+    for row in range(4):
+        for expert, share in zip(index[row].tolist(), shares[row]):
+            shifts = [None if bias is None else bias[expert] for bias in biases]
+            sums = nn.functional.linear(x[row].float(), gate_up[expert].float(), shifts[0])
+            gates, ups = sums.chunk(2) if module.is_concatenated else (sums[0::2], sums[1::2])
+            opened = gate.open(gates, ups).to(x.dtype).float()
+            expected[row] += share * nn.functional.linear(opened, down[expert].float(), shifts[1])
+    _expect_rows(module(x, index, shares), expected)
+
+
 def pack_dense(module: nn.Module, gate: Gate) -> QuantizedMixture:
     """Returns the experts packed, after it has compared them with the module's results and tensors."""
     biases = [getattr(module, name).detach() if module.has_bias else None for name in _MEMBERS[2:]]
