@@ -203,7 +203,12 @@ TEST_F(ModelWorklistTest, GptOss) {
   const std::string plain = replaced(kGptOss, "\"quant_method\": \"mxfp4\"",
                                      "\"dequantize\": true, \"quant_method\": \"mxfp4\"");
   EXPECT_TRUE(problems_of("grouped_quantized_matmul", plain, {16}, {}).empty());
-  EXPECT_TRUE(has(notes(plain), "the products of experts are left out"));
+  EXPECT_EQ(
+      problems_of("grouped_matmul", plain, {16}, {}),
+      (Texts{"groups=32 rows=64 n=2880 k=2880 tokens=16 dtype=bf16 a_rows=indexed b_layout=kn "
+             "bias=expert activation=swiglu_oai gate=interleaved",
+             "groups=32 rows=64 n=2880 k=2880 dtype=bf16 b_layout=kn bias=expert"}));
+  EXPECT_FALSE(has(notes(plain), "the products of experts are left out"));
 }
 
 TEST_F(ModelWorklistTest, Gpt2) {
