@@ -445,7 +445,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const Logits logits =
       Logits::of(scale, cap, slopes, seen, bias, kv_len, ldbias_batch, ldbias_head, ldbias);
   const Results results{o, lse, sinks, Q_TOKENS, ldo, 1};
-  const Workspace workspace{counters, lines};
+  const Sums::Workspace workspace{counters, lines};
   // Run by the whole block. Loads a share, multiplies it, and adds its sums to the sums of the
   // head's other shares.
   const auto attend = [&](const Share& share, int loaded, int passed) {
@@ -486,7 +486,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     named_barrier_sync(1, kConsumers);
     Results of_values = results;
     of_values.value_scale = scales.of_values(share.sequence.number, share.kv_head);
-    add_up(share, rows, of_values, workspace, at);
+    Sums::add_up(share, rows, of_values, workspace, at);
   };
   if constexpr (schedule == schedule_none) {
     const Share share(kAppends ? Sequence(number, 1, keys, 0) : Sequence(number, of), SPLITS,

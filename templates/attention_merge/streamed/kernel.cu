@@ -9,8 +9,6 @@ using namespace kernwright::config;
 using Vector = Elements<dtype_t, LANES>;
 
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
-constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kLn2 = 0.6931471805599453f;
 constexpr bool kBase2 = lse_parts == lse_parts_base2;
 
 // Returns e^(from - to), to the base of the parts, for `from` not above `to`.

@@ -10,9 +10,6 @@
 
 namespace kernwright {
 
-constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kLn2 = 0.6931471805599453f;
-
 // Scores are logits if more than the scale is between them and q * k.
 constexpr bool kLogits =
     config::softcap != config::softcap_none || config::bias == config::bias_alibi || kAdds;
