@@ -47,8 +47,8 @@ TEST_F(ModelWorklistTest, EveryListIsWhatItWas) {
       {kQwen3Moe, 8, "01dbfdc89c962cdc"},   {kMixtral, 1, "5ba1ad8d891bfc4c"},
       {kMixtral, 8, "bee1b5326bf0577c"},    {kGemma2, 1, "fefb0c54aea2d6fd"},
       {kGemma3, 1, "01c6eb38b1f9dec9"},     {kGemma3, 2, "90d0c2ac422cb589"},
-      {kGlm4, 1, "bf15c9ed7cb0818c"},       {kDeepseekV2, 1, "d825e9d51ccbcbc8"},
-      {kDeepseekV3, 1, "cc690d68b0bd4650"}, {kDeepseekV3, 8, "576464c8fbf01783"},
+      {kGlm4, 1, "bf15c9ed7cb0818c"},       {kDeepseekV2, 1, "96e321db3ef9207f"},
+      {kDeepseekV3, 1, "7c5e93b025d4e7e3"}, {kDeepseekV3, 8, "9062e37065c33109"},
       {kGptOss, 1, "b96822794d886e4a"},     {kGptOss, 2, "54f209f4165ee584"},
       {kGpt2, 1, "8e0cb1b1bd35995c"},       {kPhi3, 1, "9851dbcafda5d872"},
   };
@@ -189,7 +189,7 @@ TEST_F(ModelWorklistTest, DeepseekV3) {
   const std::string all = notes(kDeepseekV3);
   EXPECT_TRUE(has(all, "512 of 576 columns")) << all;
   EXPECT_TRUE(has(all, "64 of 192 columns")) << all;
-  EXPECT_TRUE(has(all, "latent attention is listed for prompts alone")) << all;
+  EXPECT_TRUE(has(all, "products before and after mla_attention")) << all;
   EXPECT_TRUE(has(all, "predict further tokens")) << all;
 }
 
@@ -432,10 +432,16 @@ TEST_F(ModelWorklistTest, AttentionThatIsNotCausalIsLeftOut) {
   EXPECT_TRUE(has(notes(both), "attention is left out: its queries see keys on both sides"));
 }
 
-TEST_F(ModelWorklistTest, LatentAttentionIsListedForPromptsAlone) {
+TEST_F(ModelWorklistTest, PromptsOfLatentsAreExpandedAndDecodingIsNot) {
   EXPECT_EQ(attention(kDeepseekV3, {1, 16}, {64, 4096}, 8),
             Texts{"batch=1 heads=16 q_len=16 kv_len=16 head_dim=192 head_dim_v=128 dtype=bf16 "
                   "mask=causal"});
+  const std::string apart = "cache=contiguous keys=apart query=split";
+  EXPECT_EQ(problems_of("mla_attention", kDeepseekV3, {1, 513}, {64, 4096}, 8),
+            (Texts{"batch=1 heads=16 kv_len=64 dtype=bf16 " + apart,
+                   "batch=1 heads=16 kv_len=64 dtype=bf16",
+                   "batch=1 heads=16 kv_len=4096 dtype=bf16 " + apart,
+                   "batch=1 heads=16 kv_len=4096 dtype=bf16"}));
 }
 
 TEST_F(ModelWorklistTest, AttentionOfHeadsThatItCannotHaveIsLeftOutOnce) {

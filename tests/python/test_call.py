@@ -74,6 +74,21 @@ def test_attention_merge_and_schedule(planned, refused):
     assert "slots is not told" in refused(kw.attention_schedule, kv_lengths=ints(64), kv_len=64)
 
 
+def test_attention_over_latents(planned, refused):
+    q, out, pages = tensor(4, 1, 16, 576), tensor(4, 1, 16, 512), {"page_table": ints(4, 20),
+                                                                   "kv_lengths": ints(4)}
+    assert planned(kw.mla_attention, q, tensor(100, 64, 576), **pages, out=out) == (
+        "mla_attention batch=4 heads=16 kv_len=1280 pages=100 dtype=bf16")
+    assert planned(kw.mla_attention, tensor(4, 1, 16, 512), tensor(100, 64, 512),
+                   q_rope=tensor(4, 1, 16, 64), rope_cache=tensor(100, 64, 64), **pages,
+                   out=out) == (
+        "mla_attention batch=4 heads=16 kv_len=1280 pages=100 dtype=bf16 keys=apart query=split")
+    assert "cache" in refused(kw.mla_attention, q, tensor(100, 64, 512), **pages, out=out)
+    assert planned(kw.mla_append, tensor(4, 2112), tensor(512), floats(9, 32), floats(9, 32),
+                   ints(4), ints(4), tensor(6400, 576), q_norm=tensor(1536),
+                   out=tensor(4, 1536)) == "mla_append tokens=4 pool=6400 angles=9 dtype=bf16"
+
+
 def test_attention_with_pages(planned):
     q, out, pool = tensor(4, 8, 1, 64), tensor(4, 8, 1, 64), [tensor(100, 2, 16, 64) for _ in "kv"]
     assert planned(kw.attention, q, *pool, kv_lengths=ints(4), page_table=ints(4, 20), out=out) == (

@@ -26,18 +26,19 @@ __version__ = _version()
 
 # The operations whose functions are made from their contracts, when they are asked for.
 _MADE = ("argmax", "attention_merge", "attention_schedule", "bias_activation", "choose_experts",
-         "combine_experts", "dequantize_weights", "embedding", "kv_append", "order_experts",
-         "pack_weights", "quantize_rows", "quantized_matmul")
+         "combine_experts", "dequantize_weights", "embedding", "kv_append", "mla_append",
+         "mla_attention", "order_experts", "pack_weights", "quantize_rows", "quantized_matmul")
 
 __all__ = ["BakedLaunch", "Chain", "ChainBuilder", "ChainSlot", "ChainTime", "Error", "Kernel",
            "LookupCount", "Problem", "Record", "Service", "TuneProgress", "argmax", "attention",
-           "attention_merge", "attention_schedule", "autotune", "bias_activation", "choose_experts",
-           "combine_experts", "default_service", "dequantize_weights", "doctor", "elementwise",
-           "embedding", "gated_linear", "gelu_and_mul", "grouped_matmul",
+           "attention_merge", "attention_schedule", "autotune", "bias_activation",
+           "choose_experts", "combine_experts", "default_service", "dequantize_weights", "doctor",
+           "elementwise", "embedding", "gated_linear", "gelu_and_mul", "grouped_matmul",
            "grouped_quantized_matmul", "kv_append", "last_kernel", "layer_norm", "linear",
-           "lookup_counts", "matmul", "metrics", "order_experts", "pack_weights", "prewarm",
-           "quantize_rows", "quantized_matmul", "record", "record_shapes", "reduce", "rms_norm",
-           "rope", "scaled_matmul", "seal", "set_default", "silu_and_mul", "softmax", "tune"]
+           "lookup_counts", "matmul", "metrics", "mla_append", "mla_attention", "order_experts",
+           "pack_weights", "prewarm", "quantize_rows", "quantized_matmul", "record",
+           "record_shapes", "reduce", "rms_norm", "rope", "scaled_matmul", "seal", "set_default",
+           "silu_and_mul", "softmax", "tune"]
 
 
 def tune(problem: AnyProblem, seconds: Optional[float] = None, *, trials: Optional[int] = None,

@@ -1,4 +1,5 @@
 #include <kernwright/config.cuh>
+#include <kernwright/math/bases.cuh>
 #include <kernwright/math/exp.cuh>
 #include <kernwright/math/vector.cuh>
 #include <kernwright/ptx/programmatic.cuh>

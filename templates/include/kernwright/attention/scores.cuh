@@ -6,6 +6,7 @@
 
 #include <kernwright/attention/bias.cuh>
 #include <kernwright/attention/sequences.cuh>
+#include <kernwright/math/bases.cuh>
 #include <kernwright/tile/softmax_tile.cuh>
 
 namespace kernwright {

@@ -65,6 +65,8 @@ struct WgmmaInt8Shape;  // the same of int8, which knows fewer N
 #define KW_REGISTERS_4 KW_D4(0)
 #define KW_TEXT_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define KW_REGISTERS_8 KW_D8(0)
+#define KW_TEXT_12 KW_TEXT_8 ", %8, %9, %10, %11"
+#define KW_REGISTERS_12 KW_REGISTERS_8, KW_D4(8)
 #define KW_TEXT_16 KW_TEXT_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define KW_REGISTERS_16 KW_REGISTERS_8, KW_D8(8)
 #define KW_TEXT_24 KW_TEXT_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -154,6 +156,7 @@ struct WgmmaInt8Shape;  // the same of int8, which knows fewer N
   };
 KW_SHAPE(8, 4, "%4", "%5", "%6", "%7", "%8", "%9", "%10")
 KW_SHAPE(16, 8, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
+KW_SHAPE(24, 12, "%12", "%13", "%14", "%15", "%16", "%17", "%18")
 KW_SHAPE(32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
 KW_SHAPE(48, 24, "%24", "%25", "%26", "%27", "%28", "%29", "%30")
 KW_SHAPE(64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
