@@ -240,13 +240,13 @@ TEST_F(AttentionInvarianceGpuTest, ASequenceHasTheSameBitsBesideAnyOthers) {
            {"wave", "heads=4 head_dim=64 lengths=ragged mask=window window=200", 270, 900},
            {"wave", "heads=4 head_dim=256 lengths=kv softcap=tanh bias=none", 130, 700},
            {"wave", "heads=4 head_dim=128 lengths=ragged cache=paged page=64 mask=causal", 3, 700},
-           {"tiled", "heads=8 kv_heads=2 head_dim=128 lengths=kv cache=paged page=24 lse=natural",
+           {"stream", "heads=8 kv_heads=2 head_dim=128 lengths=kv cache=paged page=24 lse=natural",
             1, 5000},
-           {"tiled",
+           {"wave",
             "heads=8 kv_heads=2 head_dim=64 lengths=ragged cache=paged page=24 "
             "mask=window window=150",
             200, 900},
-           {"tiled",
+           {"wave",
             "heads=8 kv_heads=2 head_dim=64 lengths=ragged cache=paged page=24 "
             "mask=causal",
             200, 900}}) {
