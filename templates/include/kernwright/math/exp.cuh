@@ -4,10 +4,6 @@
 
 namespace kernwright {
 
-// From base e to base 2, and back.
-constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kLn2 = 0.6931471805599453f;
-
 // Returns 2^x, to 2 ulp. If the exponent is multiplied by a factor anyway, log2(e) can be a part of
 // the factor, provided that no product overflows: then this is e^x without a multiplication of its
 // own.
@@ -18,6 +14,6 @@ __device__ __forceinline__ float exp2_fast(float x) {
 }
 
 // Returns e^x, to 2 ulp of the exponent's product.
-__device__ __forceinline__ float exp_fast(float x) { return exp2_fast(x * kLog2E); }
+__device__ __forceinline__ float exp_fast(float x) { return exp2_fast(x * 1.4426950408889634f); }
 
 }  // namespace kernwright
