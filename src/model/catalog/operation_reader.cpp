@@ -250,8 +250,9 @@ class OperationReader {
   }
 
   void read_tensor(const JsonReader& json) {
-    json.expect_keys({"name", "role", "dtype", "extent", "pitches", "alignment", "when", "hint", "written",
-                      "l2", "draw", "values", "exact", "infinite", "intermediate", "in_place"});
+    json.expect_keys({"name", "role", "dtype", "extent", "pitches", "alignment", "when", "hint",
+                      "written", "l2", "draw", "values", "exact", "infinite", "intermediate",
+                      "in_place"});
     Tensor tensor;
     tensor.name = json.required("name").value_name();
     expect_new(json, operation_.tensors, tensor.name);
