@@ -141,7 +141,8 @@ def grouped_matmul(a: Any, b: Any, offs: Any, *, scale_a: Any = None, scale_b: A
                    row_of: Any = None, activation: Optional[str] = None, gated: bool = False,
                    interleaved: bool = False, limit: float = 7.0, gate_alpha: float = 1.702,
                    out: Any = None, out_dtype: Any = None) -> Any:
-    """activation(a of group g @ b[g] + bias[g]) for each group (experts of a mixture), as torch._grouped_mm.
+    """activation(a of group g @ b[g] + bias[g]) for each group, the experts of a mixture, as
+    torch._grouped_mm.
 
     a: [rows, k] without gaps, sorted by group, bf16, fp16 or fp8_e4m3; with row_of [tokens, k] in
         any order, bf16 or fp16
