@@ -32,7 +32,7 @@ def _rows(kind, format):
 FORMATS = {
     "bf16": None, "int4": _int4(True), "int4_zeros": _int4(False),
     "int8": _rows("int", "int-quantized"), "fp8_rows": _rows("float", "float-quantized"),
-    # Of gpt-oss, whose layers are in bf16 but for its experts.
+    # gpt-oss has layers in bf16 but for its experts.
     "mxfp4": {"quant_method": "mxfp4", "modules_to_not_convert": [
         "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]},
     "fp8": {"quant_method": "fp8", "activation_scheme": "static"},

@@ -359,10 +359,10 @@ class Service:
                       _kernwright.record(self._handle, text, "html"))
 
     def prewarm(self, problems: Union[AnyPath, Problem, Iterable[AnyProblem]]) -> None:
-        """Gets the best kernel of every problem into memory, and those of all sizes of one with ranges,
-        m=1..8192. `problems` is a Problem, several as objects or texts, or the path of a worklist, also
-        one that record_shapes() wrote. Errors: Error, which lists every problem that cannot be served,
-        with its reason."""
+        """Gets the best kernel of every problem into memory. One with ranges, m=1..8192, brings
+        the kernels of all its sizes. `problems` is a Problem, several as objects or texts, or
+        the path of a worklist, also one that record_shapes() wrote. Errors: Error, which lists
+        every problem that cannot be served, with its reason."""
         if isinstance(problems, Problem):
             problems = [problems]
         if isinstance(problems, (str, bytes, os.PathLike)):

@@ -143,7 +143,7 @@ def check_swiglu_of(module: nn.Module, x: Tensor, product: Callable[[nn.Module, 
 
 
 def how_experts_lie(module: nn.Module) -> str:
-    """Returns how the weights lie otherwise than [experts, out, in], gates before what they open, without biases."""
+    """Returns in what the layout differs from [experts, out, in] with the gates first and no biases."""
     flags = ("has_gate", "has_bias", "is_transposed", "is_concatenated")
     if not all(hasattr(module, flag) for flag in flags):
         raise Left("is none of Transformers' ExpertsInterface, which says how weights lie")
